@@ -45,6 +45,33 @@ class Pace:
     warm_peer: float
 
 
+def fill(load: Load, broker: Broker, topic: str, batch: bytes, count: int) -> None:
+    """Write a batch so many times, over a connection for each partition."""
+    load.run(
+        "produce",
+        produce_frames(topic, range(PARTITIONS), batch, 1),
+        port=port_of(broker),
+        connections=PARTITIONS,
+        warmup=0,
+        seconds=300,
+        count=count,
+    )
+
+
+def produce_small(load: Load, broker: Broker, topic: str, warmup: float, seconds: float) -> Result:
+    """Produce 100 B over 8 connections, each with one request at a time."""
+    return load.run(
+        "produce",
+        produce_frames(topic, range(PARTITIONS), batch_of(0, 100, int(time.time() * 1000)), 1),
+        port=port_of(broker),
+        pid=broker.daemon.pid,
+        connections=8,
+        inflight=1,
+        warmup=warmup,
+        seconds=seconds,
+    )
+
+
 class LoadCase(Protocol):
     """A case that runs against brokers which are up."""
 
@@ -171,15 +198,7 @@ class Fetch:
     def _fill(self, load: Load, broker: Broker) -> None:
         batch = self._batch()
         # A few more than are read, since connections do not end at the same moment.
-        load.run(
-            "produce",
-            produce_frames(self.topic, range(PARTITIONS), batch, 1),
-            port=port_of(broker),
-            connections=PARTITIONS,
-            warmup=0,
-            seconds=300,
-            count=_FETCHED_BYTES // len(batch) + 64 * PARTITIONS,
-        )
+        fill(load, broker, self.topic, batch, _FETCHED_BYTES // len(batch) + 64 * PARTITIONS)
 
     def _run(self, load: Load, broker: Broker, warmup: float, seconds: float) -> Result:
         batch = self._batch()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from bench.cases import PARTITIONS, Pace, Result, wait_for_first
 from bench.comparison import Expected
 from bench.logins import Told, told
 from bench.secured import Secured, add_scram_user, make_secured
-from bench.tools import cpu_seconds
+from bench.tools import cpu_seconds, figures_of
 from tests.support.kafka import KafkaJars, KafkaTools
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).parents[1]
 _TOPIC: Final = "encrypted"
-_RATE: Final = re.compile(r"([\d.]+) records/sec")
 _MB: Final = 1e6
 _GB: Final = 1e9
 _PROCESSES: Final = 2
@@ -90,10 +88,7 @@ class OverTls:
             *("acks=all", "linger.ms=5", "batch.size=131072"),
             timeout=600,
         )
-        found = _RATE.search(said.splitlines()[-1])
-        if found is None:
-            raise RuntimeError(f"the perf tool did not end with its figures: {said}")
-        return self._result("produce", secured, float(found[1]), before)
+        return self._result("produce", secured, figures_of(said)[0], before)
 
     def _consume(self, secured: Secured, properties: Path) -> Result:
         before = cpu_seconds(secured.broker)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.brokers import PEER, START_SECONDS, Broker, make_broker, port_of
-from bench.cases import PARTITIONS, Pace, Result, wait_for_first
+from bench.cases import PARTITIONS, Pace, Result, produce_small, wait_for_first
 from bench.comparison import Expected
 from bench.connection import Connection, part, request_class
-from bench.frames import batch_of, produce_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,9 +57,12 @@ class ManyRules:
                 broker.prepare()
                 wait_for_first(load, broker, broker.launch(), "ordinary", range(PARTITIONS))
                 warm = pace.warm_peer if broker_name == PEER else pace.warm_ours
-                self._produce(load, broker, 0, warm)
+                produce_small(load, broker, "ordinary", 0, warm)
             rounds = [
-                [self._produce(load, broker, 0.2, pace.measure / 2) for broker in (plain, judged)]
+                [
+                    produce_small(load, broker, "ordinary", 0.2, pace.measure / 2)
+                    for broker in (plain, judged)
+                ]
                 for _ in range(_ROUNDS)
             ]
         finally:
@@ -77,19 +78,6 @@ class ManyRules:
             "CPU us/request": _cpu(with_rules),
             "CPU, of none x": _cpu(with_rules) / _cpu(without),
         }
-
-    def _produce(self, load: Load, broker: Broker, lead: float, seconds: float) -> Result:
-        batch = batch_of(0, 100, int(time.time() * 1000))
-        return load.run(
-            "produce",
-            produce_frames("ordinary", range(PARTITIONS), batch, 1),
-            port=port_of(broker),
-            pid=broker.daemon.pid,
-            connections=8,
-            inflight=1,
-            warmup=lead,
-            seconds=seconds,
-        )
 
     def _make_rules(self, broker: Broker) -> None:
         kind = request_class(_CREATE_ACLS, 3)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.brokers import PEER, port_of, resident_mib
-from bench.cases import PARTITIONS, Pace, Result, wait_for_first
+from bench.cases import Pace, Result, produce_small, wait_for_first
 from bench.comparison import Expected
-from bench.frames import batch_of, produce_frames
 from bench.secured import Secured, make_secured
 
 if TYPE_CHECKING:
@@ -46,10 +44,12 @@ class BesideStrangers:
         try:
             wait_for_first(load, broker, broker.launch(), "ordinary")
             warm = pace.warm_peer if broker.name == PEER else pace.warm_ours
-            calm = self._run(load, secured, warm, pace.measure)
+            calm = produce_small(load, secured.broker, "ordinary", warm, pace.measure)
             before = resident_mib(broker)
             with self._strangers(secured):
-                beside = self._run(load, secured, _SETTLE_SECONDS, pace.measure)
+                beside = produce_small(
+                    load, secured.broker, "ordinary", _SETTLE_SECONDS, pace.measure
+                )
                 held = resident_mib(broker) - before
             return {
                 "calm p50 us": calm["p50_us"],
@@ -61,19 +61,6 @@ class BesideStrangers:
             }
         finally:
             broker.close()
-
-    def _run(self, load: Load, secured: Secured, warmup: float, seconds: float) -> Result:
-        batch = batch_of(0, 100, int(time.time() * 1000))
-        return load.run(
-            "produce",
-            produce_frames("ordinary", range(PARTITIONS), batch, 1),
-            port=port_of(secured.broker),
-            pid=secured.broker.daemon.pid,
-            connections=8,
-            inflight=1,
-            warmup=warmup,
-            seconds=seconds,
-        )
 
     @contextmanager
     def _strangers(self, secured: Secured) -> Iterator[None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.brokers import Broker, port_of
-from bench.cases import PARTITIONS, Pace, Result, make_topic, wait_for_first
+from bench.cases import PARTITIONS, Pace, Result, fill, make_topic, wait_for_first
 from bench.frames import batch_of, produce_frames
 from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaJars, KafkaTools
@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 _TICKS = os.sysconf("SC_CLK_TCK")
 _RATE = re.compile(r"([\d.]+) records/sec.*?([\d.]+) ms 99th", re.DOTALL)
 _ROOT = Path(__file__).parents[1]
+
+
+def figures_of(said: str) -> tuple[float, float]:
+    """Return records a second and the ms that 99 of 100 take, as the producer's tool ends.
+
+    Raises:
+        RuntimeError: It did not end with them.
+    """
+    found = _RATE.search(said.splitlines()[-1])
+    if found is None:
+        raise RuntimeError(f"the perf tool did not end with its figures: {said}")
+    return float(found[1]), float(found[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +83,10 @@ class PerfTool:
             *("batch.size=131072", f"compression.type={self.codec}"),
             timeout=300,
         )
-        found = _RATE.search(said.splitlines()[-1])
-        if found is None:
-            raise RuntimeError(f"the perf tool did not end with its figures: {said}")
+        rate, p99_ms = figures_of(said)
         return {
-            "records/s": float(found[1]),
-            "p99 ms": float(found[2]),
+            "records/s": rate,
+            "p99 ms": p99_ms,
             "CPU us/record": (cpu_seconds(broker) - before) * 1e6 / count,
         }
 
@@ -94,16 +104,7 @@ class AssignedConsumer:
     def prepare(self, load: Load, broker: Broker, pace: Pace) -> None:
         """Fill the topic and read it once."""
         if make_topic(load, broker, self.topic):
-            batch = self._batch()
-            load.run(
-                "produce",
-                produce_frames(self.topic, range(PARTITIONS), batch, 1),
-                port=port_of(broker),
-                connections=PARTITIONS,
-                warmup=0,
-                seconds=300,
-                count=self.batches,
-            )
+            fill(load, broker, self.topic, self._batch(), self.batches)
         self.measure(load, broker, pace)
 
     def measure(self, load: Load, broker: Broker, pace: Pace) -> Result:  # noqa: ARG002
