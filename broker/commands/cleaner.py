@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from siltstone.broker.commands import explain_text
 from siltstone.broker.commands.advice import choose
@@ -19,9 +19,12 @@ from siltstone.broker.commands.terminal import find_width, write_wrapped
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from siltstone.broker.commands.stopped import StoppedBroker
     from siltstone.config.layers import Layers
+
+T = TypeVar("T")
 
 POLL_SECONDS = 0.2
 DRY_RUN_SECONDS = 3600.0
@@ -82,25 +85,32 @@ def run_explain(options: argparse.Namespace) -> int:
             body = channel.post("/v1/dry-run", which, timeout_seconds=DRY_RUN_SECONDS).body
             _add_predictions(answer, json.loads(body)["predictions"])
     except NobodyAnswers as error:
-        return _explain_stopped(layers, name, str(error), asked)
+        explained = _ask_folders(
+            layers,
+            str(error),
+            lambda stopped: stopped.explain(meant_by(name), is_dry_run=asked.is_dry_run),
+        )
+        if explained is None:
+            return 1
+        answer = explained
     except Refusal as error:
         return _fail(str(error))
     print_explanations(answer, asked, in_detail=name is not None)
     return 0
 
 
-def _explain_stopped(layers: Layers, name: str | None, why: str, asked: Asked) -> int:
-    """Explain from the folders, where no broker runs."""
+def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) -> T | None:
+    """Return what the folders say where no broker runs; None if they cannot be read."""
     from siltstone.broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
     from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
 
     try:
-        answer = StoppedBroker(layers).explain(meant_by(name), is_dry_run=asked.is_dry_run)
+        answer = ask(StoppedBroker(layers))
     except (LogDirError, LookupError, OSError) as error:
-        return _fail(f"{why}, and its folders say: {error}")
+        _fail(f"{why}, and its folders say: {error}")
+        return None
     sys.stderr.write(f"{why}; this is what its folders say\n")
-    print_explanations(answer, asked, in_detail=name is not None)
-    return 0
+    return answer
 
 
 def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool) -> None:
@@ -213,32 +223,20 @@ def run_history(options: argparse.Namespace) -> int:
         which = Which() if name is None else find(channel, name)[0]
         events = list(_events(channel, which, 0))
     except NobodyAnswers as error:
-        return _history_of_stopped(layers, name, str(error), as_json=as_json)
+        told = _ask_folders(layers, str(error), lambda stopped: stopped.history(meant_by(name)))
+        if told is None:
+            return 1
+        events = told
     except Refusal as error:
         return _fail(str(error))
     _print_events(events, as_json=as_json)
     return 0
 
 
-def _history_of_stopped(layers: Layers, name: str | None, why: str, *, as_json: bool) -> int:
-    """Print the passes that the files tell of, where no broker runs."""
-    from siltstone.broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
-    from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
-
-    try:
-        events = StoppedBroker(layers).history(meant_by(name))
-    except (LogDirError, LookupError, OSError) as error:
-        return _fail(f"{why}, and its folders say: {error}")
-    sys.stderr.write(f"{why}; this is what its folders say\n")
-    _print_events(events, as_json=as_json)
-    return 0
-
-
-def _print_events(events: Iterable[dict[str, Any]], *, as_json: bool) -> None:
-    listed = list(events)
-    if not (listed or as_json):
+def _print_events(events: list[dict[str, Any]], *, as_json: bool) -> None:
+    if not (events or as_json):
         sys.stdout.write("there was no pass yet\n")
-    for event in listed:
+    for event in events:
         if as_json:
             sys.stdout.write(json.dumps(event) + "\n")
         else:

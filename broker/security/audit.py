@@ -121,44 +121,38 @@ class Audit:
 
     def login_failed(self, peer: str, listener: str, mechanism: str, why: str) -> None:
         """Note that a client has not; what it calls itself may be a password, and is left out."""
-        if self._failed_logins.takes():
-            self._write(
-                logging.WARNING,
-                event="login failed",
-                peer=peer,
-                listener=listener,
-                mechanism=mechanism,
-                reason=why,
-                **_others(self._failed_logins),
-            )
+        self._warn(
+            self._failed_logins,
+            event="login failed",
+            peer=peer,
+            listener=listener,
+            mechanism=mechanism,
+            reason=why,
+        )
 
     def refused(self, principal: str, host: str, operation: str, resource: str, name: str) -> None:
         """Note that a client may not do something."""
         self.refused_count += 1
-        if self._refusals.takes():
-            self._write(
-                logging.WARNING,
-                event="refused",
-                principal=principal,
-                host=host,
-                operation=operation,
-                resource=resource,
-                name=name[:_MAX_CHARACTERS],
-                **_others(self._refusals),
-            )
+        self._warn(
+            self._refusals,
+            event="refused",
+            principal=principal,
+            host=host,
+            operation=operation,
+            resource=resource,
+            name=name[:_MAX_CHARACTERS],
+        )
 
     def refused_connection(self, principal: str, peer: str, listener: str, reason: str) -> None:
         """Note that a connection was not served, or no longer."""
-        if self._refused_connections.takes():
-            self._write(
-                logging.WARNING,
-                event="connection refused",
-                principal=principal,
-                peer=peer,
-                listener=listener,
-                reason=reason[:_MAX_CHARACTERS],
-                **_others(self._refused_connections),
-            )
+        self._warn(
+            self._refused_connections,
+            event="connection refused",
+            principal=principal,
+            peer=peer,
+            listener=listener,
+            reason=reason[:_MAX_CHARACTERS],
+        )
 
     def changed(self, principal: str, host: str, api: str, changes: list[dict[str, Any]]) -> None:
         """Note what a client has changed or deleted."""
@@ -167,15 +161,15 @@ class Audit:
                 logging.INFO, event="change", principal=principal, host=host, api=api, **each
             )
 
+    def _warn(self, lines: BoundedLines, /, **fields: Any) -> None:
+        """Write a line if there is room for it, and how many there was none for since the last."""
+        if lines.takes():
+            silent = lines.others()
+            self._write(logging.WARNING, **fields, **({"others": silent} if silent else {}))
+
     def _write(self, level: int, /, **fields: Any) -> None:
         if self._logger.isEnabledFor(level):
             seconds, milliseconds = divmod(self._clock.now_ms(), 1000)
             moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
             line = {"time": f"{moment}.{milliseconds:03}Z", **fields}
             self._logger.log(level, "%s", json.dumps(line))
-
-
-def _others(lines: BoundedLines) -> dict[str, int]:
-    """Return the field that tells how many were not told of since the last line, if any."""
-    silent = lines.others()
-    return {"others": silent} if silent else {}
