@@ -6,6 +6,7 @@ descriptions are passed over. The data come from anybody, so every length is hel
 
 from __future__ import annotations
 
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Labels = tuple[tuple[str, str], ...]
+
+MAX_LABELS: Final = 20
+MAX_TEXT: Final = 256
+"""Of a point's labels, and of the characters of a text, what is more is cut off: the labels of a
+resource are those of all its points, so that few bytes could say very many."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE: Final = Struct("<d")
@@ -41,22 +47,20 @@ class Point(NamedTuple):
     value: float
 
 
-def read_points(data: bytes) -> list[Point]:
-    """Return every number. A megabyte takes a tenth of a second: not on the loop.
+def read_points(data: bytes) -> Iterator[Point]:
+    """Yield every number. A megabyte takes a tenth of a second: not on the loop.
 
     Raises:
         InvalidRecord: It is no such message.
     """
-    points: list[Point] = []
     for _, resource in _messages(data, {_RESOURCE_METRICS}):
         shared: Labels = ()
         for number, part in _messages(resource, {_RESOURCE, _SCOPE_METRICS}):
             if number == _RESOURCE:
-                shared = tuple(_attributes(part, _RESOURCE_ATTRIBUTES))
+                shared = tuple(islice(_attributes(part, _RESOURCE_ATTRIBUTES), MAX_LABELS))
                 continue
             for _, metric in _messages(part, {_METRICS}):
-                points.extend(_points(metric, shared))
-    return points
+                yield from _points(metric, shared)
 
 
 def _points(metric: bytes, shared: Labels) -> Iterator[Point]:
@@ -73,7 +77,8 @@ def _points(metric: bytes, shared: Labels) -> Iterator[Point]:
                 elif field == _AS_INT and isinstance(found, bytes):
                     (value,) = _INT64.unpack(_eight(found))
             if name and value is not None:
-                yield Point(name, (*shared, *_attributes(point, _ATTRIBUTES)), value)
+                own = islice(_attributes(point, _ATTRIBUTES), MAX_LABELS - len(shared))
+                yield Point(name, (*shared, *own), value)
 
 
 def _attributes(message: bytes, number: int) -> Iterator[tuple[str, str]]:
@@ -151,4 +156,4 @@ def _eight(value: bytes) -> bytes:
 
 
 def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
+    return value[: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]

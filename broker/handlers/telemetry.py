@@ -7,6 +7,7 @@ subscription, where Kafka names them while it has a plug-in.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from siltstone.broker.net.telemetry import ACCEPTED, Client
@@ -75,6 +76,8 @@ def push(
     if request.terminating:
         telemetry.end(instance)
         return PushTelemetryResponse()
+    if not instance.subscription.prefixes:  # nobody asks it for anything
+        return PushTelemetryResponse()
     return _take(context, instance, request.compression_type, bytes(metrics))
 
 
@@ -84,15 +87,23 @@ async def _take(
     telemetry = context.rooms.telemetry.get()
     cap = telemetry.max_bytes * _MAX_UNFOLDED
     try:
-        points = await context.rooms.io.unpack(_read, codec, metrics, cap)
+        room = telemetry.find_room(instance)
+        prefixes = instance.subscription.prefixes
+        read = context.rooms.io.unpack(_read, codec, metrics, cap, prefixes, room)
+        points, omitted = await read
     except KafkaError:
         return PushTelemetryResponse(error_code=InvalidRecord.code)
-    telemetry.keep(instance, points)
+    telemetry.keep(instance, points, omitted)
     return PushTelemetryResponse()
 
 
-def _read(codec: int, metrics: bytes, cap: int) -> list[Point]:
-    return read_points(decompress(codec, metrics, cap))
+def _read(
+    codec: int, metrics: bytes, cap: int, prefixes: tuple[str, ...], room: int
+) -> tuple[list[Point], int]:
+    """Return the points that are asked for, as far as there is room, and how many are left out."""
+    points = read_points(decompress(codec, metrics, cap))
+    wanted = (each for each in points if each.name.startswith(prefixes))
+    return list(islice(wanted, room)), sum(1 for _ in wanted)
 
 
 def _client(context: RequestContext) -> Client:

@@ -46,6 +46,8 @@ _DEFAULT_INTERVAL_MS: Final = 300_000
 # A push may come half an interval late, and one may be lost.
 _INTERVALS_KEPT: Final = 3
 _SIGN: Final = 1 << 31
+_CLEARED_EVERY_MS: Final = 1000.0
+"""How often those that have been silent for too long make room for others, if there is none."""
 
 
 class Client(NamedTuple):
@@ -80,6 +82,7 @@ class Instance:
     last_error: int = 0
     is_terminating: bool = False
     points: Sequence[Point] = field(default_factory=tuple)
+    omitted: int = 0  # points that were too many to be kept
 
 
 class _Chosen(NamedTuple):
@@ -92,6 +95,7 @@ class Telemetry:
     """The clients that asked what to push, the latest last (loop only).
 
     At most 10,000 are known: then the one that was silent longest is forgotten, and begins anew.
+    Of all of them together as many points are kept as the metrics page tells at most.
     """
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
@@ -100,6 +104,8 @@ class Telemetry:
         self._instances: OrderedDict[bytes, Instance] = OrderedDict()
         self._made_from: Mapping[str, Mapping[str, str]] = {}
         self._chosen: list[_Chosen] = []
+        self._count = 0  # of points
+        self._cleared_ms = float("-inf")
 
     @property
     def max_bytes(self) -> int:
@@ -153,24 +159,39 @@ class Telemetry:
             raise TelemetryTooLarge(f"{size} bytes are more than telemetry.max.bytes")
         return instance
 
-    def keep(self, instance: Instance, points: Sequence[Point]) -> None:
-        """Keep what an instance pushed instead of what it pushed before, as far as it is asked."""
+    def find_room(self, instance: Instance) -> int:
+        """Return how many points of an instance may be kept now."""
+        limit, now = self._settings.server.metrics_max_client_series, self._now()
+        if self._count >= limit and now >= self._cleared_ms + _CLEARED_EVERY_MS:
+            self._cleared_ms = now
+            for _ in self.alive():
+                continue
+        return max(0, limit - self._count + len(instance.points))
+
+    def keep(self, instance: Instance, points: Sequence[Point], omitted: int = 0) -> None:
+        """Keep what an instance pushed instead of what it pushed before, as far as it is asked.
+
+        ``omitted`` points were left out already.
+        """
         prefixes = instance.subscription.prefixes
-        instance.points = [each for each in points if each.name.startswith(prefixes)]
+        wanted = [each for each in points if each.name.startswith(prefixes)]
+        kept = wanted[: self.find_room(instance)]
+        if self._instances.get(instance.id) is instance:  # not forgotten meanwhile
+            self._put(instance, kept, omitted + len(wanted) - len(kept))
 
     def end(self, instance: Instance) -> None:
         """Forget the metrics of a client that ends; it may not push again."""
         instance.is_terminating = True
-        instance.points = ()
+        self._put(instance, (), 0)
 
     def alive(self) -> Iterator[Instance]:
         """Yield the clients that have pushed lately, and forget the metrics of others."""
         now = self._now()
         for instance in tuple(self._instances.values()):
-            if not instance.points:
+            if not instance.points and not instance.omitted:
                 continue
             if now - instance.pushed_ms > _INTERVALS_KEPT * instance.subscription.interval_ms:
-                instance.points = ()
+                self._put(instance, (), 0)
             else:
                 yield instance
 
@@ -184,7 +205,8 @@ class Telemetry:
                 instance = Instance(instance_id, client, subscription, current)
                 self._instances[instance_id] = instance
                 if len(self._instances) > _MAX_INSTANCES:
-                    self._instances.popitem(last=False)
+                    _, forgotten = self._instances.popitem(last=False)
+                    self._put(forgotten, (), 0)
             else:
                 if instance.subscription != subscription:
                     instance.asked_ms = float("-inf")  # it need not wait to learn of the change
@@ -192,6 +214,11 @@ class Telemetry:
                 instance.made_from = current
         self._instances.move_to_end(instance_id)
         return instance
+
+    def _put(self, instance: Instance, points: Sequence[Point], omitted: int) -> None:
+        self._count += len(points) - len(instance.points)
+        instance.points = points
+        instance.omitted = omitted
 
     def _choose(self, instance_id: bytes, client: Client) -> Subscription:
         """Return all that subscriptions ask a client for, and the shortest of their intervals."""

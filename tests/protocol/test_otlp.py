@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siltstone.protocol.errors import InvalidRecord
-from siltstone.protocol.otlp import Point, read_points
+from siltstone.protocol.otlp import MAX_LABELS, MAX_TEXT, Point, read_points
 
 
 def varint(value: int) -> bytes:
@@ -65,11 +65,26 @@ def test_numbers_have_the_labels_of_their_resource_and_their_own() -> None:
         resource=part(1, label("group_id", part(1, "billing"))),
     )
 
-    assert read_points(data) == [
+    assert list(read_points(data)) == [
         Point("lag.max", (("group_id", "billing"), ("topic", "orders")), 1.5),
         Point("lag.max", (("group_id", "billing"),), -math.inf),
         Point("sent.total", (("group_id", "billing"),), -7),
     ]
+
+
+def test_labels_and_texts_are_bounded() -> None:
+    """Labels of a resource are those of all its points: few bytes would become very many."""
+    long = "x" * (MAX_TEXT + 9)
+    labels = b"".join(part(1, label(f"k{each}", part(1, long))) for each in range(MAX_LABELS - 1))
+    own = label("own", part(1, "y")), label("more", part(1, "z"))
+    data = metrics(gauge(long, number(1.0, *own)), resource=labels)
+    many = metrics(gauge("g", number(1.0, *own)), resource=labels * 2)
+
+    [point], [other] = read_points(data), read_points(many)
+    assert point.name == long[:MAX_TEXT]
+    assert point.labels[0] == ("k0", long[:MAX_TEXT])
+    assert point.labels[-1] == ("own", "y")
+    assert len(point.labels) == len(other.labels) == MAX_LABELS
 
 
 def test_labels_of_every_kind_become_texts() -> None:
@@ -83,7 +98,7 @@ def test_labels_of_every_kind_become_texts() -> None:
     }
     data = metrics(gauge("g", number(1.0, *(label(*each) for each in kinds.items()))))
 
-    [point] = read_points(data)
+    [point] = list(read_points(data))
     assert dict(point.labels) == {
         "text": "é", "truth": "true", "whole": "-5", "number": "0.25", "list": ""
     }  # fmt: skip
@@ -94,7 +109,7 @@ def test_histograms_and_unknown_fields_are_passed_over() -> None:
     histogram = part(1, "h") + part(9, part(1, b""))
     odd = gauge("g", number(2.0)) + varint(99 << 3 | 5) + b"four"
 
-    assert read_points(metrics(histogram, odd)) == [Point("g", (), 2.0)]
+    assert list(read_points(metrics(histogram, odd))) == [Point("g", (), 2.0)]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +126,7 @@ def test_histograms_and_unknown_fields_are_passed_over() -> None:
 def test_what_is_no_metrics_is_refused(data: bytes) -> None:
     """Cut short, a number without an end, another type than the field's, a group."""
     with pytest.raises(InvalidRecord):
-        read_points(data)
+        list(read_points(data))
 
 
 @given(st.binary(max_size=300))
@@ -119,6 +134,6 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     """Nothing else is ever raised, alone or within a message that is one."""
     for each in (data, metrics(data), metrics(gauge("g", data))):
         try:
-            read_points(each)
+            list(read_points(each))
         except InvalidRecord:
             continue

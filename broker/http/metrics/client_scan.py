@@ -24,7 +24,6 @@ _NOT_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 _MAY_BE_A_LABEL: Final = re.compile(r"_?[a-zA-Z]")
 _MAX_NAME: Final = 150
 _MAX_VALUE: Final = 150
-_MAX_LABELS: Final = 20
 
 
 class ClientScan:
@@ -42,6 +41,7 @@ class ClientScan:
         told = steps = 0
         for instance in telemetry.alive():
             self.clients += 1
+            self.omitted += instance.omitted
             for point in instance.points:
                 steps += 1
                 if not steps % AT_A_TIME:
@@ -54,8 +54,7 @@ class ClientScan:
     def _add(self, instance: Instance, point: Point) -> bool:
         """Add a series; one that is there already, by the same name and labels, is no new one."""
         family = self.families.setdefault(_family(point.name), {})
-        given = point.labels[:_MAX_LABELS]
-        labels = {_label(name): value[:_MAX_VALUE] for name, value in given}
+        labels = {_label(name): value[:_MAX_VALUE] for name, value in point.labels}
         labels["client_id"] = instance.client.client_id[:_MAX_VALUE]
         labels["client_instance_id"] = instance.client.instance_id
         count = len(family)

@@ -151,6 +151,37 @@ async def test_series_of_clients_are_bounded(home: RoomsOnDisk) -> None:
     assert "siltstone_client_series_omitted 30" in lines
 
 
+async def test_what_clients_make_the_broker_keep_is_bounded(tmp_path: Path) -> None:
+    """All of them together, until one ends or is silent; what is too many is counted."""
+    home = await RoomsOnDisk(tmp_path, metrics_max_client_series="10").open()
+    try:
+        await alter(home, "lag", metrics="a", interval_ms="1000")
+        eight = metrics(
+            *(gauge(f"a{each}", number(1.0)) for each in range(8)), gauge("b", number(1.0))
+        )
+        first, second = await subscribe(home), await subscribe(home)
+        for told in (first, second):
+            assert await push(home, told, NONE, eight) == 0
+        full = series(home)
+        home.clock.advance(3001)
+        assert await push(home, second, NONE, eight) == 0
+        after = series(home)
+    finally:
+        await home.close()
+
+    assert [
+        sum(line.startswith("siltstone_client_a") for line in each) for each in (full, after)
+    ] == [10, 8]
+    assert "siltstone_client_series_omitted 6" in full
+    assert "siltstone_client_series_omitted 0" in after
+
+
+async def test_what_nobody_asks_for_is_not_read(home: RoomsOnDisk) -> None:
+    """A client that pushes without a subscription costs nothing, whatever it sends."""
+    assert await push(home, await subscribe(home), ZSTD, b"junk") == 0
+    assert not any(each.startswith("siltstone_client_a") for each in series(home))
+
+
 @pytest.mark.parametrize(
     ("codec", "data", "code"),
     [

@@ -28,7 +28,7 @@ class Broker:
     """Telemetry with subscriptions that a test sets."""
 
     def __init__(self, **subscriptions: dict[str, str]) -> None:
-        server = SimpleNamespace(telemetry_max_bytes=1000)
+        server = SimpleNamespace(telemetry_max_bytes=1000, metrics_max_client_series=100)
         self.settings = SimpleNamespace(client_metrics=subscriptions, server=server)
         self.clock = FakeClock()
         self.telemetry = Telemetry(cast("Any", self.settings), self.clock)
