@@ -32,24 +32,48 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
 
 if not cython.compiled:
     from siltstone.broker.fetching.columns import (
+        ABORTED,
+        ASKED_COLUMNS,
         DIVERGENCE,
+        END_COLUMNS,
+        END_EPOCH,
+        END_OFFSET,
+        END_TIMESTAMP,
+        EPOCH,
+        EPOCH_COLUMNS,
+        EPOCH_END,
+        EPOCH_PARTITION,
         ERROR_CODE,
         FETCH_OFFSET,
+        FETCHED_COLUMNS,
         HIGH_WATERMARK,
         ISOLATION_LEVEL,
         LAST_EPOCH,
+        LEADER,
         LEADER_EPOCH,
         MAX_BYTES,
         MIN_BYTES,
         PARTITION,
         PARTITION_MAX_BYTES,
+        PREFERRED_REPLICA,
+        QUESTION,
         RECORDS,
         REPLICA_ID,
         REPLICA_STATE,
+        SNAPSHOT,
         STABLE_OFFSET,
         START_OFFSET,
+        WANTED_COLUMNS,
     )
-    from siltstone.protocol.records._portable import field_of, number_of, row_of, slot_of
+    from siltstone.protocol.core import Grid, grid_of
+    from siltstone.protocol.records._portable import (
+        cell_of,
+        field_of,
+        number_of,
+        put_cell,
+        row_of,
+        slot_of,
+    )
 
 
 if TYPE_CHECKING:
@@ -66,7 +90,8 @@ if TYPE_CHECKING:
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
 
-    Named = tuple[TopicKey, PartitionData]
+    Wanted = tuple[TopicKey, Sequence[FetchPartition]]
+    Fetched = tuple[TopicKey, Sequence[PartitionData]]
     Session = Any  # a FetchSession of `broker.fetching.sessions`, which stands on this module
     SessionPartition = Any  # likewise
 
@@ -115,6 +140,10 @@ NO_DIVERGENCE: EpochEndOffset = _DEFAULTS["diverging_epoch"]
 _NO_LEADER: LeaderIdAndEpoch = _DEFAULTS["current_leader"]
 _NO_SNAPSHOT: SnapshotId = _DEFAULTS["snapshot_id"]
 _NO_RECORDS = b""
+_SOME = 500
+_NO_DIVERGENCES = [NO_DIVERGENCE] * _SOME  # nobody changes these
+_NO_LEADERS = [_NO_LEADER] * _SOME
+_NO_SNAPSHOTS = [_NO_SNAPSHOT] * _SOME
 _FIRST_WITH_LEADER = 16
 # For these Kafka writes an empty list of aborted transactions, for all others null.
 _NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
@@ -122,25 +151,26 @@ _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.co
 
 
 class FetchPlan:
-    """What one request fetches: (topic, partition) in reading order, and for which session.
+    """What one request fetches: topics in reading order, their partitions, and for which session.
 
-    ``read`` has the session's objects for the same partitions. ``epoch`` is the session's epoch
-    after the request.
+    No two topics behind each other are the same. ``count`` is that of all partitions; ``read`` has
+    the session's objects for them. ``epoch`` is the session's epoch after the request.
     """
 
     __slots__ = (
         "by_id",
+        "count",
         "epoch",
         "isolation_level",
-        "partitions",
         "read",
         "session",
+        "topics",
         "wants_session",
     )
 
     def __init__(
         self,
-        partitions: "list[tuple[TopicKey, FetchPartition]]",
+        topics: "list[Wanted]",
         session: "Session | None" = None,
         epoch: int = 0,
         read: "Sequence[SessionPartition]" = (),
@@ -148,7 +178,10 @@ class FetchPlan:
         by_id: bool = False,
         isolation_level: int = 0,
     ) -> None:
-        self.partitions = partitions
+        self.topics = topics
+        self.count = 0
+        for _, partitions in topics:
+            self.count += len(partitions)
         self.session = session
         self.epoch = epoch
         self.read = read
@@ -159,7 +192,12 @@ class FetchPlan:
     @property
     def is_empty(self) -> bool:
         """Tell whether nothing is asked for, now or by the session."""
-        return not self.partitions and self.session is None
+        return not self.count and self.session is None
+
+    @property
+    def partitions(self) -> "list[tuple[TopicKey, FetchPartition]]":
+        """Return what has to be read, partition by partition."""
+        return [(key, wanted) for key, partitions in self.topics for wanted in partitions]
 
     @property
     def all_partitions(self) -> "list[tuple[TopicKey, FetchPartition]]":
@@ -171,58 +209,79 @@ class FetchPlan:
 
 def are_distinct(partitions: "Sequence[ListOffsetsPartition]") -> bool:
     """Tell whether no partition is named twice."""
-    named = set()
-    for wanted in partitions:
-        named.add(field_of(wanted, 0))
-    return len(named) == len(partitions)
+    wanted = grid_of(partitions, ASKED_COLUMNS)
+    count = len(wanted)
+    before = -1
+    for place in range(count):
+        number = cell_of(wanted, place, PARTITION)
+        if number <= before:  # in another order than clients have them
+            return len({cell_of(wanted, each, PARTITION) for each in range(count)}) == count
+        before = number
+    return True
 
 
 def list_ends(
     partitions: "Sequence[ListOffsetsPartition]", logs: "Sequence[Log | None]", is_committed: bool
-) -> list[Any]:
-    """Return the answer of a ListOffsets that asks for latest or earliest offsets only.
+) -> "tuple[Grid, list[int]]":
+    """Return the answers of a ListOffsets for its partitions, and the places without one.
 
-    Return None for any other request, and for one that must be refused.
+    These are the partitions that must be refused, and those of which more is asked than the latest
+    or the earliest offset.
     """
-    count = len(logs)
-    rows: list[Any] = []
-    for wanted in partitions:
-        number = number_of(wanted, 0)
-        log = logs[number] if 0 <= number < count else None
-        row = None
-        if log is not None:
-            told_epoch = number_of(wanted, 1)
-            timestamp = number_of(wanted, 2)
-            end = slot_of(log, "end")
-            if told_epoch in (-1, end.leader_epoch):
-                if timestamp == LATEST:
-                    offset = end.stable_end() if is_committed else end.log_end_offset
-                    row = (field_of(wanted, 0), 0, -1, offset, end.leader_epoch)
-                elif timestamp == EARLIEST:
-                    offset = end.log_start_offset
-                    row = (field_of(wanted, 0), 0, -1, offset, log.epochs.epoch_of(offset))
-        rows.append(row)
-    return rows
+    wanted = grid_of(partitions, ASKED_COLUMNS)
+    rows = Grid(len(wanted), END_COLUMNS)
+    left: list[int] = []
+    for place in range(len(wanted)):
+        number = cell_of(wanted, place, PARTITION)
+        log = logs[number] if 0 <= number < len(logs) else None
+        if log is None:
+            left.append(place)
+            continue
+        told_epoch = cell_of(wanted, place, LEADER_EPOCH)
+        timestamp = cell_of(wanted, place, QUESTION)
+        end = slot_of(log, "end")
+        if told_epoch not in (-1, end.leader_epoch):
+            left.append(place)
+            continue
+        if timestamp == LATEST:
+            put_cell(rows, place, END_EPOCH, end.leader_epoch)
+            offset = end.stable_end() if is_committed else end.log_end_offset
+        elif timestamp == EARLIEST:
+            offset = end.log_start_offset
+            put_cell(rows, place, END_EPOCH, log.epochs.epoch_of(offset))
+        else:
+            left.append(place)
+            continue
+        put_cell(rows, place, PARTITION, number)
+        put_cell(rows, place, END_TIMESTAMP, -1)
+        put_cell(rows, place, END_OFFSET, offset)
+    return rows, left
 
 
 def list_epoch_ends(
     partitions: "Sequence[OffsetForLeaderPartition]", logs: "Sequence[Log | None]"
-) -> list[Any]:
-    """Return the rows of an OffsetForLeaderEpoch answer; None for one that must be refused."""
-    count = len(logs)
-    rows: list[Any] = []
-    for wanted in partitions:
-        number = number_of(wanted, 0)
-        log = logs[number] if 0 <= number < count else None
-        row = None
-        if log is not None:
-            told_epoch = number_of(wanted, 1)
-            end = slot_of(log, "end")
-            if told_epoch in (-1, end.leader_epoch):
-                found = log.epochs.end_offset_for(field_of(wanted, 2), end.log_end_offset)
-                row = (0, field_of(wanted, 0), field_of(found, 0), field_of(found, 1))
-        rows.append(row)
-    return rows
+) -> "tuple[Grid, list[int]]":
+    """Return the answers of an OffsetForLeaderEpoch, and the places of what must be refused."""
+    wanted = grid_of(partitions, ASKED_COLUMNS)
+    rows = Grid(len(wanted), EPOCH_COLUMNS)
+    left: list[int] = []
+    for place in range(len(wanted)):
+        number = cell_of(wanted, place, PARTITION)
+        log = logs[number] if 0 <= number < len(logs) else None
+        if log is None:
+            left.append(place)
+            continue
+        told_epoch = cell_of(wanted, place, LEADER_EPOCH)
+        end = slot_of(log, "end")
+        if told_epoch not in (-1, end.leader_epoch):
+            left.append(place)
+            continue
+        epoch = cell_of(wanted, place, QUESTION)
+        found = log.epochs.end_offset_for(epoch, end.log_end_offset)
+        put_cell(rows, place, EPOCH_PARTITION, number)
+        put_cell(rows, place, EPOCH, number_of(found, 0))
+        put_cell(rows, place, EPOCH_END, number_of(found, 1))
+    return rows, left
 
 
 def replica_of(request: "FetchRequest") -> int:
@@ -232,13 +291,26 @@ def replica_of(request: "FetchRequest") -> int:
     return max(replica_id, state_id)
 
 
-def list_wanted(request: "FetchRequest", by_id: bool) -> "list[tuple[TopicKey, FetchPartition]]":
-    """Return the partitions that a request names, in its order."""
-    found = []
+def list_wanted(request: "FetchRequest", by_id: bool) -> "list[Wanted]":
+    """Return the topics that a request names, with their partitions, in its order."""
+    found: list[Wanted] = []
     for name, topic_id, partitions in request.topics:
-        key = topic_id if by_id else name
-        found += [(key, wanted) for wanted in partitions]
+        add_topic(found, topic_id if by_id else name, partitions)
     return found
+
+
+def add_topic(
+    topics: "list[tuple[TopicKey, Sequence[Any]]]", key: "TopicKey", rows: "Sequence[Any]"
+) -> None:
+    """Add a topic, or its rows if it is the last one; without rows it is left out."""
+    if not rows:
+        return
+    if topics:
+        last, before = topics[len(topics) - 1]
+        if last == key:
+            topics[len(topics) - 1] = key, [*before, *rows]
+            return
+    topics.append((key, rows))
 
 
 def is_read_up(wanted: "FetchPartition", fetched: PartitionData, isolation_level: int) -> bool:
@@ -259,8 +331,61 @@ def is_read_up(wanted: "FetchPartition", fetched: PartitionData, isolation_level
     return last_epoch < 0 and offset >= number_of(fetched, column)
 
 
+class TopicRead:
+    """Partitions of one topic while they are read: what is wanted of them, and what was found."""
+
+    __slots__ = ("aborted", "divergences", "key", "leaders", "logs", "records", "rows", "wanted")
+
+    def __init__(
+        self, key: "TopicKey", logs: "tuple[Log | None, ...]", partitions: "Sequence[Any]"
+    ) -> None:
+        count = len(partitions)
+        self.key = key
+        self.logs = logs
+        self.wanted = grid_of(partitions, WANTED_COLUMNS)
+        self.rows = Grid(count, FETCHED_COLUMNS)
+        self.records: list[bytes | FileSlice] = [_NO_RECORDS] * count
+        self.aborted: list[list[tuple[int, int]] | None] = [None] * count
+        self.divergences: list[EpochEndOffset] | None = None
+        self.leaders: list[LeaderIdAndEpoch] | None = None
+
+    def diverge(self, place: int, divergence: EpochEndOffset) -> None:
+        """Note where the client's log differs from this one."""
+        if self.divergences is None:
+            self.divergences = [NO_DIVERGENCE] * len(self.rows)
+        self.divergences[place] = divergence
+
+    def name_leader(self, place: int, leader: LeaderIdAndEpoch) -> None:
+        """Note who leads a partition, for a client that lacks it."""
+        if self.leaders is None:
+            self.leaders = [_NO_LEADER] * len(self.rows)
+        self.leaders[place] = leader
+
+    def end(self) -> "Grid":
+        """Return the rows of the answer."""
+        rows = self.rows
+        count = len(rows)
+        rows.put_column(DIVERGENCE, self.divergences or _at_least(_NO_DIVERGENCES, count))
+        rows.put_column(LEADER, self.leaders or _at_least(_NO_LEADERS, count))
+        rows.put_column(SNAPSHOT, _at_least(_NO_SNAPSHOTS, count))
+        rows.put_column(ABORTED, self.aborted)
+        rows.put_column(RECORDS, self.records)
+        return rows
+
+    def keep(self, place: int, before: "Grid", is_committed: bool) -> None:
+        """Say of a partition without records what was said before."""
+        rows = self.rows
+        put_cell(rows, place, PARTITION, cell_of(before, place, PARTITION))
+        put_cell(rows, place, HIGH_WATERMARK, cell_of(before, place, HIGH_WATERMARK))
+        put_cell(rows, place, STABLE_OFFSET, cell_of(before, place, STABLE_OFFSET))
+        put_cell(rows, place, START_OFFSET, cell_of(before, place, START_OFFSET))
+        put_cell(rows, place, PREFERRED_REPLICA, -1)
+        if is_committed:
+            self.aborted[place] = []
+
+
 class FetchRead:
-    """The partitions of one request, and what was read of them."""
+    """The partitions of one request, and what was read of them, in rows of PartitionData."""
 
     __slots__ = (
         "_is_committed",
@@ -281,7 +406,7 @@ class FetchRead:
         self.rooms = rooms
         self.request = request
         self.plan = plan
-        self.fetched: list[Named] = []
+        self.fetched: list[Fetched] = []
         self.max_bytes = min(number_of(request, MAX_BYTES), rooms.settings.server.fetch_max_bytes)
         self.min_bytes = min(number_of(request, MIN_BYTES), self.max_bytes)
         self._is_committed = number_of(request, ISOLATION_LEVEL) == READ_COMMITTED
@@ -289,12 +414,12 @@ class FetchRead:
         self._is_refused_by_leader = False
 
     def read_some(
-        self,
-        partitions: "Sequence[tuple[TopicKey, FetchPartition]]",
-        before: "list[Named]",
-        found: int,
+        self, topics: "Sequence[Wanted]", before: "Sequence[Fetched]", found: int
     ) -> tuple[int, bool]:
-        """Read partitions; ``found`` bytes were found in those before.
+        """Read partitions; ``found`` bytes were found in others of the request.
+
+        ``before`` has what was read of the same partitions when they were last looked at, if they
+        were: what was read to its end and has not changed since is not read again.
 
         The first partition with data gives at least one batch, whatever the limits say, so that a
         consumer always makes progress (KIP-74).
@@ -307,47 +432,34 @@ class FetchRead:
             remaining = remaining - found if remaining > found else 0
         total = 0
         urgent = False
-        fetched = self.fetched
-        number = 0
-        last: TopicKey | None = None
-        logs: tuple[Log | None, ...] = ()
-        for key, wanted in partitions:
-            if key is not last:
-                last = key
-                logs = self._find_logs(key)
-            if before and self._is_unchanged(logs, wanted, field_of(before[number], 1)):
-                fetched.append(before[number])
-                number += 1
-                continue
-            number += 1
-            limit = min(number_of(wanted, PARTITION_MAX_BYTES), remaining)
-            try:
-                result = self._read_partition(key, logs, wanted, limit, not (found or total))
-            except KafkaError as error:
-                result = self._refuse(key, wanted, error)
-                urgent = True
-            else:
-                if field_of(result, DIVERGENCE) is not NO_DIVERGENCE:
+        earlier: Grid | None = None
+        for number, (key, partitions) in enumerate(topics):
+            topic = TopicRead(key, self._find_logs(key), partitions)
+            if before:
+                earlier = grid_of(before[number][1], START_OFFSET + 1)
+            for place in range(len(topic.rows)):
+                if earlier is not None and self._is_unchanged(topic, place, earlier):
+                    topic.keep(place, earlier, self._is_committed)
+                    continue
+                limit = min(cell_of(topic.wanted, place, PARTITION_MAX_BYTES), remaining)
+                try:
+                    size = self._read_partition(topic, place, limit, not (found or total))
+                except KafkaError as error:
+                    size = 0
+                    self._refuse(topic, place, error)
                     urgent = True
-            records = field_of(result, RECORDS)
-            size = 0 if records is _NO_RECORDS else records.size
-            total += size
-            remaining = remaining - size if remaining > size else 0
-            fetched.append((key, result))
+                total += size
+                remaining = remaining - size if remaining > size else 0
+            urgent = urgent or topic.divergences is not None
+            self.fetched.append((key, topic.end()))
         return total, urgent
 
-    def name_topics(self, session_id: int, named: "list[Named]") -> FetchResponse:
+    def name_topics(self, session_id: int, told: "list[Fetched]") -> FetchResponse:
         """Return the answer that names these partitions, and the leader if the client lacks it."""
         topics: list[Any] = []
-        rows: list[PartitionData] = []
-        last: TopicKey | None = None
-        for key, result in named:
-            if last is None or key != last:
-                last = key
-                rows = []
-                is_id = isinstance(key, bytes)
-                topics.append(("" if is_id else key, key if is_id else NO_ID, rows))
-            rows.append(result)
+        for key, rows in told:
+            is_id = isinstance(key, bytes)
+            topics.append(("" if is_id else key, key if is_id else NO_ID, rows))
         nodes = []
         if self._is_refused_by_leader and self.context.version >= _FIRST_WITH_LEADER:
             nodes.append(NodeEndpoint(self.rooms.identity.node_id, *self.context.advertised))
@@ -361,35 +473,33 @@ class FetchRead:
         topic = topics.get(key)
         return () if topic is None else topic.logs
 
-    def _read_partition(
-        self,
-        key: "TopicKey",
-        logs: "tuple[Log | None, ...]",
-        wanted: "FetchPartition",
-        limit: int,
-        at_least_one: bool,
-    ) -> PartitionData:
-        index = field_of(wanted, PARTITION)
-        number = number_of(wanted, PARTITION)
-        log = logs[number] if 0 <= number < len(logs) else None
+    def _read_partition(self, topic: TopicRead, place: int, limit: int, at_least_one: bool) -> int:
+        """Read a partition and return how many bytes it gives.
+
+        Raises:
+            KafkaError: It must be refused.
+        """
+        wanted = topic.wanted
+        number = cell_of(wanted, place, PARTITION)
+        log = topic.logs[number] if 0 <= number < len(topic.logs) else None
         if log is None:
-            log = self.rooms.topics.find_log(key, index)  # says why it is not there
+            log = self.rooms.topics.find_log(topic.key, number)  # says why it is not there
         if self._is_follower:
             raise NotLeaderOrFollower
         end = slot_of(log, "end")
-        epoch = number_of(wanted, LEADER_EPOCH)
+        epoch = cell_of(wanted, place, LEADER_EPOCH)
         if epoch >= 0 and epoch != end.leader_epoch:
             raise FencedLeaderEpoch if epoch < end.leader_epoch else UnknownLeaderEpoch
-        offset = number_of(wanted, FETCH_OFFSET)
+        offset = cell_of(wanted, place, FETCH_OFFSET)
+        last_epoch = cell_of(wanted, place, LAST_EPOCH)
         high_watermark = end.log_end_offset
         stable_offset = end.stable_end()
         start_offset = end.log_start_offset
-        diverging = NO_DIVERGENCE
-        aborted: list[tuple[int, int]] | None = None
-        records: bytes | FileSlice = _NO_RECORDS
-        if number_of(wanted, LAST_EPOCH) >= 0:
-            diverging = _find_divergence(log, wanted)
-        if diverging is NO_DIVERGENCE:
+        size = 0
+        diverging = _find_divergence(log, last_epoch, offset) if last_epoch >= 0 else NO_DIVERGENCE
+        if diverging is not NO_DIVERGENCE:
+            topic.diverge(place, diverging)
+        else:
             upto = stable_offset if self._is_committed else high_watermark
             reader = slot_of(log, "reader")
             read = reader.read(log, offset, limit, upto, at_least_one)
@@ -399,57 +509,61 @@ class FetchRead:
                         f"at most {limit} bytes can not be read; ask for 0 or more"
                     )
                 records = field_of(read, 0)
-                log.bytes_out += records.size  # type: ignore[union-attr]  # a range
+                topic.records[place] = records
+                size = records.size
+                log.bytes_out += size
                 if self._is_committed:
-                    aborted = log.aborted_transactions(offset, field_of(read, 1))
+                    topic.aborted[place] = log.aborted_transactions(offset, field_of(read, 1))
             elif self._is_committed:
-                aborted = []
-        row: PartitionData = row_of(
-            PartitionData,
-            (
-                index,
-                0,
-                high_watermark,
-                stable_offset,
-                start_offset,
-                diverging,
-                _NO_LEADER,
-                _NO_SNAPSHOT,
-                aborted,
-                -1,
-                records,
-            ),
-        )
-        return row
+                topic.aborted[place] = []
+        rows = topic.rows
+        put_cell(rows, place, PARTITION, number)
+        put_cell(rows, place, HIGH_WATERMARK, high_watermark)
+        put_cell(rows, place, STABLE_OFFSET, stable_offset)
+        put_cell(rows, place, START_OFFSET, start_offset)
+        put_cell(rows, place, PREFERRED_REPLICA, -1)
+        return size
 
-    def _refuse(
-        self, key: "TopicKey", wanted: "FetchPartition", error: KafkaError
-    ) -> PartitionData:
+    def _is_unchanged(self, topic: TopicRead, place: int, before: "Grid") -> bool:
+        """Tell whether a partition was read to its end before, and is as it was."""
+        wanted = topic.wanted
+        number = cell_of(wanted, place, PARTITION)
+        log = topic.logs[number] if 0 <= number < len(topic.logs) else None
+        if log is None or cell_of(before, place, ERROR_CODE):
+            return False
+        end = slot_of(log, "end")
+        column = STABLE_OFFSET if self._is_committed else HIGH_WATERMARK
+        return (
+            end.log_end_offset == cell_of(before, place, HIGH_WATERMARK)
+            and end.log_start_offset == cell_of(before, place, START_OFFSET)
+            and end.stable_end() == cell_of(before, place, STABLE_OFFSET)
+            and cell_of(wanted, place, FETCH_OFFSET) >= cell_of(before, place, column)
+            and cell_of(wanted, place, LAST_EPOCH) < 0
+        )
+
+    def _refuse(self, topic: TopicRead, place: int, error: KafkaError) -> None:
         code = error.code.value
-        leader = _NO_LEADER
+        number = cell_of(topic.wanted, place, PARTITION)
         if code in _LEADER_ERRORS:
             self._is_refused_by_leader = True
             if self.context.version >= _FIRST_WITH_LEADER:
-                log = self.rooms.topics.find_log(key, wanted.partition)
+                log = self.rooms.topics.find_log(topic.key, number)
                 leader = LeaderIdAndEpoch(self.rooms.identity.node_id, log.leader_epoch)
-        return refused(wanted.partition, code)._replace(
-            current_leader=leader, aborted_transactions=[] if code in _NOT_HERE else None
-        )
+                topic.name_leader(place, leader)
+        topic.records[place] = _NO_RECORDS
+        topic.aborted[place] = [] if code in _NOT_HERE else None
+        rows = topic.rows
+        put_cell(rows, place, PARTITION, number)
+        put_cell(rows, place, ERROR_CODE, code)
+        put_cell(rows, place, HIGH_WATERMARK, -1)
+        put_cell(rows, place, STABLE_OFFSET, -1)
+        put_cell(rows, place, START_OFFSET, -1)
+        put_cell(rows, place, PREFERRED_REPLICA, -1)
 
-    def _is_unchanged(
-        self, logs: "tuple[Log | None, ...]", wanted: "FetchPartition", fetched: PartitionData
-    ) -> bool:
-        number = number_of(wanted, PARTITION)
-        log = logs[number] if 0 <= number < len(logs) else None
-        if log is None:
-            return False
-        end = slot_of(log, "end")
-        return (
-            end.log_end_offset == number_of(fetched, HIGH_WATERMARK)
-            and end.log_start_offset == number_of(fetched, START_OFFSET)
-            and end.stable_end() == number_of(fetched, STABLE_OFFSET)
-            and is_read_up(wanted, fetched, READ_COMMITTED if self._is_committed else 0)
-        )
+
+def _at_least(known: list[Any], count: int) -> list[Any]:
+    """Return a list of one value that is at least so long."""
+    return known if len(known) >= count else known[:1] * count
 
 
 def refused(index: int, code: int) -> PartitionData:
@@ -457,15 +571,15 @@ def refused(index: int, code: int) -> PartitionData:
     return PartitionData(index, code, -1, -1, -1)
 
 
-def _find_divergence(log: "Log", wanted: "FetchPartition") -> EpochEndOffset:
+def _find_divergence(log: "Log", last_epoch: int, offset: int) -> EpochEndOffset:
     """Return where the client's log differs from this one, `NO_DIVERGENCE` if nowhere (KIP-595).
 
     Raises:
         OffsetOutOfRange: The epoch is unknown, or the offset is below the log start offset.
     """
-    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < log.end.log_start_offset:
+    epoch, end_offset = log.end_offset_for_epoch(last_epoch)
+    if epoch < 0 or end_offset < 0 or offset < log.end.log_start_offset:
         raise OffsetOutOfRange
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+    if epoch < last_epoch or end_offset < offset:
         return EpochEndOffset(epoch, end_offset)
     return NO_DIVERGENCE

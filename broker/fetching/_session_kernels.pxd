@@ -52,6 +52,12 @@ cdef class SessionPartition(Watch):
     @cython.locals(code="long long", high_watermark="long long", log_start_offset="long long")
     cpdef bint has_news(self, object fetched) except *
 
+@cython.locals(rows=list)
+cpdef add_row(list topics, object key, object row)
+
+@cython.locals(topics=list, partition=SessionPartition)
+cpdef list wanted_of(list partitions)
+
 @cython.final
 cdef class FetchSession:
     cdef public object session_id
@@ -62,13 +68,13 @@ cdef class FetchSession:
     cdef public WatchGroup group
     cdef long long _turns
 
-    @cython.locals(wanted_list=list, known=SessionPartition)
+    @cython.locals(known=SessionPartition)
     cpdef update(self, object request)
     @cython.locals(known=SessionPartition)
     cpdef SessionPartition want(self, object key, object wanted)
     cpdef list changed(self)
     @cython.locals(told=list, partition=SessionPartition)
-    cpdef list select_news(self, list read, list fetched, object get_log)
+    cpdef list select_news(self, object read, list fetched, object get_log)
     cpdef settle_late(self, SessionPartition partition, object fetched, object get_log)
     cpdef settle(self, SessionPartition partition, object fetched, object get_log)
     cpdef bint is_at(self, long long epoch)

@@ -7,7 +7,7 @@ Compiled by Cython, or run as plain Python. The types of C stand in ``_session_k
 """
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from siltstone.broker.fetching._fetch_kernels import NO_DIVERGENCE, READ_COMMITTED
 from siltstone.protocol.errors import KafkaError
@@ -33,11 +33,13 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
+
+    Fetched = tuple[TopicKey, Sequence[PartitionData]]
 
 
 _turn_of = attrgetter("turn")
@@ -193,6 +195,26 @@ class SessionPartition(Watch):
         return news
 
 
+def add_row(topics: "list[tuple[TopicKey, Any]]", key: "TopicKey", row: "Any") -> None:
+    """Add a row to the list of the last topic, or to one behind it if that is another."""
+    if topics:
+        last, rows = topics[len(topics) - 1]
+        if last == key:
+            rows.append(row)
+            return
+    topics.append((key, [row]))
+
+
+def wanted_of(
+    partitions: "Iterable[SessionPartition]",
+) -> "list[tuple[TopicKey, Sequence[FetchPartition]]]":
+    """Return what was asked of partitions, topic by topic, in their order."""
+    topics: list[tuple[TopicKey, Sequence[FetchPartition]]] = []
+    for partition in partitions:
+        add_row(topics, partition.key, partition.wanted)
+    return topics
+
+
 class FetchSession:
     """A session; ``epoch`` is the one that the next request must carry."""
 
@@ -264,18 +286,20 @@ class FetchSession:
     def select_news(
         self,
         read: "Iterable[SessionPartition]",
-        fetched: "list[tuple[TopicKey, PartitionData]]",
+        fetched: "list[Fetched]",
         get_log: "Callable[[TopicKey, int], Log | None]",
-    ) -> "list[tuple[TopicKey, PartitionData]]":
+    ) -> "list[Fetched]":
         """Return what an incremental answer names; partitions with data go to the end."""
-        told = []
-        for partition, named in zip(read, fetched, strict=True):
-            result = field_of(named, 1)
-            if partition.has_news(result):
-                told.append(named)
-                if len(field_of(result, RECORDS)):
-                    partition.turn = self.take_turn()
-            self.settle(partition, result, get_log)
+        told: list[Fetched] = []
+        partitions = iter(read)
+        for key, rows in fetched:
+            for result in rows:
+                partition = next(partitions)
+                if partition.has_news(result):
+                    add_row(told, key, result)
+                    if len(field_of(result, RECORDS)):
+                        partition.turn = self.take_turn()
+                self.settle(partition, result, get_log)
         return told
 
     def settle_late(

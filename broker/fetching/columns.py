@@ -1,6 +1,6 @@
-"""The columns of Fetch's messages that are looked at by number, for kernels that run uncompiled.
+"""The columns of messages that are looked at by number.
 
-For compiled ones they stand in ``_fetch_kernels.pxd``.
+For compiled kernels they stand in ``_fetch_kernels.pxd``, too.
 """
 
 from typing import Final
@@ -18,6 +18,8 @@ LEADER_EPOCH: Final = 1
 FETCH_OFFSET: Final = 2
 LAST_EPOCH: Final = 3
 PARTITION_MAX_BYTES: Final = 5
+WANTED_COLUMNS: Final = 6
+"""Those that are numbers; tagged ones come after them."""
 
 # Of PartitionData.
 ERROR_CODE: Final = 1
@@ -25,4 +27,25 @@ HIGH_WATERMARK: Final = 2
 STABLE_OFFSET: Final = 3
 START_OFFSET: Final = 4
 DIVERGENCE: Final = 5
+LEADER: Final = 6
+SNAPSHOT: Final = 7
+ABORTED: Final = 8
+PREFERRED_REPLICA: Final = 9
 RECORDS: Final = 10
+FETCHED_COLUMNS: Final = 11
+
+# Of ListOffsetsPartition and OffsetForLeaderPartition, which begin as FetchPartition does.
+QUESTION: Final = 2
+ASKED_COLUMNS: Final = 3
+
+# Of ListOffsetsPartitionResponse, which begins with PARTITION, too.
+END_TIMESTAMP: Final = 2
+END_OFFSET: Final = 3
+END_EPOCH: Final = 4
+END_COLUMNS: Final = 5
+
+# Of the EpochEndOffset of OffsetForLeaderEpoch.
+EPOCH_PARTITION: Final = 1
+EPOCH: Final = 2
+EPOCH_END: Final = 3
+EPOCH_COLUMNS: Final = 4

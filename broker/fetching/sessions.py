@@ -15,7 +15,8 @@ import random
 from typing import TYPE_CHECKING, TypeAlias
 
 from siltstone.broker.fetching._fetch_kernels import FetchPlan, list_wanted
-from siltstone.broker.fetching._session_kernels import FetchSession
+from siltstone.broker.fetching._session_kernels import FetchSession, add_row, wanted_of
+from siltstone.broker.fetching.columns import RECORDS
 from siltstone.broker.net.slices import Slices
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import (
@@ -25,12 +26,14 @@ from siltstone.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from siltstone.broker.fetching._session_kernels import SessionPartition
-    from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
+    from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.services import Watched
+
+    Fetched = tuple[str | bytes, Sequence[PartitionData]]
 
 TopicKey: TypeAlias = str | bytes
 """A topic as the request names it: by name below version 13, by its 16 id bytes from there on."""
@@ -157,9 +160,7 @@ class FetchSessions:
             raise InvalidFetchSessionEpoch
         return self._plan_changed(plan.session)
 
-    def conclude(
-        self, plan: FetchPlan, fetched: list[tuple[TopicKey, PartitionData]]
-    ) -> tuple[int, list[tuple[TopicKey, PartitionData]]]:
+    def conclude(self, plan: FetchPlan, fetched: list[Fetched]) -> tuple[int, list[Fetched]]:
         """Return the session id for the answer (0: none) and the partitions that it names.
 
         No log may have changed since ``fetched`` was read.
@@ -167,20 +168,21 @@ class FetchSessions:
         session: FetchSession | None = plan.session
         if session is not None:
             return session.session_id, session.select_news(plan.read, fetched, self._get_log)
-        if not plan.wants_session or not plan.partitions:
+        if not plan.wants_session or not plan.count:
             return 0, fetched
         session = self._create(plan)
         if session is None:
             return 0, fetched
         read = [session.want(key, wanted) for key, wanted in plan.partitions]
-        for partition, (_, result) in zip(read, fetched, strict=True):
+        results = (result for _, rows in fetched for result in rows)
+        for partition, result in zip(read, results, strict=True):
             partition.has_news(result)
             session.settle(partition, result, self._get_log)
         return session.session_id, fetched
 
     async def conclude_in_shares(
-        self, plan: FetchPlan, fetched: list[tuple[TopicKey, PartitionData]]
-    ) -> tuple[int, list[tuple[TopicKey, PartitionData]]]:
+        self, plan: FetchPlan, fetched: list[Fetched]
+    ) -> tuple[int, list[Fetched]]:
         """Do what `conclude` does, and let others be served in between.
 
         Raises:
@@ -188,25 +190,27 @@ class FetchSessions:
         """
         session: FetchSession | None = plan.session
         read = plan.read
+        wanted: list[tuple[TopicKey, FetchPartition]] = []
         if session is None:
-            if not plan.wants_session or not plan.partitions:
+            if not plan.wants_session or not plan.count:
                 return 0, fetched
             session = self._create(plan)
             if session is None:
                 return 0, fetched
-            read = ()
+            read, wanted = (), plan.partitions
         elif session.epoch != plan.epoch:
             raise InvalidFetchSessionEpoch
         epoch = session.epoch
-        told: list[tuple[TopicKey, PartitionData]] = []
+        told: list[Fetched] = []
         named: list[SessionPartition] = []
         share = LoopShare()
-        for number, (key, result) in enumerate(fetched):
-            partition = read[number] if read else session.want(key, plan.partitions[number][1])
+        results = ((key, result) for key, rows in fetched for result in rows)
+        for number, (key, result) in enumerate(results):
+            partition = read[number] if read else session.want(*wanted[number])
             if partition.has_news(result):
                 named.append(partition)
-                told.append((key, result))
-                if read and result.records:
+                add_row(told, key, result)
+                if read and result[RECORDS]:
                     partition.turn = session.take_turn()
             session.settle_late(partition, result, self._get_log)
             if number % _PIECE == 0:
@@ -221,8 +225,7 @@ class FetchSessions:
         while moved:
             moved.pop().tell_watchers()
         read = session.changed()
-        asked = [(each.key, each.wanted) for each in read]
-        return FetchPlan(asked, session, session.epoch, read)
+        return FetchPlan(wanted_of(read), session, session.epoch, read)
 
     def _close(self, session: FetchSession) -> None:
         del self.sessions[session.session_id]
@@ -233,7 +236,7 @@ class FetchSessions:
         """Make a session, in place of an old or smaller one if all slots are taken."""
         now = self._monotonic()
         if len(self.sessions) >= self._slot_count():
-            victim = self._find_victim(len(plan.partitions), now)
+            victim = self._find_victim(plan.count, now)
             if victim is None:
                 return None
             self._close(victim)

@@ -2,6 +2,7 @@
 cimport cython
 from siltstone.broker.groups._member_kernels cimport GroupTable
 from siltstone.protocol.core._format cimport field_of, number_of
+from siltstone.protocol.core._messages cimport Grid, put_cell
 
 # The columns of OffsetCommitRequest, of its topics and of their partitions.
 cdef enum:
@@ -23,9 +24,12 @@ cdef enum:
     LEADER_EPOCH = 2
     METADATA = 3
 
-# The columns of OffsetCommitValue that an OffsetFetch tells come first in it.
+# Those of a partition of OffsetFetchResponse: first it says which, then what OffsetCommitValue begins
+# with, and last an error code.
 cdef enum:
-    ANSWERED = 3
+    FETCHED_PARTITION = 0
+    FETCHED_VALUE = 1
+    FETCHED_COLUMNS = 5
 
 @cython.locals(known_topics=dict, by_id=bint, retention_ms="long long", expiry=object, results=list, offsets=list, codes=list, is_any_known=bint, is_any_unknown=bint, count=Py_ssize_t, number="long long")
 cpdef tuple commit(object rooms, GroupTable groups, int version, object request)
@@ -36,8 +40,8 @@ cdef int _write(GroupTable groups, int version, object request, list offsets) ex
 @cython.locals(pairs=list, version=int, expiring=Py_ssize_t, never="long long")
 cpdef list offset_rows(str group_id, object offsets)
 
-@cython.locals(rows=list, stored=list, number=Py_ssize_t)
-cpdef list answer_rows(dict partitions, object indexes)
+@cython.locals(rows=Grid, stored=list, place=Py_ssize_t)
+cpdef Grid answer_rows(dict partitions, object indexes)
 
 @cython.final
 cdef class GroupOffsets:

@@ -9,7 +9,7 @@ from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
-from siltstone.protocol.core import read_versioned, write_pairs
+from siltstone.protocol.core import fill_versioned, write_pairs
 from siltstone.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
@@ -22,14 +22,18 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from siltstone.protocol.records._portable import field_of, number_of
+    from siltstone.protocol.core import Grid
+    from siltstone.protocol.records._portable import field_of, number_of, put_cell
 
     # The columns of OffsetCommitRequest, of its topics and of their partitions.
     GROUP_ID, GENERATION, MEMBER_ID, INSTANCE_ID, RETENTION, TOPICS = range(6)
     NAME, TOPIC_ID, PARTITIONS = range(3)
     PARTITION, OFFSET, LEADER_EPOCH, METADATA = range(4)
 
-    ANSWERED = 3  # the columns of OffsetCommitValue that an OffsetFetch tells come first in it
+    # Those of a partition of OffsetFetchResponse: first it says which, then what OffsetCommitValue
+    # begins with, and last an error code.
+    FETCHED_PARTITION, FETCHED_VALUE = range(2)
+    FETCHED_COLUMNS = 5
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,6 +104,7 @@ if TYPE_CHECKING:
 
 
 _NO_RETENTION = -1
+_NOTHING_COMMITTED = (-1, -1, "")  # offset, leader epoch, metadata
 _LATEST_MS = (1 << 63) - 1
 _TOO_LARGE = OffsetMetadataTooLarge.code
 _UNKNOWN = UnknownTopicOrPartition.code
@@ -128,18 +133,13 @@ def offset_rows(group_id: str, offsets: "Sequence[NewOffset]") -> "list[tuple[by
     return write_pairs(_KEY, _KEY_TYPE, _VALUES[version], version, pairs)
 
 
-def answer_rows(
-    partitions: "dict[int, bytes]", indexes: "Sequence[int]"
-) -> "list[tuple[int, int, int, str, int]]":
+def answer_rows(partitions: "dict[int, bytes]", indexes: "Sequence[int]") -> Grid:
     """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
+    rows = Grid(len(indexes), FETCHED_COLUMNS)
     stored = [partitions.get(index) for index in indexes]
-    rows = []
-    for number, row in enumerate(read_versioned(_VALUES, stored, ANSWERED)):
-        index = indexes[number]
-        if row is None:
-            rows.append((index, -1, -1, "", 0))
-        else:
-            rows.append((index, field_of(row, 0), field_of(row, 1), field_of(row, 2), 0))
+    fill_versioned(rows, FETCHED_VALUE, _VALUES, stored, _NOTHING_COMMITTED)
+    for place, index in enumerate(indexes):
+        put_cell(rows, place, FETCHED_PARTITION, index)
     return rows
 
 

@@ -23,10 +23,10 @@ from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from siltstone.broker.fetching._fetch_kernels import FetchPlan
+    from siltstone.broker.fetching._fetch_kernels import Fetched, FetchPlan
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.protocol.messages.fetch import FetchRequest
+    from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 _AT_ONCE = 500
@@ -66,7 +66,7 @@ def _serve(
     fetch = _Fetch(context, request, plan)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.is_of_somebody:
         return _refuse_all(request, by_id=by_id)
-    if len(plan.partitions) > _AT_ONCE:
+    if plan.count > _AT_ONCE:
         return fetch.serve_in_shares()
     if fetch.may_answer(*fetch.read()):
         return fetch.answer()
@@ -107,22 +107,28 @@ class _Fetch(FetchRead):
         """
         before = self.fetched if self.plan.session is None else []
         self.fetched = []
-        return self.read_some(self.plan.partitions, before, 0)
+        return self.read_some(self.plan.topics, before, 0)
 
     async def read_in_shares(self) -> tuple[int, bool]:
         """Do what `read` does with few partitions, and let others be served in between."""
         share = LoopShare()
-        partitions = self.plan.partitions
         before = self.fetched if self.plan.session is None else []
-        self.fetched = []
+        told: list[Fetched] = []
         size = 0
         answer_now = False
-        for start in range(0, len(partitions), _PIECE):
-            end = start + _PIECE
-            found, urgent = self.read_some(partitions[start:end], before[start:end], size)
-            size += found
-            answer_now = answer_now or urgent
-            await share.rest()
+        for number, (key, partitions) in enumerate(self.plan.topics):
+            rows: list[PartitionData] = []
+            told.append((key, rows))
+            for start in range(0, len(partitions), _PIECE):
+                piece = slice(start, start + _PIECE)
+                earlier = [(key, before[number][1][piece])] if before else []
+                self.fetched = []
+                found, urgent = self.read_some([(key, partitions[piece])], earlier, size)
+                rows += self.fetched[0][1]
+                size += found
+                answer_now = answer_now or urgent
+                await share.rest()
+        self.fetched = told
         return size, answer_now
 
     async def serve_in_shares(self) -> FetchResponse:
@@ -175,7 +181,7 @@ class _Fetch(FetchRead):
         except InvalidFetchSessionEpoch as error:
             session_id = 0 if session is None else session.session_id
             return FetchResponse(error_code=error.code.value, session_id=session_id)
-        if len(self.plan.partitions) > _AT_ONCE:
+        if self.plan.count > _AT_ONCE:
             await self.read_in_shares()
             return await self.answer_in_shares()
         self.read()

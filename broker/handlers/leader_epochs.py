@@ -17,6 +17,8 @@ from siltstone.protocol.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.offset_for_leader_epoch import (
@@ -40,13 +42,15 @@ def handle(
     )
 
 
-def _find_all(topic: Topic | None, wanted: OffsetForLeaderTopic) -> list[Any]:
+def _find_all(topic: Topic | None, wanted: OffsetForLeaderTopic) -> Sequence[Any]:
     logs = () if topic is None else topic.logs
-    rows: list[Any] = list_epoch_ends(wanted.partitions, logs)
-    if None in rows:
-        for place, (index, told_epoch, _) in enumerate(wanted.partitions):
-            if rows[place] is None:
-                log = logs[index] if 0 <= index < len(logs) else None
-                code = _UNKNOWN if log is None else judge_leader_epoch(log.leader_epoch, told_epoch)
-                rows[place] = EpochEndOffset(code, index)
+    ends, left = list_epoch_ends(wanted.partitions, logs)
+    if not left:
+        return ends
+    rows: list[Any] = list(ends)
+    for place in left:
+        index, told_epoch, _ = wanted.partitions[place]
+        log = logs[index] if 0 <= index < len(logs) else None
+        code = _UNKNOWN if log is None else judge_leader_epoch(log.leader_epoch, told_epoch)
+        rows[place] = EpochEndOffset(code, index)
     return rows

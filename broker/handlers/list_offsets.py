@@ -136,14 +136,18 @@ class _Finder:
         self.committed = committed
         self.searches: list[_Search] = []
 
-    def look_up(self, wanted: ListOffsetsTopic) -> list[Any]:
+    def look_up(self, wanted: ListOffsetsTopic) -> Sequence[Any]:
         """Return the answers of a topic's partitions, some of them yet to be searched."""
         partitions = wanted.partitions
         twice: set[int] = set()
         if not are_distinct(partitions):
             twice, partitions = _find_repeated(partitions)
-        rows: list[Any] = []
-        self._answer(rows, wanted.name, partitions, twice)
+        logs = self._find_logs(wanted.name)
+        ends, left = list_ends(partitions, logs, self.committed)
+        if not left and not twice:
+            return ends
+        rows: list[Any] = list(ends)
+        self._complete(rows, logs, partitions, left, twice)
         return rows
 
     def look_up_in_steps(self, wanted: ListOffsetsTopic) -> Generator[None, None, list[Any]]:
@@ -152,32 +156,40 @@ class _Finder:
         rows: list[Any] = []
         for start in range(0, len(partitions), ELEMENTS):
             yield
-            self._answer(rows, wanted.name, partitions[start : start + ELEMENTS], twice)
+            logs = self._find_logs(wanted.name)
+            some = partitions[start : start + ELEMENTS]
+            ends, left = list_ends(some, logs, self.committed)
+            rows += ends
+            self._complete(rows, logs, some, left, twice)
         return rows
 
-    def _answer(
+    def _find_logs(self, name: str) -> Sequence[Log | None]:
+        topic = self.topics.get(name)
+        return () if topic is None else topic.logs
+
+    def _complete(
         self,
         rows: list[Any],
-        name: str,
+        logs: Sequence[Log | None],
         partitions: Sequence[ListOffsetsPartition],
+        left: list[int],
         twice: set[int],
     ) -> None:
-        topic = self.topics.get(name)
-        logs = () if topic is None else topic.logs
-        first = len(rows)
-        ends = list_ends(partitions, logs, self.committed)
-        rows += ends
-        if not twice and None not in ends:
-            return
-        for place, (index, told_epoch, timestamp) in enumerate(partitions, first):
+        """Put the answers that are left into the last rows, which are of these partitions."""
+        first = len(rows) - len(partitions)
+        for place in left:
+            index, told_epoch, timestamp = partitions[place]
             if index in twice:
-                rows[place] = ListOffsetsPartitionResponse(index, ErrorCode.invalid_request)
-            elif rows[place] is None:
-                log = logs[index] if 0 <= index < len(logs) else None
-                if log is None or told_epoch not in (UNKNOWN, log.leader_epoch):
-                    rows[place] = self._refuse(index, log, told_epoch, timestamp)
-                else:
-                    rows[place] = self._look_for(rows, place, index, log, timestamp)
+                continue
+            log = logs[index] if 0 <= index < len(logs) else None
+            if log is None or told_epoch not in (UNKNOWN, log.leader_epoch):
+                rows[first + place] = self._refuse(index, log, told_epoch, timestamp)
+            else:
+                rows[first + place] = self._look_for(rows, first + place, index, log, timestamp)
+        if twice:
+            for place, (index, *_) in enumerate(partitions, first):
+                if index in twice:
+                    rows[place] = ListOffsetsPartitionResponse(index, ErrorCode.invalid_request)
 
     def _is_known(self, timestamp: int) -> bool:
         return timestamp >= 0 or self.version >= _FIRST_VERSION.get(timestamp, _NEVER)

@@ -7,6 +7,7 @@ topic, is no error: its offset is -1.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups._commit_kernels import answer_rows
@@ -93,13 +94,16 @@ def _fetch(
             topics = sorted(topics, key=lookup.is_unknown)
         found = []
         for name, topic_id, indexes in topics:
+            find = partial(lookup.find_by_id, topic_id) if has_ids else partial(lookup.find, name)
+            if len(indexes) <= ELEMENTS:
+                found.append((name, topic_id, find(indexes)))
+                yield
+                continue
             rows: list[Any] = []
             for start in range(0, len(indexes), ELEMENTS):
-                some = indexes[start : start + ELEMENTS]
-                rows += lookup.find_by_id(topic_id, some) if has_ids else lookup.find(name, some)
+                rows += find(indexes[start : start + ELEMENTS])
                 yield
             found.append((name, topic_id, rows))
-            yield
     return OffsetFetchResponseGroup(group_id, found)
 
 
@@ -142,25 +146,27 @@ class _Lookup:
         """Tell whether a topic is asked for by an id that no topic has."""
         return wanted[1] not in self._registry.by_id
 
-    def find(self, name: str, indexes: Sequence[int]) -> list[Any]:
+    def find(self, name: str, indexes: Sequence[int]) -> Sequence[Any]:
         """Return the offsets of these partitions."""
-        committed = self._committed.get(name, _NO_OFFSETS)
-        rows: list[Any] = answer_rows(committed, indexes)
-        if self._has_pending:
-            is_pending = self._offsets.is_pending
-            for place, index in enumerate(indexes):
-                if is_pending(self._group_id, name, index):
-                    rows[place] = _row(index, UnstableOffsetCommit.code)
-        return rows
+        found = answer_rows(self._committed.get(name, _NO_OFFSETS), indexes)
+        if not self._has_pending:
+            return found
+        is_pending = self._offsets.is_pending
+        return [
+            _row(row[0], UnstableOffsetCommit.code)
+            if is_pending(self._group_id, name, row[0])
+            else row
+            for row in found
+        ]
 
-    def find_by_id(self, topic_id: bytes, indexes: Sequence[int]) -> list[Any]:
+    def find_by_id(self, topic_id: bytes, indexes: Sequence[int]) -> Sequence[Any]:
         """Return the offsets of partitions of a topic, if there is such a topic."""
         topic = self._registry.by_id.get(topic_id)
         if topic is None:
             return [_row(index, UnknownTopicId.code) for index in indexes]
         return self.find(topic.name, indexes)
 
-    def find_all(self, *, has_ids: bool) -> list[tuple[str, bytes, list[Any]]]:
+    def find_all(self, *, has_ids: bool) -> list[tuple[str, bytes, Sequence[Any]]]:
         """Return all offsets; a version with ids leaves out topics that no longer exist."""
         found = []
         for name, partitions in self._committed.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.protocol.core import Grid
 from siltstone.protocol.core.fields import KINDS
 from siltstone.protocol.messages import describe
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages import Description, Message
 
 _STRUCT: Final = KINDS.index("struct")
+_ARRAYS: Final = (list, tuple, Grid)
 _SAME: Final = (
     {"name", "topic", "topic_name"},
     {"index", "partition", "partition_index"},
@@ -71,7 +73,7 @@ def _same_value(name: str, field: Field, request: Any) -> Iterator[Any]:
     for each in (name, *sorted(names)):
         if each in request._fields:  # a tuple has methods of such names
             value = getattr(request, each)
-            if value is not None and not isinstance(value, list | tuple):
+            if value is not None and not isinstance(value, _ARRAYS):
                 yield value
                 return
 
@@ -83,7 +85,7 @@ def _elements(name: str, request: Any) -> Sequence[Any]:
     arrays = {
         each: value
         for each, value in zip(request._fields, request, strict=True)
-        if isinstance(value, list | tuple) and not hasattr(value, "_fields")
+        if isinstance(value, _ARRAYS) and not hasattr(value, "_fields")
     }
     found = arrays.get(name) or next(filter(None, arrays.values()), ())
     return tuple(found)

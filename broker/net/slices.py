@@ -70,8 +70,12 @@ class Slices(NamedTuple):
         """Add the rows of a piece's answer to those of the pieces before it."""
         if goes_on:
             first, *answered = answered
+            nested = getattr(rows[-1], self.answer_nested)
+            if not isinstance(nested, list):  # a grid
+                nested = list(nested)
+                rows[-1] = rows[-1]._replace(**{self.answer_nested: nested})
             # A row that was cut is answered by a list of its own.
-            getattr(rows[-1], self.answer_nested).extend(getattr(first, self.answer_nested))
+            nested.extend(getattr(first, self.answer_nested))
         rows.extend(answered)
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from siltstone.protocol.core.plain_messages import (
+        Grid,
         Table,
+        fill_versioned,
+        grid_of,
         read,
         read_head,
         read_in_steps,
-        read_versioned,
         write,
         write_pairs,
         write_response,
@@ -42,11 +44,13 @@ else:
     except ModuleNotFoundError:  # they are not compiled, or are not wanted (`siltstone`)
         import siltstone.protocol.core.plain_messages as messages
         import siltstone.protocol.core.plain_records as records
+    Grid = messages.Grid
     Table = messages.Table
+    fill_versioned = messages.fill_versioned
+    grid_of = messages.grid_of
     read = messages.read
     read_head = messages.read_head
     read_in_steps = messages.read_in_steps
-    read_versioned = messages.read_versioned
     write = messages.write
     write_pairs = messages.write_pairs
     write_response = messages.write_response
@@ -68,13 +72,16 @@ else:
 
 __all__ = [
     "COMPILED",
+    "Grid",
     "SegmentScan",
     "Table",
     "check_batch",
     "crc32c",
     "crc32c_by_tables",
+    "fill_versioned",
     "find_batch",
     "find_end",
+    "grid_of",
     "list_bad_records",
     "next_frame",
     "pack_rows",
@@ -82,7 +89,6 @@ __all__ = [
     "read_head",
     "read_in_steps",
     "read_journal",
-    "read_versioned",
     "rewrite_records",
     "take_plain",
     "walk_records",

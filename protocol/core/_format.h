@@ -123,13 +123,24 @@ static inline PyObject *field_of(PyObject *row, Py_ssize_t column) {
 }
 
 static inline long long number_of(PyObject *row, Py_ssize_t column) {
-    PyObject *field = field_of(row, column);
-    if (field == NULL) {
+    if (!PyTuple_Check(row) || column >= PyTuple_GET_SIZE(row)) {
+        PyErr_SetString(PyExc_TypeError, "a row with more columns is expected");
         return -1;
     }
-    long long number = PyLong_AsLongLong(field);
-    Py_DECREF(field);
-    return number;
+    PyObject *field = PyTuple_GET_ITEM(row, column);
+    if (PyLong_CheckExact(field)) {
+#if PY_VERSION_HEX < 0x030C0000
+        Py_ssize_t digits = Py_SIZE(field); /* negative for a negative number */
+        if (-1 <= digits && digits <= 1) {
+            return (long long)digits * ((PyLongObject *)field)->ob_digit[0];
+        }
+#else
+        if (PyUnstable_Long_IsCompact((PyLongObject *)field)) {
+            return PyUnstable_Long_CompactValue((PyLongObject *)field);
+        }
+#endif
+    }
+    return PyLong_AsLongLong(field);
 }
 
 static inline PyObject *row_of(PyObject *type, PyObject *fields) {

@@ -9,7 +9,7 @@ bounds how many elements all arrays have together.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_GetItem, PyList_New, PyList_SET_ITEM
 from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject, PyTypeObject
@@ -87,6 +87,7 @@ cdef struct Field:
     bint is_present
     bint is_error  # an error code: the writer reports those that are not zero
     int tag  # NO_TAG, or the number of a tagged field
+    int64_t number  # the default of an integer
     PyObject* default  # kept alive by Table.kept
     PyObject* child  # the Table of a structure, kept alive likewise
 
@@ -99,6 +100,7 @@ cdef class Table:
     cdef object kept
     cdef readonly bint is_flexible
     cdef readonly Py_ssize_t min_size
+    cdef bint is_numbers  # every field that has no tag is an integer: its arrays are grids
     cdef Py_ssize_t count
     cdef Py_ssize_t tagged  # how many fields of this version are tagged
     cdef Field* fields
@@ -118,6 +120,7 @@ cdef class Table:
         if not issubclass(cls, tuple):
             raise TypeError(f"{cls.__name__} is no NamedTuple")
         order = []
+        self.is_numbers = True
         for i in range(self.count):
             row = fields[i]
             field = &self.fields[i]
@@ -129,6 +132,10 @@ cdef class Table:
             field.tag = row.tag if row.is_present else NO_TAG
             default = row.default
             field.default = <PyObject*> default
+            if not field.is_array and field.kind <= INT64:
+                field.number = default
+            elif field.is_present and field.tag == NO_TAG:
+                self.is_numbers = False
             child = row.child
             if (row.kind == STRUCT) != isinstance(child, Table):
                 raise TypeError(f"a structure, and nothing else, has a table: {row}")
@@ -139,6 +146,7 @@ cdef class Table:
                 self.min_size += self._min_size(field)
         if is_flexible:
             self.min_size += 1
+        self.is_numbers = self.is_numbers and self.min_size > is_flexible
         self.tagged = len(order)
         for i, (_, place) in enumerate(sorted(order)):
             self.tag_order[i] = place
@@ -158,6 +166,109 @@ cdef class Table:
         if field.kind == STRUCT:
             return 1 if field.is_nullable else (<Table> <object> field.child).min_size
         return SIZES[field.kind]
+
+
+@cython.final
+cdef class Grid:
+    """Rows of numbers, with other values in some columns; see `plain_messages.Grid`."""
+
+    def __cinit__(self, Py_ssize_t count, Py_ssize_t width):
+        if count < 0 or width < 1:
+            raise ValueError(f"{count} rows of {width} columns")
+        self.numbers = <long long*> PyMem_Calloc(count * width + 1, sizeof(long long))
+        if self.numbers == NULL:
+            raise MemoryError
+        self.count = count
+        self.width = width
+
+    def __dealloc__(self):
+        PyMem_Free(self.numbers)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        cdef Py_ssize_t place
+        if isinstance(index, slice):
+            return [self.row(place) for place in range(*index.indices(self.count))]
+        place = index
+        if place < 0:
+            place += self.count
+        if place < 0 or place >= self.count:
+            raise IndexError(index)
+        return self.row(place)
+
+    def __iter__(self):
+        return iter([self.row(place) for place in range(self.count)])
+
+    def __eq__(self, other):
+        if isinstance(other, (Grid, list)):
+            return list(self) == list(other)
+        return NotImplemented
+
+    def __repr__(self):
+        return repr(list(self))
+
+    cpdef put(self, Py_ssize_t place, Py_ssize_t column, long long number):
+        """Set a number; see `plain_messages.Grid.put`."""
+        if place < 0 or place >= self.count or column < 0 or column >= self.width:
+            raise IndexError(f"row {place}, column {column}")
+        self.numbers[place * self.width + column] = number
+
+    cpdef put_column(self, Py_ssize_t column, list values):
+        """Set a column of other values; see `plain_messages.Grid.put_column`."""
+        if column < 0 or column >= self.width or len(values) < self.count:
+            raise IndexError(f"{len(values)} values for column {column}")
+        if self.columns is None:
+            self.columns = [None] * self.width
+        self.columns[column] = values
+
+    cdef object cell(self, Py_ssize_t place, Py_ssize_t column):
+        """Return a value of a row that is there."""
+        if self.columns is not None and self.columns[column] is not None:
+            return <object> PyList_GetItem(self.columns[column], place)
+        return self.numbers[place * self.width + column]
+
+    cdef object row(self, Py_ssize_t place):
+        """Return a row, which is there."""
+        cdef Table table = None
+        cdef Field* field
+        cdef Py_ssize_t i
+        cdef object value
+        cdef object row
+        if self.table is None:
+            row = PyTuple_New(self.width)
+        else:
+            table = self.table
+            row = PyType_GenericAlloc(<PyTypeObject*> table.cls, self.width)
+        for i in range(self.width):
+            if table is None:
+                value = self.cell(place, i)
+            else:
+                field = &table.fields[i]
+                if not field.is_present or field.tag != NO_TAG:
+                    value = <object> field.default
+                elif field.kind == BOOL:
+                    value = self.numbers[place * self.width + i] != 0
+                else:
+                    value = self.numbers[place * self.width + i]
+            Py_INCREF(value)
+            PyTuple_SET_ITEM(row, i, value)
+        return row
+
+
+cpdef Grid grid_of(object rows, Py_ssize_t width):
+    """Return rows as a grid of their first columns; see `plain_messages.grid_of`."""
+    cdef Py_ssize_t place = 0, column
+    cdef Grid grid
+    if type(rows) is Grid:
+        return rows
+    grid = Grid(len(rows), width)
+    for row in rows:
+        for column in range(width):
+            grid.put(place, column, row[column])
+        place += 1
+    return grid
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -203,18 +314,22 @@ def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssi
         PyBuffer_Release(&view)
 
 
-def read_versioned(list tables, list cells, Py_ssize_t columns):
-    """Return the first columns of structures, as tuples; see `plain_messages.read_versioned`."""
+def fill_versioned(Grid grid, Py_ssize_t first, list tables, list cells, tuple missing):
+    """Put the first columns of structures into a grid; see `plain_messages.fill_versioned`."""
     cdef Source source
-    cdef bytes cell
+    cdef Py_ssize_t i, place, count = len(missing)
     cdef int64_t version
-    cdef Table table
-    cdef list rows = []
-    for each in cells:
-        if each is None:
-            rows.append(None)
+    cdef bytes cell
+    cdef list others = [None if isinstance(each, int) else [each] * grid.count for each in missing]
+    if first < 0 or first + count > grid.width or len(cells) != grid.count:
+        raise IndexError(f"{len(cells)} rows of {count} columns from {first} on")
+    for place in range(grid.count):
+        if cells[place] is None:
+            for i in range(count):
+                if others[i] is None:
+                    grid.numbers[place * grid.width + first + i] = missing[i]
             continue
-        cell = each
+        cell = cells[place]
         source.data = <const unsigned char*> PyBytes_AS_STRING(cell)
         source.position = 0
         source.end = source.room = PyBytes_GET_SIZE(cell)
@@ -227,11 +342,38 @@ def read_versioned(list tables, list cells, Py_ssize_t columns):
             version = take_int(&source, INT16)
         if version < 0 or version >= len(tables):
             raise IndexError(f"no table for version {version}")
-        table = tables[version]
-        row = PyTuple_New(min(columns, table.count))
-        read_columns(table, &source, row, PyTuple_GET_SIZE(row))
-        rows.append(row)
-    return rows
+        fill_row(tables[version], &source, grid.numbers + place * grid.width + first, others, place)
+    for i in range(count):
+        if others[i] is not None:
+            grid.put_column(first + i, others[i])
+
+
+cdef int fill_row(Table table, Source* source, long long* numbers, list others, Py_ssize_t place) except -1:
+    """Read the first fields of a structure into a row of a grid."""
+    cdef Py_ssize_t i
+    cdef Field* field
+    cdef bint is_there
+    if len(others) > table.count:
+        raise IndexError(f"{table.cls.__name__} has no {len(others)} fields")
+    for i in range(len(others)):
+        field = &table.fields[i]
+        is_there = field.is_present and field.tag == NO_TAG
+        source.table = <PyObject*> table
+        source.field = i
+        if others[i] is not None:
+            others[i][place] = (
+                read_field(source, field, table.is_flexible, False)
+                if is_there
+                else <object> field.default
+            )
+        elif field.is_array or field.kind > INT64:
+            raise TypeError(f"{table.cls.__name__}.{table.cls._fields[i]} is no number")
+        elif is_there:
+            need(source, SIZES[field.kind])
+            numbers[i] = take_int(source, field.kind)
+        else:
+            numbers[i] = <object> field.default
+    return 0
 
 
 def read_in_steps(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
@@ -591,6 +733,8 @@ cdef object take_array(Source* source, Field* field, bint is_flexible):
         return None
     if field.kind == STRUCT:
         child = <Table> <object> field.child
+        if child.is_numbers and count and (not child.is_flexible or are_untagged(source, child, count)):
+            return take_grid(source, child, count)
     items = PyList_New(count)
     for i in range(count):
         if field.kind == STRUCT:
@@ -600,6 +744,36 @@ cdef object take_array(Source* source, Field* field, bint is_flexible):
         Py_INCREF(item)
         PyList_SET_ITEM(items, i, item)
     return items
+
+
+cdef bint are_untagged(Source* source, Table table, Py_ssize_t count) noexcept:
+    """Return whether structures of numbers, whose bytes are there, have no tagged fields."""
+    cdef const unsigned char* end = source.data + source.position - 1
+    cdef Py_ssize_t i
+    for i in range(count):
+        end += table.min_size
+        if end[0] != 0:
+            return False
+    return True
+
+
+cdef Grid take_grid(Source* source, Table table, Py_ssize_t count):
+    """Read structures of numbers, whose bytes are there."""
+    cdef Py_ssize_t row, i
+    cdef Field* field
+    cdef Grid grid = Grid(count, table.count)
+    cdef long long* numbers = grid.numbers
+    grid.table = table
+    for row in range(count):
+        for i in range(table.count):
+            field = &table.fields[i]
+            if field.is_present and field.tag == NO_TAG:
+                numbers[i] = take_int(source, field.kind)
+            else:
+                numbers[i] = field.number
+        numbers += table.count
+        source.position += table.is_flexible
+    return grid
 
 
 cdef inline object read_field(Source* source, Field* field, bint is_flexible, bint is_tagged):
@@ -988,6 +1162,11 @@ cdef int put_long(Sink sink, Table table, Py_ssize_t place, int kind, bint is_fl
             raise TypeError(f"{table.cls.__name__}.{table.cls._fields[place]} is no id of 16 bytes")
         memcpy(sink.more(16), PyBytes_AS_STRING(value), 16)
         return 0
+    if PyBytes_CheckExact(value):
+        length = PyBytes_GET_SIZE(value)
+        sink.put_length(length, is_flexible, 4)
+        memcpy(sink.more(length), PyBytes_AS_STRING(value), length)
+        return 0
     if kind == RECORDS and not isinstance(value, (bytes, bytearray, memoryview)):
         sink.put_length(len(value), is_flexible, 4)
         return sink.put_range(value)
@@ -1020,6 +1199,8 @@ cdef int put_field(Sink sink, Table table, Py_ssize_t place, object value, bint 
             if not field.is_nullable:
                 raise TypeError(f"{table.cls.__name__}.{table.cls._fields[place]} cannot be null")
             return sink.put_length(-1, table.is_flexible, 4)
+        if type(value) is Grid:
+            return put_grid(sink, table, place, <Grid> value)
         items = PySequence_Fast(value, "an array is a list or a tuple")
         count = PySequence_Fast_GET_SIZE(items)
         if count > sink.at_once:
@@ -1036,6 +1217,52 @@ cdef int put_field(Sink sink, Table table, Py_ssize_t place, object value, bint 
         if value is None:
             return 0
     return put_struct(<Table> <object> field.child, sink, value)
+
+
+cdef int put_grid(Sink sink, Table table, Py_ssize_t place, Grid grid) except -1:
+    """Write an array of structures whose values stand in a grid."""
+    cdef Table child
+    cdef Field* field = &table.fields[place]
+    cdef Py_ssize_t row, i
+    cdef long long* numbers = grid.numbers
+    if field.kind != STRUCT or (<Table> <object> field.child).count != grid.width:
+        raise TypeError(f"{table.cls.__name__}.{table.cls._fields[place]} is no grid of {grid.width} columns")
+    if grid.count > sink.at_once:
+        raise Many
+    sink.at_once -= grid.count
+    sink.put_length(grid.count, table.is_flexible, 4)
+    child = <Table> <object> field.child
+    for row in range(grid.count):
+        for i in range(child.count):
+            field = &child.fields[i]
+            if not field.is_present or field.tag != NO_TAG:
+                continue
+            if grid.columns is not None and grid.columns[i] is not None:
+                put_member(sink, child, i, field, grid.cell(row, i))
+            elif field.is_array or field.kind > INT64:
+                raise TypeError(f"{child.cls.__name__}.{child.cls._fields[i]} is no number")
+            else:
+                put_number(sink, child, i, field.kind, numbers[i])
+                if field.is_error and numbers[i] != 0 and sink.errors is not None:
+                    sink.errors.append(numbers[i])
+        numbers += grid.width
+        if not child.is_flexible:
+            continue
+        if tells_tags(child, grid, row):
+            put_tags(child, sink, grid.row(row))
+        else:
+            sink.put_int(0, 1)
+    return 0
+
+
+cdef bint tells_tags(Table table, Grid grid, Py_ssize_t row) except -1:
+    """Return whether a row has a tagged field that is not at its default."""
+    cdef Py_ssize_t i, place
+    for i in range(table.tagged):
+        place = table.tag_order[i]
+        if is_told(&table.fields[place], grid.cell(row, place)):
+            return True
+    return False
 
 
 cdef int put_struct(Table table, Sink sink, object row) except -1:

@@ -9,6 +9,7 @@ length is compared with the end of the frame before anything is made of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # what struct raises
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.java_text import AS_JAVA
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator
 
     from siltstone.protocol.core.fields import Field
     from siltstone.protocol.parts import Buffer, Parts
@@ -97,6 +98,80 @@ def _min_size(field: Field, is_flexible: bool) -> int:
     return _FIXED[field.kind].size
 
 
+class Grid(Sequence[Any]):
+    """Rows of numbers, with other values in some columns: an array without an object for each row.
+
+    It is a sequence of tuples. What a table reads may come as one, if its structures have nothing
+    but numbers, and tagged fields at their defaults; its rows are then of the structure's class.
+    What is written may be one. The columns are the fields of a structure, those of other versions
+    too; one that is no number has to have its own values.
+    """
+
+    __slots__ = ("_rows", "width")
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+    def __init__(self, count: int, width: int) -> None:
+        """All numbers are 0."""
+        if count < 0 or width < 1:
+            raise ValueError(f"{count} rows of {width} columns")
+        self.width = width
+        self._rows = [[0] * width for _ in range(count)]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [tuple(row) for row in self._rows[index]]
+        return tuple(self._rows[index])
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return map(tuple, self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (Grid, list)):
+            return list(self) == list(other)
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def put(self, place: int, column: int, number: int) -> None:
+        """Set a number.
+
+        Raises:
+            IndexError: There is no such row or column.
+        """
+        if not (0 <= place < len(self) and 0 <= column < self.width):
+            raise IndexError(f"row {place}, column {column}")
+        self._rows[place][column] = number
+
+    def put_column(self, column: int, values: list[Any]) -> None:
+        """Set a column of other values, one for each row; what comes after them is not looked at.
+
+        Whether the grid keeps the list is not said.
+
+        Raises:
+            IndexError: There is no such column, or too few values.
+        """
+        if not 0 <= column < self.width or len(values) < len(self):
+            raise IndexError(f"{len(values)} values for column {column}")
+        for row, value in zip(self._rows, values, strict=False):
+            row[column] = value
+
+
+def grid_of(rows: Sequence[Any], width: int) -> Grid:
+    """Return rows as a grid that has at least their first columns, which are numbers."""
+    if isinstance(rows, Grid):
+        return rows
+    grid = Grid(len(rows), width)
+    for place, row in enumerate(rows):
+        for column in range(width):
+            grid.put(place, column, row[column])
+    return grid
+
+
 # Reading ------------------------------------------------------------------------------------------
 
 
@@ -121,28 +196,46 @@ def read(
         return None, -1
 
 
-def read_versioned(
-    tables: list[Table], cells: list[bytes | None], columns: int
-) -> list[tuple[Any, ...] | None]:
-    """Return the first columns of structures that stand behind an int16, their version.
+def fill_versioned(
+    grid: Grid,
+    first: int,
+    tables: list[Table],
+    cells: list[bytes | None],
+    missing: tuple[Any, ...],
+) -> None:
+    """Put the first columns of structures that stand behind an int16, their version, into a grid.
 
-    They are tuples; what comes after these columns is not read. None stays None.
+    They go into the columns from ``first`` on, a row for each cell; instead of a cell that is None
+    goes ``missing``. Where that has no number the column gets other values. What comes after these
+    columns is not read.
 
     Raises:
-        IndexError: There is no table for a version.
+        IndexError: There is no table for a version; or the grid has other rows, or no such columns.
+        TypeError: A column is no number, and should be.
         ProtocolError: As `read`.
     """
-    rows: list[tuple[Any, ...] | None] = []
+    count = len(missing)
+    if not 0 <= first <= grid.width - count or len(cells) != len(grid):
+        raise IndexError(f"{len(cells)} rows of {count} columns from {first} on")
+    rows: list[Sequence[Any]] = []
     for cell in cells:
         if cell is None:
-            rows.append(None)
+            rows.append(missing)
             continue
         version = int.from_bytes(cell[:2], "big", signed=True) if len(cell) > 1 else -1
         if not 0 <= version < len(tables):
             raise IndexError(f"no table for version {version}")
         source = _Source(cell, 2, len(cell), len(cell))
-        rows.append(tuple(source.read_columns(tables[version], columns)))
-    return rows
+        rows.append(source.read_columns(tables[version], count))
+    for column, value in enumerate(missing):
+        values = [row[column] for row in rows]
+        if not isinstance(value, int):
+            grid.put_column(first + column, values)
+            continue
+        for place, number in enumerate(values):
+            if not isinstance(number, int):
+                raise TypeError(f"{number!r:.200} is no number")
+            grid.put(place, first + column, number)
 
 
 def read_in_steps(

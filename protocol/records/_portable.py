@@ -1,4 +1,4 @@
-"""What kernels use when they run uncompiled: the names of `protocol.core._format`.
+"""What kernels use when they run uncompiled: names of `protocol.core._format` and `_messages`.
 
 It also stands in for the two names of the `cython` module that kernels use, so that nothing needs
 Cython at run time.
@@ -14,6 +14,8 @@ from siltstone.protocol.core.crc_packages import choose_package
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from siltstone.protocol.core import Grid
 
 crc32c: Final = choose_package()
 
@@ -142,6 +144,17 @@ def write_int16(output: memoryview, at: int, number: int) -> None:
 def field_of(row: tuple[Any, ...], column: int) -> Any:
     """Return a field of a row."""
     return row[column]
+
+
+def cell_of(grid: "Grid", place: int, column: int) -> int:
+    """Return a number of a grid."""
+    number: int = grid[place][column]
+    return number
+
+
+def put_cell(grid: "Grid", place: int, column: int, number: int) -> None:
+    """Set a number of a grid."""
+    grid.put(place, column, number)
 
 
 number_of = field_of

@@ -19,7 +19,7 @@ def fetch_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     watched.is_read_up, watched.replica_of = plain.is_read_up, plain.replica_of
     for module, names, source in (
         (fetch_sessions, ("FetchPlan", "list_wanted"), plain),
-        (fetch_sessions, ("FetchSession",), watched),
+        (fetch_sessions, ("FetchSession", "add_row", "wanted_of"), watched),
         (fetch, ("Watch", "WatchGroup"), watched),
         (waiting, ("Parked",), watched),
     ):

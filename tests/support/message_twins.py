@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from siltstone.protocol import messages
+from siltstone.protocol import core, messages
 from siltstone.protocol.core import plain_messages
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message
@@ -38,6 +38,8 @@ def repr_of_views(value: Any) -> str:
     """Print a value with the bytes of views instead of their addresses."""
     if isinstance(value, memoryview):
         return repr(bytes(value))
+    if isinstance(value, (core.Grid, plain_messages.Grid)):
+        value = list(value)
     if isinstance(value, (tuple, list)):
         return f"{type(value).__name__}({', '.join(map(repr_of_views, value))})"
     return repr(value)

@@ -22,6 +22,7 @@ from tests.support.clock import FakeClock
 from tests.support.fetch_requests import FetchRequest, to_message
 
 if TYPE_CHECKING:
+    from siltstone.broker.fetching._fetch_kernels import Fetched
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.watcher import Watcher
 
@@ -119,16 +120,16 @@ def sessions(clock: FakeClock, logs: Logs) -> FetchSessions:
 def begin(sessions: FetchSessions, *indexes: int) -> int:
     """Open a session for partitions of topic t and return its id."""
     plan = sessions.plan(ask(0, 0, {("t", index): 0 for index in indexes}), by_id=False)
-    session_id, _ = sessions.conclude(plan, [("t", got(index)) for index in indexes])
+    session_id, _ = sessions.conclude(plan, [("t", [got(index) for index in indexes])])
     return session_id
 
 
 def test_a_full_fetch_without_session_stays_without(sessions: FetchSessions) -> None:
     """Epoch -1 is a plain fetch: every partition is answered, session 0."""
     plan = sessions.plan(ask(0, -1, {("t", 0): 5}), by_id=False)
-    fetched = [("t", got(0))]
+    fetched: list[Fetched] = [("t", [got(0)])]
 
-    assert sessions.conclude(plan, fetched) == (0, fetched)  # type: ignore[arg-type]
+    assert sessions.conclude(plan, fetched) == (0, fetched)
     assert len(sessions) == 0
 
 
@@ -137,16 +138,9 @@ def test_an_incremental_answer_names_only_news(sessions: FetchSessions, logs: Lo
     session_id = begin(sessions, 0, 1, 2, 3)
     logs.change(0, 1, 2, 3)
     plan = sessions.plan(ask(session_id, 1), by_id=False)
-    fetched: list[tuple[TopicKey, PartitionData]] = [
-        ("t", got(0)),
-        ("t", got(1, data=b"x")),
-        ("t", got(2, end=7)),
-        ("t", got(3, error=3)),
-    ]
-    answered, named = sessions.conclude(plan, fetched)
+    fetched = [got(0), got(1, data=b"x"), got(2, end=7), got(3, error=3)]
 
-    assert answered == session_id
-    assert [result.partition_index for _, result in named] == [1, 2, 3]
+    assert sessions.conclude(plan, [("t", fetched)]) == (session_id, [("t", fetched[1:])])
 
 
 def test_recovery_from_an_error_is_news(sessions: FetchSessions, logs: Logs) -> None:
@@ -157,7 +151,7 @@ def test_recovery_from_an_error_is_news(sessions: FetchSessions, logs: Logs) -> 
         if epoch == 3:
             logs.change(0)
         plan = sessions.plan(ask(session_id, epoch), by_id=False)
-        _, named = sessions.conclude(plan, [("t", result)])
+        _, named = sessions.conclude(plan, [("t", [result])])
 
         assert len(named) == expected
 
@@ -167,7 +161,7 @@ def test_a_partition_with_data_goes_to_the_end(sessions: FetchSessions, logs: Lo
     session_id = begin(sessions, 0, 1, 2)
     logs.change(2, 1, 0)
     plan = sessions.plan(ask(session_id, 1), by_id=False)
-    sessions.conclude(plan, [("t", got(0, data=b"x")), ("t", got(1)), ("t", got(2))])
+    sessions.conclude(plan, [("t", [got(0, data=b"x"), got(1), got(2)])])
     logs.change(2, 1)
 
     assert places(sessions.plan(ask(session_id, 2), by_id=False)) == [("t", 1), ("t", 2), ("t", 0)]
@@ -273,7 +267,7 @@ def test_what_is_not_read_up_is_read_again(sessions: FetchSessions, *, is_data: 
         )
         assert places(plan) == [("t", 1)]
         result = got(1, data=b"x", end=1) if is_data else got(1, error=1)
-        sessions.conclude(plan, [("t", result)])
+        sessions.conclude(plan, [("t", [result])])
 
 
 def test_what_the_limits_kept_back_is_read_again(sessions: FetchSessions) -> None:
@@ -284,7 +278,7 @@ def test_what_the_limits_kept_back_is_read_again(sessions: FetchSessions) -> Non
             ask(session_id, epoch, {("t", 0): 4} if epoch == 1 else {}), by_id=False
         )
         assert places(plan) == [("t", 0)]
-        sessions.conclude(plan, [("t", got(0, end=5))])
+        sessions.conclude(plan, [("t", [got(0, end=5)])])
 
 
 def test_another_isolation_level_reads_all(sessions: FetchSessions) -> None:
@@ -294,8 +288,8 @@ def test_another_isolation_level_reads_all(sessions: FetchSessions) -> None:
     asked = []
     for epoch, level in enumerate(levels, 1):
         plan = sessions.plan(ask(session_id, epoch, isolation_level=level), by_id=False)
-        sessions.conclude(plan, [("t", got(index)) for _, index in places(plan)])
-        asked.append(len(plan.partitions))
+        sessions.conclude(plan, [("t", [got(index) for _, index in places(plan)])])
+        asked.append(plan.count)
 
     assert asked == [0, 2, 0, 2]
 
@@ -324,7 +318,7 @@ def test_a_start_that_moves_while_it_is_read_is_read_again(
     """Nobody stood on the log when the cleaner thread moved it."""
     plan = sessions.plan(ask(0, 0, {("t", 0): 5}), by_id=False)
     logs.made["t", 0].log_start_offset = 3
-    session_id, _ = sessions.conclude(plan, [("t", got(0, end=5))])
+    session_id, _ = sessions.conclude(plan, [("t", [got(0, end=5)])])
 
     assert places(sessions.plan(ask(session_id, 1), by_id=False)) == [("t", 0)]
 
@@ -335,7 +329,7 @@ def test_a_change_is_noted_once(sessions: FetchSessions, logs: Logs) -> None:
     logs.change(0)
     assert [len(log.watchers) for log in logs.made.values()] == [0, 1]
     plan = sessions.plan(ask(session_id, 1), by_id=False)
-    sessions.conclude(plan, [("t", got(0, end=0))])
+    sessions.conclude(plan, [("t", [got(0, end=0)])])
 
     assert [len(log.watchers) for log in logs.made.values()] == [1, 1]
 
@@ -390,6 +384,6 @@ def test_a_topic_that_comes_anew_is_another_log(sessions: FetchSessions, logs: L
     for epoch, result in ((1, got(0, error=3)), (2, got(0))):
         plan = sessions.plan(ask(session_id, epoch), by_id=False)
         assert places(plan) == [("t", 0)]
-        sessions.conclude(plan, [("t", result)])
+        sessions.conclude(plan, [("t", [result])])
 
     assert (len(gone.watchers), len(logs.made["t", 0].watchers)) == (0, 1)

@@ -11,6 +11,7 @@ from siltstone.broker.api import APIS, BY_KEY, Api
 from siltstone.broker.net.slices import ELEMENTS, Slices, handle_in_slices
 from siltstone.broker.process.loop_share import LoopShare, answer_rows, finish, finish_in_shares
 from siltstone.broker.process.work_off import work_off
+from siltstone.protocol.core import grid_of
 from siltstone.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -75,6 +76,23 @@ async def test_pieces_are_answered_as_the_whole(counts: tuple[int, ...]) -> None
     assert await handle_in_slices(SLICES, handler, None, request) == answer(request)
     assert len(pieces) > 1
     assert max(pieces) <= ELEMENTS + 1
+
+
+async def test_a_row_that_was_cut_may_be_answered_by_grids() -> None:
+    """They come to one list."""
+    request = request_of(2 * ELEMENTS + 1)
+
+    def handler(context: None, piece: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        del context
+        return DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsTopicResult(topic.name, grid_of(topic.partitions, 2))
+                for topic in piece.topics
+            ]
+        )
+
+    answered = await handle_in_slices(SLICES, handler, None, request)
+    assert answered.topics == [("t0", request.topics[0].partitions)]
 
 
 def test_small_requests_are_not_cut() -> None:

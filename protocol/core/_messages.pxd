@@ -1,0 +1,29 @@
+# What other compiled modules know of a grid; plain_messages.py and _messages.pyx say the rest.
+cimport cython
+
+@cython.final
+cdef class Grid:
+    cdef readonly Py_ssize_t width
+    cdef Py_ssize_t count
+    cdef long long* numbers  # count rows of width columns
+    cdef list columns  # a list of other values for each column that has them; None: no column
+    cdef object table  # whose structures the rows are; None: they are plain tuples
+
+    cpdef put(self, Py_ssize_t place, Py_ssize_t column, long long number)
+
+    cpdef put_column(self, Py_ssize_t column, list values)
+
+    cdef object cell(self, Py_ssize_t place, Py_ssize_t column)
+
+    cdef object row(self, Py_ssize_t place)
+
+cpdef Grid grid_of(object rows, Py_ssize_t width)
+
+
+# The place and the column are there.
+cdef inline long long cell_of(Grid grid, Py_ssize_t place, Py_ssize_t column) noexcept:
+    return grid.numbers[place * grid.width + column]
+
+
+cdef inline void put_cell(Grid grid, Py_ssize_t place, Py_ssize_t column, long long number) noexcept:
+    grid.numbers[place * grid.width + column] = number
