@@ -19,7 +19,7 @@ from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import size
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import paint, write_wrapped
-from siltstone.broker.net.advertised import find_faults, show_address, who_for
+from siltstone.broker.net.advertised import find_faults, is_loopback, show_address, who_for
 from siltstone.config.listeners import AUTO, parse_host_port
 from siltstone.storage import files
 from siltstone.storage.directory.lock import is_held
@@ -177,10 +177,21 @@ def _try_advertised(layers: Layers, status: dict[str, Any] | None) -> Iterator[F
             name: parse_host_port(address) for name, address in status["advertised"].items()
         }
     faults = asyncio.run(find_faults(advertised, connects=status is not None))
+    bound = {each.name: each.host for each in layers.server().bound_listeners}
     for name, (host, port) in advertised.items():
         subject = f"advertised {name} {show_address(host, port)}"
         if name in faults:
             yield Finding(subject, is_fine=False, sentence=faults[name])
             continue
         tried = "" if status is None or host == AUTO else "; reached from here"
-        yield Finding(subject, is_fine=True, sentence=f"for {who_for(host)}{tried}")
+        remark = _remark(host, bound.get(name))
+        yield Finding(subject, is_fine=True, sentence=f"for {who_for(host)}{tried}{remark}")
+
+
+def _remark(host: str, bound: str | None) -> str:
+    """Return what is to be thought of where a listener and its address are not of one place."""
+    if bound is None or host == AUTO or is_loopback(host) == is_loopback(bound):
+        return ""
+    if is_loopback(host):
+        return "; those of other machines come in and fail then, unless a mapped port leads here"
+    return f"; but the listener is on {bound} alone, so only a proxy brings them here"

@@ -37,7 +37,9 @@ class ControlAnswer(NamedTuple):
 
 def nobody_answers(address: tuple[str, int]) -> str:
     """Return in a sentence that nobody listens where a broker's HTTP port should be."""
-    return f"no broker answers on http.listener {address[0]}:{address[1]}"
+    host, port = address
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"no broker answers on http.listener {where}"
 
 
 def ask(

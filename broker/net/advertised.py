@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ def who_for(host: str) -> str:
     if address.is_link_local:
         return "clients on the same link"
     return "clients of the same private network" if address.is_private else "clients anywhere"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine finds a broker at a host."""
+    return who_for(host) == _HERE
 
 
 def announce(advertised: Mapping[str, tuple[str, int]]) -> None:
@@ -114,6 +120,8 @@ async def _find_fault(
 def _why(error: OSError | UnicodeError, seconds: float) -> str:
     if isinstance(error, TimeoutError) and not error.args:  # ours, not the kernel's
         return f"no answer within {seconds:g} s"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)  # asyncio's words name the address once more
     return getattr(error, "strerror", None) or str(error)
 
 

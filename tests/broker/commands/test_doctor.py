@@ -67,6 +67,29 @@ def test_a_port_in_use_and_a_name_that_does_not_resolve(
     assert "clients that do not find it by name either fail" in failing["sentence"]
 
 
+def test_a_listener_and_an_address_of_different_places(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mapped port or a proxy makes both right, so they are no faults; who has none is told."""
+    code, found = consult(
+        capsys,
+        tmp_path,
+        "listeners=PLAINTEXT://0.0.0.0:0,LAN://127.0.0.1:0",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LAN:PLAINTEXT",
+        "advertised.listeners=PLAINTEXT://localhost:9092,LAN://10.1.2.3:9093",
+    )
+
+    assert code == 0
+    assert found["advertised PLAINTEXT localhost:9092"]["sentence"] == (
+        "for clients on this machine; those of other machines come in and fail then, unless a "
+        "mapped port leads here"
+    )
+    assert found["advertised LAN 10.1.2.3:9093"]["sentence"] == (
+        "for clients of the same private network; but the listener is on 127.0.0.1 alone, so only "
+        "a proxy brings them here"
+    )
+
+
 def test_a_folder_of_another_user(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +140,7 @@ async def test_a_running_broker_is_asked_what_it_advertises(
     assert reached["is_fine"]
     assert reached["sentence"] == "for clients on this machine; reached from here"
     failing = found[f"advertised LAN 127.0.0.1:{nobody}"]
-    assert "cannot be reached from here (" in failing["sentence"]
+    assert "cannot be reached from here (Connection refused)" in failing["sentence"]
 
 
 def test_lines_for_a_person_have_no_colours_in_a_file(
