@@ -183,6 +183,11 @@ class Channel:
             raise Refusal(str(error)) from error
         except OSError as error:
             raise Refusal(f"{address[0]}:{address[1]}: {error}") from error
+        if answer.status == 401 and method == "POST" and not token:
+            raise Refusal(
+                f"the broker that answers wants its token, and {self._directory} has none; name "
+                "its first log directory by --set log.dirs=…"
+            )
         if answer.status >= 400:
             raise Refusal(answer.sentence)
         return answer

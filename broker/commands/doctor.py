@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import size
 from siltstone.broker.commands.options import read_settings
-from siltstone.broker.commands.terminal import paint, write_wrapped
+from siltstone.broker.commands.terminal import find_width, paint, wrap
 from siltstone.broker.net.advertised import find_faults, is_loopback, show_address, who_for
 from siltstone.config.listeners import AUTO, parse_host_port
 from siltstone.storage import files
@@ -48,9 +48,12 @@ def run_doctor(options: argparse.Namespace) -> int:
         answer = [each._asdict() for each in findings]
         sys.stdout.write(json.dumps({"findings": answer}, indent=2) + "\n")
     else:
+        width = find_width()
         for each in findings:
-            mark = paint("ok   ", "green") if each.is_fine else paint("FAULT", "red")
-            write_wrapped([f"{mark} {each.subject}: {each.sentence}"], hang=6)
+            mark, colour = ("ok   ", "green") if each.is_fine else ("FAULT", "red")
+            first, *rest = wrap(f"{mark} {each.subject}: {each.sentence}", width, hang=6)
+            painted = paint(mark, colour) + first.removeprefix(mark)
+            sys.stdout.writelines(f"{line}\n" for line in (painted, *rest))
     return 0 if all(each.is_fine for each in findings) else 1
 
 

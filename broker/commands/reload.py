@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings
+from siltstone.broker.commands.terminal import write_wrapped
 
 if TYPE_CHECKING:
     import argparse
@@ -39,7 +40,7 @@ def _run(options: argparse.Namespace, path: str) -> int:
     if options.json:
         sys.stdout.write(json.dumps(plan, indent=2) + "\n")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _lines(plan, is_done=path == "/v1/reload"))
+        write_wrapped(_lines(plan, is_done=path == "/v1/reload"))
     return 0
 
 

@@ -285,6 +285,13 @@ def test_diff_tells_what_reload_does(tmp_path: Path, capsys: pytest.CaptureFixtu
             said = capsys.readouterr().err
             assert f"nothing is changed: {file} line 1: max.connections is -1" in said
             assert "line 2: max.conections is not a setting; did you mean max.connections?" in said
+
+        other = tmp_path / "other"
+        assert main(["diff", "--set", f"log.dirs={other}", *asked[2:]]) == 1
+        assert capsys.readouterr().err == (
+            f"siltstone: nothing is changed: the broker that answers wants its token, and {other} "
+            "has none; name its first log directory by --set log.dirs=…\n"
+        )
     finally:
         broker.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -143,12 +144,17 @@ async def test_a_running_broker_is_asked_what_it_advertises(
     assert "cannot be reached from here (Connection refused)" in failing["sentence"]
 
 
+def run_doctor_on(folder: Path) -> None:
+    """Print the findings for a person."""
+    main(["doctor", "--set", f"log.dirs={folder}", "--set", "http.listener=127.0.0.1:0"])
+
+
 def test_lines_for_a_person_have_no_colours_in_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A terminal has them, unless NO_COLOR says otherwise."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    main(["doctor", "--set", f"log.dirs={tmp_path}", "--set", "http.listener=127.0.0.1:0"])
+    run_doctor_on(tmp_path)
     out = capsys.readouterr().out
     assert out.startswith(f"ok    log directory {tmp_path}: ")
     assert "\033" not in out
@@ -157,5 +163,12 @@ def test_lines_for_a_person_have_no_colours_in_a_file(
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert paint("ok", "green") == "\033[32mok\033[0m"
+    monkeypatch.setattr(files, "find_room", lambda _: (10, 1000))
+    monkeypatch.setenv("COLUMNS", "100")
+    run_doctor_on(tmp_path)
+    painted = capsys.readouterr().out
+    assert painted.startswith(f"\033[32mok   \033[0m log directory {tmp_path}: ")
     monkeypatch.setenv("NO_COLOR", "1")
+    run_doctor_on(tmp_path)
+    assert capsys.readouterr().out == re.sub("\033\\[[0-9]*m", "", painted)
     assert paint("ok", "green") == "ok"
