@@ -1,11 +1,20 @@
 """A broker's rooms for the tests of handlers and of what they work with."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from siltstone.broker.process.io import IoThreads
 from tests.support.rooms import RoomsOnDisk
+
+
+@pytest.fixture
+def io() -> Iterator[IoThreads]:
+    """One thread that waits."""
+    threads = IoThreads(1)
+    yield threads
+    threads.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import AsyncExitStack, ExitStack, closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from tests.clients.conftest import settle
 from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.formatters import read_formatted
+from tests.support.kafka import group_rows
 from tests.support.members import poll_assigned
 from tests.support.oracle import serving
 from tests.support.waiting import equals, give_turns_until, wait_until
@@ -90,14 +90,6 @@ def test_the_console_consumer_reads_in_a_group(
     assert sorted(map(int, second)) == [20, 21, 22, 23]
 
 
-def rows(printed: str) -> list[dict[str, str]]:
-    """Return the rows of what kafka-consumer-groups prints, by column."""
-    lines = [line for line in printed.splitlines() if line.strip()]
-    head = next(number for number, line in enumerate(lines) if line.startswith("GROUP"))
-    names = lines[head].split()
-    return [dict(zip(names, re.split(r"\s+", line), strict=False)) for line in lines[head + 1 :]]
-
-
 @pytest.mark.java
 @pytest.mark.parametrize(
     ("mode", "expected"),
@@ -135,7 +127,7 @@ def test_offsets_are_reset_in_every_mode(
         plan.write_text("".join(f"{topic},{index},4\n" for index in range(PARTITIONS)))
         mode, scope = ["--from-file", str(plan)], []
 
-    said = rows(ask("--reset-offsets", "--execute", "--group", topic, *scope, *mode))
+    said = group_rows(ask("--reset-offsets", "--execute", "--group", topic, *scope, *mode))
 
     assert {row["NEW-OFFSET"] for row in said} == {str(expected)}
     wanted = [ConfluentPartition(topic, index) for index in range(PARTITIONS)]
@@ -160,15 +152,15 @@ def test_a_group_is_shown(quick_broker: Broker, topic: str, ask: Callable[..., s
     wait_until(partial(poll_assigned, member), "all partitions", equals(PARTITIONS))
     member.commit(offsets=[ConfluentPartition(topic, 0, 1)], asynchronous=False)
 
-    state = rows(ask("--describe", "--group", topic, "--state"))[0]
+    state = group_rows(ask("--describe", "--group", topic, "--state"))[0]
     assert state["STATE"] == "Stable"
     assert state["#MEMBERS"] == "1"
     assert state["ASSIGNMENT-STRATEGY"] == "range"
-    shown = rows(ask("--describe", "--group", topic, "--members", "--verbose"))[0]
+    shown = group_rows(ask("--describe", "--group", topic, "--members", "--verbose"))[0]
     assert (shown["CLIENT-ID"], shown["GROUP-INSTANCE-ID"]) == ("me", "one")
     assert shown["HOST"] == "/127.0.0.1"
     assert shown["#PARTITIONS"] == str(PARTITIONS)
-    lag = {row["PARTITION"]: row["LAG"] for row in rows(ask("--describe", "--group", topic))}
+    lag = {row["PARTITION"]: row["LAG"] for row in group_rows(ask("--describe", "--group", topic))}
     assert lag["0"] == "1"
     assert "subscribed" in ask("--delete-offsets", "--group", topic, "--topic", topic)
     member.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.clients.conftest import settle
 from tests.support import produced
 from tests.support.clients.confluent import Confluent
+from tests.support.kafka import group_rows
 from tests.support.oracle import serving
 from tests.support.waiting import wait_until
 
@@ -260,14 +260,6 @@ def test_verifiable_consumer(
     assert reached == dict.fromkeys(range(PARTITIONS), 25)
 
 
-def table(printed: str) -> list[dict[str, str]]:
-    """Return the rows of what kafka-consumer-groups prints; columns are two spaces apart."""
-    lines = [line for line in printed.splitlines() if line.strip()]
-    head = next(number for number, line in enumerate(lines) if line.startswith("GROUP"))
-    names = lines[head].split()
-    return [dict(zip(names, re.split(r"\s+", line), strict=False)) for line in lines[head + 1 :]]
-
-
 @pytest.mark.java
 def test_kafka_consumer_groups_describes_both_types(
     new_group: Callable[[], Group], kafka_tools: KafkaTools
@@ -284,13 +276,13 @@ def test_kafka_consumer_groups_describes_both_types(
         group.settle(member)
         ones = [TopicPartition(group.name, partition, 1) for partition in range(PARTITIONS)]
         member.commit(offsets=ones, asynchronous=False)
-        rows = table(ask("--describe", "--group", group.name))
+        rows = group_rows(ask("--describe", "--group", group.name))
         assert {row["LAG"] for row in rows} == {"1"}
         assert sorted(row["PARTITION"] for row in rows) == list("0123")
         if protocol == "consumer":
-            members = table(ask("--describe", "--group", group.name, "--members", "--verbose"))
+            members = group_rows(ask("--describe", "--group", group.name, "--members", "--verbose"))
             assert [row["#PARTITIONS"] for row in members] == ["4"]
-            state = table(ask("--describe", "--group", group.name, "--state"))
+            state = group_rows(ask("--describe", "--group", group.name, "--state"))
             assert "Stable" in state[0].values()
         member.close()
 
@@ -299,7 +291,7 @@ def test_kafka_consumer_groups_describes_both_types(
         "--reset-offsets", "--to-earliest", "--execute", "--topic", group.name,
         "--group", group.name,
     )  # fmt: skip
-    assert {row["NEW-OFFSET"] for row in table(said)} == {"0"}
+    assert {row["NEW-OFFSET"] for row in group_rows(said)} == {"0"}
     assert "was successful" in ask("--delete", "--group", group.name)
 
 

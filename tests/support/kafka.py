@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -246,3 +247,11 @@ class KafkaBroker:
         )
         if done.returncode:
             raise RuntimeError(f"{main} {arguments}: {done.stdout}{done.stderr}")
+
+
+def group_rows(printed: str) -> list[dict[str, str]]:
+    """Return the rows of what kafka-consumer-groups prints, by column."""
+    lines = [line for line in printed.splitlines() if line.strip()]
+    head = next(number for number, line in enumerate(lines) if line.startswith("GROUP"))
+    names = lines[head].split()
+    return [dict(zip(names, re.split(r"\s+", line), strict=False)) for line in lines[head + 1 :]]

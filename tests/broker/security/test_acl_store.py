@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.acl import (
     AclFilter,
     Operation,
@@ -23,20 +22,13 @@ from tests.support.asking_as import rule
 from tests.support.waiting import begin_and_go
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from siltstone.broker.process.io import IoThreads
 
 READ = rule(Operation.READ, ResourceType.TOPIC, "orders")
 WRITE = rule(Operation.WRITE, ResourceType.TOPIC, "orders", Permission.DENY, host="192.0.2.1")
 OTHER = rule(Operation.ALL, ResourceType.GROUP, 'bó"b\n', principal="User:CN=b,O=c:d")
-
-
-@pytest.fixture
-def io() -> Iterator[IoThreads]:
-    """Threads."""
-    threads = IoThreads(1)
-    yield threads
-    threads.close()
 
 
 async def test_rules_are_there_after_a_start(tmp_path: Path, io: IoThreads) -> None:

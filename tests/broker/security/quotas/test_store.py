@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.broker.security.quotas.book import Quotas
 from siltstone.broker.security.quotas.store import FILE_NAME, QuotaWriter, load_quotas
@@ -15,9 +14,9 @@ from siltstone.protocol.errors import KafkaStorageError
 from tests.support.waiting import begin_and_go
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from siltstone.broker.process.io import IoThreads
     from siltstone.broker.security.quotas.book import Values
 
 VALUES: Values = {
@@ -25,14 +24,6 @@ VALUES: Values = {
     (("ip", "::1"),): {"connection_creation_rate": 3.0},
     (("user", None),): {"request_percentage": 0.1, "controller_mutation_rate": 5.0},
 }
-
-
-@pytest.fixture
-def io() -> Iterator[IoThreads]:
-    """Threads."""
-    threads = IoThreads(1)
-    yield threads
-    threads.close()
 
 
 async def test_quotas_are_there_after_a_start(tmp_path: Path, io: IoThreads) -> None:
