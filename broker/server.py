@@ -180,9 +180,7 @@ class Broker:
         self._buffers = Buffers(
             server.queued_max_request_bytes, partial(settings.limits.note, QUEUED_BYTES)
         )
-        self.addresses = Addresses(
-            self._current, self.meter, self._count_connections, clock.monotonic
-        )
+        self.addresses = Addresses(self._current, self.meter, self._count_open, clock.monotonic)
         self.listeners = [self._make_listener(bound.name) for bound in server.bound_listeners]
         self._security.on_quotas(self._keep_quotas)
 
@@ -592,7 +590,7 @@ class Broker:
     def _current(self) -> ServerConfig:
         return self._settings.server
 
-    def _count_connections(self) -> int:
+    def _count_open(self) -> int:
         return sum(listener.open_count for listener in self.listeners)
 
     def _find_dead_threads(self) -> list[str]:

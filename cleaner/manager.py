@@ -24,7 +24,7 @@ from siltstone.storage.topic_partition import TopicPartition
 _logger = logging.getLogger(__name__)
 
 _BREATH = 16  # logs: some 200 µs of Python
-_LOOKS_KEPT = 10  # a ranking is used for ten times as long as making it took
+_RANKING_KEPT = 10  # a ranking is used for ten times as long as making it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class CleanerManager:
         The first log is checked again before it is taken.
         """
         began = self._clock.monotonic()
-        found = {each.topic_partition: (log, each) for log, each in self._look(now_ms)}
+        found = {each.topic_partition: (log, each) for log, each in self._find_candidates(now_ms)}
         cleanable = [each for _, each in found.values()]
         self.last_selection = LastSelection(
             now_ms,
@@ -159,7 +159,7 @@ class CleanerManager:
         ranked = selection.rank(cleanable)
         self._ranked = deque(found[each.topic_partition][0] for each in ranked)
         now = self._clock.monotonic()
-        self._ranked_until = now + _LOOKS_KEPT * (now - began)
+        self._ranked_until = now + _RANKING_KEPT * (now - began)
 
     def _grab_ranked(self, log: Log, now_ms: int) -> GrabbedLog | None:
         """Take a log if it is still eligible."""
@@ -286,7 +286,7 @@ class CleanerManager:
                 )
         return None
 
-    def _look(self, now_ms: int) -> Iterator[tuple[Log, CleanableLog]]:
+    def _find_candidates(self, now_ms: int) -> Iterator[tuple[Log, CleanableLog]]:
         """Yield the logs that have something to clean, or a checkpoint to correct."""
         for log in self.compacted_logs():
             topic_partition = log.topic_partition

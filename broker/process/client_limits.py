@@ -70,10 +70,10 @@ class Limits:
         Raises:
             KafkaError: Of the class ``error``: there would be too many.
         """
-        most = getattr(self._settings(), limit.replace(".", "_"))
-        if count > most:
+        max_count = getattr(self._settings(), limit.replace(".", "_"))
+        if count > max_count:
             self.note(limit)
             raise error(
-                f"there would be {count} {_WORDS[limit]}, and {limit} is {most}; remove what is no "
-                "longer used, or set it higher"
+                f"there would be {count} {_WORDS[limit]}, and {limit} is {max_count}; remove what "
+                "is no longer used, or set it higher"
             )
