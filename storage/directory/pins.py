@@ -175,8 +175,8 @@ def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
 
 
 def _count_links(folder: Path, segment: PinnedSegment) -> int:
-    """Return how many names a pinned ``.log`` has; 0 if the pin's own is gone."""
+    """Return how many names a pinned ``.log`` has; 0 if the pin's own is gone, or out of sight."""
     try:
         return (folder / files.segment_file_name(segment.base_offset)).stat().st_nlink
-    except FileNotFoundError:
+    except OSError:  # one that the disk does not show counts as held
         return 0

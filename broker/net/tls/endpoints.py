@@ -47,6 +47,7 @@ class Endpoints:
 
         Raises:
             TlsError: One cannot be used.
+            OSError: There are no descriptors, or no memory.
         """
         turns = Turns(io)
         self._settings = settings
@@ -65,11 +66,16 @@ class Endpoints:
         Raises:
             ConfigError: One cannot be used; what runs goes on.
         """
-        self._seen = await self._io.run(_look, self._settings)
+        seen = await self._io.run(_look, self._settings)
         try:
-            return await self._io.run(lambda: dict(_make_all(self._settings)))
+            made = await self._io.run(lambda: dict(_make_all(self._settings)))
+        except OSError as error:  # of the machine, such as no descriptors: `look` tries again
+            raise ConfigError([f"certificates cannot be read: {error}"]) from error
         except TlsError as error:
+            self._seen = seen
             raise ConfigError([str(error)]) from error
+        self._seen = seen
+        return made
 
     def take(self, made: Mapping[str, Endpoint]) -> None:
         """Put in force what `make` has returned: for handshakes that begin from now on."""

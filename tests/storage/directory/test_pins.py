@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -173,6 +174,17 @@ def test_retention_waits_for_the_links(home: CleanerHome) -> None:
 
     assert not (log.path / files.segment_file_name(0)).exists()
     assert records_of(pinned) == before
+    assert pins.held_bytes([[pinned]]) == [pinned.size]
+
+
+def test_what_the_disk_does_not_show_counts_as_held(home: CleanerHome) -> None:
+    """Measuring goes on: it is done every second as long as there is a pin."""
+    log = home.create()
+    home.fill(log, 1)
+    (pinned,) = pins.link("p", [log.freeze()])
+    shutil.rmtree(pinned.folder)
+    pinned.folder.write_text("no folder")
+
     assert pins.held_bytes([[pinned]]) == [pinned.size]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -678,6 +679,33 @@ async def test_a_changed_file_is_taken(tmp_path: Path, authority: Authority) -> 
         store.write_bytes(authority.issue("second").store.read_bytes())
         await certificates.look()
 
+        assert subject_of(await connect(home, trusting(authority))) == "second"
+
+
+async def test_a_file_that_cannot_be_opened_now_is_tried_again(
+    tmp_path: Path,
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broker without a descriptor left goes on with what it has, and does not end."""
+    store = tmp_path / "store.pem"
+    store.write_bytes(authority.issue("first").store.read_bytes())
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with running(tmp_path / "data", TWO, f"ssl.keystore.location={store}") as home:
+        certificates = home.broker.certificates
+        assert certificates is not None
+        store.write_bytes(authority.issue("second").store.read_bytes())
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "memfd_create", refuse)
+            await certificates.look()
+        assert subject_of(await connect(home, trusting(authority))) == "first"
+        assert "Too many open files" in caplog.text
+
+        await certificates.look()
         assert subject_of(await connect(home, trusting(authority))) == "second"
 
 
