@@ -23,7 +23,10 @@ def file_entries(path: Path, faults: list[str]) -> list[Entry]:
     if root is None:
         return []
     if root.id != "mapping":
-        faults.append(f"{path} line {_line(root)}: write settings as NAME: VALUE, one on a line")
+        faults.append(
+            f"{path} line {_line(root)}: write settings as NAME: VALUE, one on a line, or have a "
+            "file of NAME=VALUE end in .properties"
+        )
         return []
     return _entries(path, root.value, faults)
 

@@ -5,6 +5,7 @@ a line continues it on the next. Letters beyond ASCII are Latin-1, or \uXXXX.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ _PAIR = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTAL
 def properties_entries(path: Path, faults: list[str]) -> list[Entry]:
     """Return the settings of a file in the order they stand there. Reads the disk."""
     try:
-        text = path.read_bytes().decode("latin-1")
+        text = path.read_bytes().removeprefix(BOM_UTF8).decode("latin-1")
     except OSError as error:
         faults.append(f"{path} cannot be read: {error.strerror}; name another file by --config")
         return []

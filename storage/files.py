@@ -108,7 +108,7 @@ def find_size(path: str) -> int | None:
     """
     try:
         return os.stat(path).st_size  # noqa: PTH116  # a Path costs more than the call
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

@@ -145,8 +145,14 @@ def _try_ports(layers: Layers) -> Iterator[Finding]:
     """Bind what the start would, and let go of it."""
     server = layers.server()
     wanted = [(f"listener {each.name}", each.host, each.port) for each in server.bound_listeners]
+    taken: dict[tuple[str, int], str] = {}
     for subject, host, port in (*wanted, ("http.listener", *server.http_address)):
         where = show_address(host or "*", port)
+        other = taken.setdefault((host, port), subject)
+        if port and other != subject:
+            sentence = f"{where} is that of {other}, too; choose another"
+            yield Finding(subject, is_fine=False, sentence=sentence)
+            continue
         try:
             _bind(host, port)
         except OSError as error:

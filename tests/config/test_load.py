@@ -126,7 +126,10 @@ def test_every_fault_is_reported_with_its_place(file: Path) -> None:
         ("a: [1\nb: ]2\n", "server.yaml line 2: this is not YAML: "),
         ("a: 'open\n", "server.yaml line 2: this is not YAML: "),
         ("- a\n- b\n", "server.yaml line 1: write settings as NAME: VALUE, one on a line"),
-        ("num.partitions=4\n", "server.yaml line 1: write settings as NAME: VALUE, one on a line"),
+        (
+            "num.partitions=4\n",
+            "server.yaml line 1: write settings as NAME: VALUE, one on a line, or have a file",
+        ),
         ("a: 1\n---\nb: 2\n", "server.yaml line 2: this is not YAML: "),
         ("? [a, b]\n: 1\n", "server.yaml line 1: a name is one word like log.segment.bytes"),
         ("a: \x00\n", "server.yaml: this is not YAML: "),

@@ -135,3 +135,10 @@ def test_other_letters_are_latin(file: Path) -> None:
     file.write_bytes(b"broker.rack=\xe9t\xe9\n")
 
     assert load(file, {}, []).server().broker_rack == "été"
+
+
+def test_the_mark_of_an_editor_is_no_letter_of_a_name(file: Path) -> None:
+    """Some begin a file of UTF-8 with one."""
+    file.write_bytes(b"\xef\xbb\xbfnum.partitions=3\n")
+
+    assert load(file, {}, []).server().num_partitions == 3

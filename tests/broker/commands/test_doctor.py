@@ -68,6 +68,23 @@ def test_a_port_in_use_and_a_name_that_does_not_resolve(
     assert "clients that do not find it by name either fail" in failing["sentence"]
 
 
+def test_a_port_that_two_want(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each can be bound, and both cannot."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code, found = consult(
+        capsys,
+        tmp_path,
+        f"listeners=PLAINTEXT://127.0.0.1:{port}",
+        f"http.listener=127.0.0.1:{port}",
+    )
+
+    assert code == 1
+    assert found["http.listener"]["sentence"] == (
+        f"127.0.0.1:{port} is that of listener PLAINTEXT, too; choose another"
+    )
+
+
 def test_a_listener_and_an_address_of_different_places(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -207,6 +207,20 @@ async def test_rules_in_another_log_directory_stop_the_start(tmp_path: Path, nam
             pass
 
 
+@pytest.mark.parametrize("others", [(), ("other",)])
+async def test_a_file_in_place_of_a_log_directory_is_named(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
+    """And not what would be looked for in it."""
+    file = tmp_path / "file"
+    file.touch()
+    directories = ",".join([*(str(tmp_path / each) for each in others), str(file)])
+
+    with pytest.raises(StartError, match=rf"{file} is not a folder; choose another log\.dirs"):
+        async with running(file, f"log.dirs={directories}"):
+            pass
+
+
 async def test_an_audit_log_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
     """Somebody relies on it."""
     with pytest.raises(StartError, match=r"audit\.log\.file"):
