@@ -42,12 +42,15 @@ def _parser_of(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentP
 def _head(name: str, words: str) -> Iterator[str]:
     yield '.\\" Written by `make docs` from the parser of the command line; do not edit.'
     yield f'.TH "{name.upper()}" "1" "" "siltstone {VERSION}" "Siltstone"'
+    yield ".nh"  # names of settings are there to be copied
+    yield ".ad l"
     yield ".SH NAME"
     yield f"{_escaped(name)} \\- {_escaped(words)}"
 
 
 def _main_page(parser: argparse.ArgumentParser, commands: list[Command]) -> Iterator[str]:
-    yield from _head("siltstone", (parser.description or "").rstrip(".").lower())
+    words = (parser.description or "").rstrip(".")
+    yield from _head("siltstone", f"{words[:1].lower()}{words[1:]}")
     yield ".SH SYNOPSIS"
     yield ".B siltstone"
     yield "COMMAND [OPTION ...]"
@@ -80,7 +83,8 @@ def _places(options: tuple[Option, ...]) -> Iterator[str]:
     for each in options:
         if not each.names:
             value = "|".join(each.choices) or each.value
-            yield f"{value} ..." if each.repeats else value
+            value = f"{value} ..." if each.repeats else value
+            yield f"[{value}]" if each.is_optional else value
 
 
 def _title(option: Option) -> str:

@@ -27,6 +27,7 @@ class Option(NamedTuple):
     takes_file: bool
     value: str
     repeats: bool
+    is_optional: bool
 
 
 class Command(NamedTuple):
@@ -63,6 +64,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[Option]:
             value=metavar,
             repeats=isinstance(each, argparse._AppendAction)  # noqa: SLF001
             or each.nargs in {"*", "+"},
+            is_optional=bool(each.option_strings) or each.nargs in {"?", "*"},
         )
 
 

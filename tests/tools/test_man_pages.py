@@ -21,6 +21,16 @@ def test_text_stays_text() -> None:
     assert _escaped(".nf") == "\\&.nf"
 
 
+def test_what_may_be_left_out_is_in_brackets() -> None:
+    """As usage has it; and names keep their capitals and are not broken."""
+    found = pages()
+
+    assert "\n[OPTION ...] [list|describe|delete] [GROUP ...]\n" in found["siltstone-groups.1"]
+    assert "\n[OPTION ...] TOPIC ...\n" in found["siltstone-consume.1"]
+    assert "a Kafka broker" in found["siltstone.1"]
+    assert all("\n.nh\n" in text for text in found.values())
+
+
 @pytest.mark.parametrize("name", sorted(pages()))
 def test_groff_finds_no_fault(name: str) -> None:
     """Where there is one."""
