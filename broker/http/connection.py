@@ -73,12 +73,7 @@ class HttpConnection:
             seconds = self._limits.head_seconds
             while (request := await self._receive(seconds)) is not None:
                 self._patience.since = None
-                response = await self._answer(request)
-                if response.after_seconds:
-                    self._patience.since = self._loop.time()
-                    await asyncio.sleep(response.after_seconds)
-                    self._patience.since = None
-                await self._send(request.method, response)
+                await self._send(request.method, await self._answer(request))
                 if self._http.our_state is not h11.DONE:
                     return
                 self._http.start_next_cycle()

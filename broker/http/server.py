@@ -6,10 +6,10 @@ pieces of about a millisecond each, so that a scrape never holds up a produce re
 pages are imported for the first connection, not before the broker is ready.
 
 Against strangers: when all places are taken, the client that the server has waited for longest is
-closed. While all are being served, there are spare places for one request each, which answer only
-what is urgent, such as health. A request must name a host of this broker, so that no web page of
-another site reads these pages by DNS rebinding. A long body is only read if the request has the
-control token.
+closed, of the address that has most of them. While all are being served, there are spare places for
+one request each, which answer only what is urgent, such as health. A request must name a host of
+this broker, so that no web page of another site reads these pages by DNS rebinding. A long body is
+only read if the request has the control token.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.values import Admission, HttpLimits, HttpResponse, Patience, text
@@ -145,7 +145,7 @@ class HttpServer:
             return
         sock.setblocking(False)
         if len(handshakes.open) >= self._limits.connections:
-            next(iter(handshakes.open)).close()  # the one that has kept us waiting longest
+            handshakes.close_oldest()
         peer = address[0], address[1]
         handshakes.begin(sock, f"{peer[0]}:{peer[1]}", partial(self._on_open, peer))
 
@@ -169,12 +169,13 @@ class HttpServer:
         self, reader: asyncio.StreamReader | TlsStream, writer: asyncio.StreamWriter | TlsStream
     ) -> None:
         is_spare = self._find_place()
+        peer = writer.get_extra_info("peername")
         if is_spare is None:
             writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             writer.close()
             return
         loop = asyncio.get_running_loop()
-        patience = Patience(loop.time(), is_spare)
+        patience = Patience(loop.time(), is_spare, peer[0] if peer else "")
         task = loop.create_task(self._serve(reader, writer, patience))
         self._clients[task] = patience
 
@@ -189,7 +190,8 @@ class HttpServer:
     def _find_place(self) -> bool | None:
         """Return whether a spare place is left for a client, or another; None: there is no place.
 
-        The client that the server has waited for longest is closed, one in a spare place last.
+        The client that the server has waited for longest is closed, one in a spare place last; of
+        those of the address with the most, so that one machine takes its places from itself.
         """
         if len(self._clients) < self._limits.connections:
             return False
@@ -203,21 +205,36 @@ class HttpServer:
             return True
         if not waiting:
             return None
-        is_spare, _, oldest = min(usual or waiting, key=itemgetter(1))
+        counts = Counter(each.host for each in self._clients.values())
+        is_spare, _, oldest = min(
+            usual or waiting, key=lambda each: (-counts[self._clients[each[2]].host], each[1])
+        )
         self._clients[oldest].since = None  # it is on its way out, and makes room once
         oldest.cancel()
         return is_spare
 
-    async def _answer(self, request: HttpRequest) -> HttpResponse:
+    async def _refuse(self, patience: Patience, request: HttpRequest) -> HttpResponse | None:
+        """Return the answer to who may not ask; as long as that is open he makes room for others.
+
+        A password takes its time to check, and a wrong one is answered late.
+        """
+        patience.since = asyncio.get_running_loop().time()
         refusal = await self._admission.refuse(request)
+        if refusal is not None and refusal.after_seconds:
+            await asyncio.sleep(refusal.after_seconds)
+        patience.since = None
+        return refusal
+
+    async def _answer(self, patience: Patience, request: HttpRequest) -> HttpResponse:
+        refusal = await self._refuse(patience, request)
         return await self._find_routes().answer(request) if refusal is None else refusal
 
-    async def _answer_urgent(self, request: HttpRequest) -> HttpResponse:
+    async def _answer_urgent(self, patience: Patience, request: HttpRequest) -> HttpResponse:
         """Answer in a spare place, once."""
         routes = self._find_routes()
         if not routes.is_urgent(request):
             return text(503, "all places are taken; ask again in a second", _CLOSE)
-        refusal = await self._admission.refuse(request)
+        refusal = await self._refuse(patience, request)
         response = await routes.answer(request) if refusal is None else refusal
         return replace(response, headers=(*response.headers, _CLOSE))
 
@@ -229,7 +246,7 @@ class HttpServer:
     ) -> None:
         from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
 
-        answer = self._answer_urgent if patience.is_spare else self._answer
+        answer = partial(self._answer_urgent if patience.is_spare else self._answer, patience)
         connection = HttpConnection(reader, writer, answer, self._limits, self._admission, patience)
         try:
             await connection.run()

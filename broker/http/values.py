@@ -60,6 +60,7 @@ class Patience:
 
     since: float | None
     is_spare: bool = False
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class HttpResponse:
     content_type: str = PLAIN
     headers: tuple[tuple[str, str], ...] = ()
     after_seconds: float = 0.0
-    """For how long the answer is held back; meanwhile its client makes room for others."""
+    """For how long a refusal is held back."""
 
 
 @dataclass(frozen=True, slots=True)

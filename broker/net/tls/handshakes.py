@@ -15,7 +15,7 @@ import os
 import socket
 import ssl
 import termios
-from collections import deque
+from collections import Counter, deque
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -149,6 +149,11 @@ class Handshakes:
         if on_over is not None:
             on_over()
 
+    def close_oldest(self) -> None:
+        """End the oldest one of the address that has the most; there is one."""
+        counts = Counter(each.host for each in self.open)
+        max(self.open, key=lambda each: counts[each.host]).close()
+
     def close(self) -> None:
         """End all of them."""
         for handshake in list(self.open):
@@ -192,6 +197,7 @@ class _Handshake:
         "_peer",
         "_sock",
         "_tls",
+        "host",
         "is_over",
     )
 
@@ -209,6 +215,7 @@ class _Handshake:
         self._sock = sock
         self._tls: ssl.SSLSocket | None = None
         self._peer = peer
+        self.host = peer.rpartition(":")[0]
         self._on_open = on_open
         self._name: str | None = None
         self._is_aligned = True

@@ -264,7 +264,9 @@ class Slow:
 
 
 @asynccontextmanager
-async def slow(server: HttpServer, port: int, sent: bytes, count: int) -> AsyncIterator[list[Slow]]:
+async def slow(
+    server: HttpServer, port: int, sent: bytes, count: int, *, others: int = 0
+) -> AsyncIterator[list[Slow]]:
     """Clients that have sent something, each served before the next one comes."""
     clients = []
     for number in range(count):
@@ -272,7 +274,7 @@ async def slow(server: HttpServer, port: int, sent: bytes, count: int) -> AsyncI
         clients.append(client)
         client.writer.write(sent)
         await give_turns_until(
-            lambda: server.connections, f"connection {number + 1}", at_least(number + 1)
+            lambda: server.connections, f"connection {number + 1}", at_least(others + number + 1)
         )
     yield clients
     for client in clients:
@@ -300,6 +302,21 @@ async def test_silent_clients_make_room(sent: bytes) -> None:
         assert await clients[0].is_closed()
         assert not clients[1].reader.at_eof()
         assert not clients[2].reader.at_eof()
+
+
+async def test_a_machine_with_many_clients_takes_places_from_itself() -> None:
+    """A client of another address, which was there first, keeps its own."""
+    async with patient() as (server, port):
+        streams = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        await give_turns_until(lambda: server.connections, "the first", equals(1))
+        async with slow(server, port, b"", 2, others=1) as clients:
+            assert (await ask(port, "/hello")).status == 200
+
+            assert await clients[0].is_closed()
+            assert not streams[0].at_eof()
+        streams[1].write(b"GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert parse(await streams[0].read()).status == 200
+        streams[1].close()
 
 
 async def test_clients_that_come_at_once_make_room_too() -> None:

@@ -305,6 +305,25 @@ async def test_tls_on_a_plain_port_is_told_apart(
     assert "TLS" in refused[0]
 
 
+async def test_who_makes_room_is_of_the_address_with_the_most(home: Running) -> None:
+    """Its oldest handshake, and not that of somebody who was there before."""
+    port = home.listeners[ENCRYPTED].port
+    handshakes = home.listeners[ENCRYPTED].handshakes
+    assert handshakes is not None
+    streams = []
+    for number, host in enumerate(("127.0.0.2", "127.0.0.1", "127.0.0.1")):
+        streams.append(await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0)))
+        await give_turns_until(lambda: len(handshakes.open), "a handshake", equals(number + 1))
+    handshakes.close_oldest()
+
+    with suppress(ConnectionResetError):
+        assert await within(streams[1][0].read(), "the end of the second") == b""
+    assert not streams[0][0].at_eof()
+    assert not streams[2][0].at_eof()
+    for _, writer in streams:
+        writer.close()
+
+
 async def test_a_check_of_the_port_leaves_no_line(
     home: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
