@@ -1,7 +1,7 @@
 # C types of _fetch_kernels.py; the algorithm stands there alone.
 cimport cython
 from siltstone.protocol.core._format cimport field_of, number_of, row_of, slot_of
-from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
+from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell, value_of
 from siltstone.storage.appending._append_kernels cimport LogEnd
 from siltstone.storage.log._read_kernels cimport LogReader
 
@@ -78,7 +78,7 @@ cpdef list list_wanted(object request, bint by_id)
 cdef add_topic(list topics, object key, object rows)
 
 @cython.locals(column=int, offset="long long", last_epoch="long long")
-cpdef bint is_read_up(object wanted, object fetched, long long isolation_level) except *
+cpdef bint is_read_up(object wanted, Grid fetched, Py_ssize_t place, long long isolation_level) except *
 
 @cython.final
 cdef class TopicRead:
@@ -107,7 +107,7 @@ cdef class FetchRead:
     cpdef tuple read_some(self, object topics, object before, long long found)
 
     @cython.locals(topics=list, is_id=bint)
-    cpdef name_topics(self, object session_id, list told)
+    cpdef name_topics(self, object session_id, object told)
 
     @cython.locals(wanted=Grid, rows=Grid, number="long long", epoch="long long", offset="long long", last_epoch="long long", high_watermark="long long", stable_offset="long long", start_offset="long long", size="long long", end=LogEnd, reader=LogReader, upto="long long")
     cdef long long _read_partition(self, TopicRead topic, Py_ssize_t place, long long limit, bint at_least_one) except -1

@@ -73,6 +73,7 @@ if not cython.compiled:
         put_cell,
         row_of,
         slot_of,
+        value_of,
     )
 
 
@@ -91,7 +92,8 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
     Wanted = tuple[TopicKey, Sequence[FetchPartition]]
-    Fetched = tuple[TopicKey, Sequence[PartitionData]]
+    Fetched = tuple[TopicKey, Grid]
+    Told = tuple[TopicKey, Sequence[PartitionData]]
     Session = Any  # a FetchSession of `broker.fetching.sessions`, which stands on this module
     SessionPartition = Any  # likewise
 
@@ -313,22 +315,22 @@ def add_topic(
     topics.append((key, rows))
 
 
-def is_read_up(wanted: "FetchPartition", fetched: PartitionData, isolation_level: int) -> bool:
-    """Tell whether every read finds what ``fetched`` says until the log changes.
+def is_read_up(wanted: "FetchPartition", fetched: "Grid", place: int, isolation_level: int) -> bool:
+    """Tell whether every read finds what a row of ``fetched`` says until the log changes.
 
     This is never so for a client that names the epoch of its last record: old epochs can go without
     a change of the log.
     """
     if (
-        field_of(fetched, RECORDS)
-        or number_of(fetched, ERROR_CODE)
-        or field_of(fetched, DIVERGENCE) != NO_DIVERGENCE
+        value_of(fetched, place, RECORDS)
+        or cell_of(fetched, place, ERROR_CODE)
+        or value_of(fetched, place, DIVERGENCE) != NO_DIVERGENCE
     ):
         return False
     column = STABLE_OFFSET if isolation_level == READ_COMMITTED else HIGH_WATERMARK
     offset: int = number_of(wanted, FETCH_OFFSET)
     last_epoch: int = number_of(wanted, LAST_EPOCH)
-    return last_epoch < 0 and offset >= number_of(fetched, column)
+    return last_epoch < 0 and offset >= cell_of(fetched, place, column)
 
 
 class TopicRead:
@@ -436,7 +438,7 @@ class FetchRead:
         for number, (key, partitions) in enumerate(topics):
             topic = TopicRead(key, self._find_logs(key), partitions)
             if before:
-                earlier = grid_of(before[number][1], START_OFFSET + 1)
+                earlier = before[number][1]
             for place in range(len(topic.rows)):
                 if earlier is not None and self._is_unchanged(topic, place, earlier):
                     topic.keep(place, earlier, self._is_committed)
@@ -454,7 +456,7 @@ class FetchRead:
             self.fetched.append((key, topic.end()))
         return total, urgent
 
-    def name_topics(self, session_id: int, told: "list[Fetched]") -> FetchResponse:
+    def name_topics(self, session_id: int, told: "Sequence[Told]") -> FetchResponse:
         """Return the answer that names these partitions, and the leader if the client lacks it."""
         topics: list[Any] = []
         for key, rows in told:

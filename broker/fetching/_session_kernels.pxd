@@ -13,6 +13,7 @@ from siltstone.broker.fetching._fetch_kernels cimport (
     replica_of,
 )
 from siltstone.protocol.core._format cimport field_of, number_of, slot_of
+from siltstone.protocol.core._messages cimport Grid, cell_of, value_of
 
 cdef class Watch:
     cdef public WatchGroup group
@@ -50,7 +51,7 @@ cdef class SessionPartition(Watch):
     cdef public long long turn, high_watermark, log_start_offset
 
     @cython.locals(code="long long", high_watermark="long long", log_start_offset="long long")
-    cpdef bint has_news(self, object fetched) except *
+    cpdef bint has_news(self, Grid fetched, Py_ssize_t place) except *
 
 @cython.locals(rows=list)
 cpdef add_row(list topics, object key, object row)
@@ -73,10 +74,10 @@ cdef class FetchSession:
     @cython.locals(known=SessionPartition)
     cpdef SessionPartition want(self, object key, object wanted)
     cpdef list changed(self)
-    @cython.locals(told=list, partition=SessionPartition)
+    @cython.locals(told=list, rows=Grid, place=Py_ssize_t, partition=SessionPartition)
     cpdef list select_news(self, object read, list fetched, object get_log)
-    cpdef settle_late(self, SessionPartition partition, object fetched, object get_log)
-    cpdef settle(self, SessionPartition partition, object fetched, object get_log)
+    cpdef settle_late(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log)
+    cpdef settle(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log)
     cpdef bint is_at(self, long long epoch)
     cpdef close(self)
     cpdef long long take_turn(self)

@@ -29,7 +29,8 @@ if not cython.compiled:
         STABLE_OFFSET,
         START_OFFSET,
     )
-    from siltstone.protocol.records._portable import field_of, number_of, slot_of
+    from siltstone.protocol.core import Grid  # noqa: TC001  # compiled, it is a type of C
+    from siltstone.protocol.records._portable import cell_of, field_of, number_of, slot_of, value_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
 
-    Fetched = tuple[TopicKey, Sequence[PartitionData]]
+    Fetched = tuple[TopicKey, Grid]
+    Told = tuple[TopicKey, Sequence[PartitionData]]
 
 
 _turn_of = attrgetter("turn")
@@ -177,17 +179,17 @@ class SessionPartition(Watch):
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def has_news(self, fetched: "PartitionData") -> bool:
-        """Tell whether the client must hear of ``fetched``, and remember what it hears."""
-        code = number_of(fetched, ERROR_CODE)
-        high_watermark = number_of(fetched, HIGH_WATERMARK)
-        log_start_offset = number_of(fetched, START_OFFSET)
+    def has_news(self, fetched: "Grid", place: int) -> bool:
+        """Tell whether the client must hear of this row, and remember what it hears."""
+        code = cell_of(fetched, place, ERROR_CODE)
+        high_watermark = cell_of(fetched, place, HIGH_WATERMARK)
+        log_start_offset = cell_of(fetched, place, START_OFFSET)
         news = (
             high_watermark != self.high_watermark
             or log_start_offset != self.log_start_offset
             or code != 0
-            or len(field_of(fetched, RECORDS)) > 0
-            or field_of(fetched, DIVERGENCE) != NO_DIVERGENCE
+            or len(value_of(fetched, place, RECORDS)) > 0
+            or value_of(fetched, place, DIVERGENCE) != NO_DIVERGENCE
         )
         # After an error the watermark counts as unknown, so that the client hears when it is over.
         self.high_watermark = -1 if code else high_watermark
@@ -288,36 +290,37 @@ class FetchSession:
         read: "Iterable[SessionPartition]",
         fetched: "list[Fetched]",
         get_log: "Callable[[TopicKey, int], Log | None]",
-    ) -> "list[Fetched]":
+    ) -> "list[Told]":
         """Return what an incremental answer names; partitions with data go to the end."""
-        told: list[Fetched] = []
+        told: list[Told] = []
         partitions = iter(read)
         for key, rows in fetched:
-            for result in rows:
+            for place in range(len(rows)):
                 partition = next(partitions)
-                if partition.has_news(result):
-                    add_row(told, key, result)
-                    if len(field_of(result, RECORDS)):
+                if partition.has_news(rows, place):
+                    add_row(told, key, rows[place])
+                    if len(value_of(rows, place, RECORDS)):
                         partition.turn = self.take_turn()
-                self.settle(partition, result, get_log)
+                self.settle(partition, rows, place, get_log)
         return told
 
     def settle_late(
         self,
         partition: SessionPartition,
-        fetched: "PartitionData",
+        fetched: "Grid",
+        place: int,
         get_log: "Callable[[TopicKey, int], Log | None]",
     ) -> None:
         """Do what `settle` does when others were served since the partition was read."""
         if self.is_closed:
             return
-        self.settle(partition, fetched, get_log)
+        self.settle(partition, fetched, place, get_log)
         log = get_log(partition.key, field_of(partition.wanted, PARTITION))
         end = None if log is None else slot_of(log, "end")
         if (
             end is None
-            or end.log_end_offset != number_of(fetched, HIGH_WATERMARK)
-            or end.last_stable_offset != number_of(fetched, STABLE_OFFSET)
+            or end.log_end_offset != cell_of(fetched, place, HIGH_WATERMARK)
+            or end.last_stable_offset != cell_of(fetched, place, STABLE_OFFSET)
         ):
             self.group.changed.add(partition)
 
@@ -331,11 +334,15 @@ class FetchSession:
     def settle(
         self,
         partition: SessionPartition,
-        fetched: "PartitionData",
+        fetched: "Grid",
+        place: int,
         get_log: "Callable[[TopicKey, int], Log | None]",
     ) -> None:
-        """Let the log tell of a partition in which there is nothing to read now."""
-        if not is_read_up(partition.wanted, fetched, self.isolation_level):
+        """Let the log tell of a partition in which there is nothing to read now.
+
+        ``fetched`` says so at this place.
+        """
+        if not is_read_up(partition.wanted, fetched, place, self.isolation_level):
             return
         changed = self.group.changed
         changed.discard(partition)

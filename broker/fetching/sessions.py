@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from siltstone.broker.fetching._session_kernels import SessionPartition
+    from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.services import Watched
 
-    Fetched = tuple[str | bytes, Sequence[PartitionData]]
+    Fetched = tuple[str | bytes, Grid]
+    Told = tuple[str | bytes, Sequence[PartitionData]]
 
 TopicKey: TypeAlias = str | bytes
 """A topic as the request names it: by name below version 13, by its 16 id bytes from there on."""
@@ -160,7 +162,7 @@ class FetchSessions:
             raise InvalidFetchSessionEpoch
         return self._plan_changed(plan.session)
 
-    def conclude(self, plan: FetchPlan, fetched: list[Fetched]) -> tuple[int, list[Fetched]]:
+    def conclude(self, plan: FetchPlan, fetched: list[Fetched]) -> tuple[int, Sequence[Told]]:
         """Return the session id for the answer (0: none) and the partitions that it names.
 
         No log may have changed since ``fetched`` was read.
@@ -174,15 +176,15 @@ class FetchSessions:
         if session is None:
             return 0, fetched
         read = [session.want(key, wanted) for key, wanted in plan.partitions]
-        results = (result for _, rows in fetched for result in rows)
-        for partition, result in zip(read, results, strict=True):
-            partition.has_news(result)
-            session.settle(partition, result, self._get_log)
+        results = ((rows, place) for _, rows in fetched for place in range(len(rows)))
+        for partition, (rows, place) in zip(read, results, strict=True):
+            partition.has_news(rows, place)
+            session.settle(partition, rows, place, self._get_log)
         return session.session_id, fetched
 
     async def conclude_in_shares(
         self, plan: FetchPlan, fetched: list[Fetched]
-    ) -> tuple[int, list[Fetched]]:
+    ) -> tuple[int, Sequence[Told]]:
         """Do what `conclude` does, and let others be served in between.
 
         Raises:
@@ -201,18 +203,19 @@ class FetchSessions:
         elif session.epoch != plan.epoch:
             raise InvalidFetchSessionEpoch
         epoch = session.epoch
-        told: list[Fetched] = []
+        told: list[Told] = []
         named: list[SessionPartition] = []
         share = LoopShare()
-        results = ((key, result) for key, rows in fetched for result in rows)
-        for number, (key, result) in enumerate(results):
+        results = ((key, rows, place) for key, rows in fetched for place in range(len(rows)))
+        for number, (key, rows, place) in enumerate(results):
             partition = read[number] if read else session.want(*wanted[number])
-            if partition.has_news(result):
+            if partition.has_news(rows, place):
                 named.append(partition)
+                result = rows[place]
                 add_row(told, key, result)
                 if read and result[RECORDS]:
                     partition.turn = session.take_turn()
-            session.settle_late(partition, result, self._get_log)
+            session.settle_late(partition, rows, place, self._get_log)
             if number % _PIECE == 0:
                 await share.rest()
                 if session.epoch != epoch:

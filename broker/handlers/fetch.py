@@ -23,10 +23,13 @@ from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from siltstone.broker.fetching._fetch_kernels import Fetched, FetchPlan
+    from siltstone.broker.fetching._fetch_kernels import FetchPlan
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
+    from siltstone.protocol.topic_key import TopicKey
+
+    Told = tuple[TopicKey, list[PartitionData]]
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 _AT_ONCE = 500
@@ -113,22 +116,17 @@ class _Fetch(FetchRead):
         """Do what `read` does with few partitions, and let others be served in between."""
         share = LoopShare()
         before = self.fetched if self.plan.session is None else []
-        told: list[Fetched] = []
+        self.fetched = []
         size = 0
         answer_now = False
-        for number, (key, partitions) in enumerate(self.plan.topics):
-            rows: list[PartitionData] = []
-            told.append((key, rows))
+        for key, partitions in self.plan.topics:
             for start in range(0, len(partitions), _PIECE):
-                piece = slice(start, start + _PIECE)
-                earlier = [(key, before[number][1][piece])] if before else []
-                self.fetched = []
-                found, urgent = self.read_some([(key, partitions[piece])], earlier, size)
-                rows += self.fetched[0][1]
+                number = len(self.fetched)
+                piece = [(key, partitions[start : start + _PIECE])]
+                found, urgent = self.read_some(piece, before[number : number + 1], size)
                 size += found
                 answer_now = answer_now or urgent
                 await share.rest()
-        self.fetched = told
         return size, answer_now
 
     async def serve_in_shares(self) -> FetchResponse:
@@ -141,11 +139,21 @@ class _Fetch(FetchRead):
         """Do what `answer` does with few partitions, and let others be served in between."""
         session = self.plan.session
         try:
-            told = await self.rooms.sessions.conclude_in_shares(self.plan, self.fetched)
+            session_id, pieces = await self.rooms.sessions.conclude_in_shares(
+                self.plan, self.fetched
+            )
         except InvalidFetchSessionEpoch as error:
             session_id = 0 if session is None else session.session_id
             return FetchResponse(error_code=error.code.value, session_id=session_id)
-        return self.name_topics(*told)
+        share = LoopShare()
+        told: list[Told] = []
+        for key, rows in pieces:
+            if told and told[-1][0] == key:
+                told[-1][1].extend(rows)
+            else:
+                told.append((key, list(rows)))
+            await share.rest()
+        return self.name_topics(session_id, told)
 
     def may_answer(self, size: int, answer_now: bool) -> bool:
         """Tell whether there is enough, or nothing to wait for."""

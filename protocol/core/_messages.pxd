@@ -27,3 +27,7 @@ cdef inline long long cell_of(Grid grid, Py_ssize_t place, Py_ssize_t column) no
 
 cdef inline void put_cell(Grid grid, Py_ssize_t place, Py_ssize_t column, long long number) noexcept:
     grid.numbers[place * grid.width + column] = number
+
+
+cdef inline object value_of(Grid grid, Py_ssize_t place, Py_ssize_t column):
+    return grid.cell(place, column)

@@ -20,6 +20,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from siltstone.protocol.core._format cimport number_of
+
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.java_text import AS_JAVA
 
@@ -265,8 +267,10 @@ cpdef Grid grid_of(object rows, Py_ssize_t width):
         return rows
     grid = Grid(len(rows), width)
     for row in rows:
+        if place == grid.count:
+            break
         for column in range(width):
-            grid.put(place, column, row[column])
+            grid.numbers[place * width + column] = number_of(row, column)
         place += 1
     return grid
 

@@ -152,6 +152,11 @@ def cell_of(grid: "Grid", place: int, column: int) -> int:
     return number
 
 
+def value_of(grid: "Grid", place: int, column: int) -> Any:
+    """Return a value of a grid."""
+    return grid[place][column]
+
+
 def put_cell(grid: "Grid", place: int, column: int, number: int) -> None:
     """Set a number of a grid."""
     grid.put(place, column, number)

@@ -11,6 +11,7 @@ import pytest
 from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED, FetchPlan, is_read_up
 from siltstone.broker.fetching._session_kernels import SessionPartition
 from siltstone.broker.fetching.sessions import FetchSessions, TopicKey
+from siltstone.protocol.core import Grid
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
@@ -94,6 +95,18 @@ def got(index: int, *, data: bytes = b"", end: int = 0, error: int = 0) -> Parti
     return PartitionData(index, error, end, end, 0, records=data)
 
 
+def read(*results: PartitionData) -> "list[Fetched]":
+    """Return what was read of partitions of topic t."""
+    grid = Grid(len(results), len(PartitionData._fields))
+    for column, values in enumerate(zip(*results, strict=True)):
+        if isinstance(values[0], int):
+            for place, number in enumerate(values):
+                grid.put(place, column, number)
+        else:
+            grid.put_column(column, list(values))
+    return [("t", grid)]
+
+
 def places(plan: FetchPlan) -> list[tuple[TopicKey, int]]:
     """Return what a plan reads, in order."""
     return [(key, wanted.partition) for key, wanted in plan.partitions]
@@ -120,14 +133,14 @@ def sessions(clock: FakeClock, logs: Logs) -> FetchSessions:
 def begin(sessions: FetchSessions, *indexes: int) -> int:
     """Open a session for partitions of topic t and return its id."""
     plan = sessions.plan(ask(0, 0, {("t", index): 0 for index in indexes}), by_id=False)
-    session_id, _ = sessions.conclude(plan, [("t", [got(index) for index in indexes])])
+    session_id, _ = sessions.conclude(plan, read(*map(got, indexes)))
     return session_id
 
 
 def test_a_full_fetch_without_session_stays_without(sessions: FetchSessions) -> None:
     """Epoch -1 is a plain fetch: every partition is answered, session 0."""
     plan = sessions.plan(ask(0, -1, {("t", 0): 5}), by_id=False)
-    fetched: list[Fetched] = [("t", [got(0)])]
+    fetched = read(got(0))
 
     assert sessions.conclude(plan, fetched) == (0, fetched)
     assert len(sessions) == 0
@@ -140,7 +153,7 @@ def test_an_incremental_answer_names_only_news(sessions: FetchSessions, logs: Lo
     plan = sessions.plan(ask(session_id, 1), by_id=False)
     fetched = [got(0), got(1, data=b"x"), got(2, end=7), got(3, error=3)]
 
-    assert sessions.conclude(plan, [("t", fetched)]) == (session_id, [("t", fetched[1:])])
+    assert sessions.conclude(plan, read(*fetched)) == (session_id, [("t", fetched[1:])])
 
 
 def test_recovery_from_an_error_is_news(sessions: FetchSessions, logs: Logs) -> None:
@@ -151,7 +164,7 @@ def test_recovery_from_an_error_is_news(sessions: FetchSessions, logs: Logs) -> 
         if epoch == 3:
             logs.change(0)
         plan = sessions.plan(ask(session_id, epoch), by_id=False)
-        _, named = sessions.conclude(plan, [("t", [result])])
+        _, named = sessions.conclude(plan, read(result))
 
         assert len(named) == expected
 
@@ -161,7 +174,7 @@ def test_a_partition_with_data_goes_to_the_end(sessions: FetchSessions, logs: Lo
     session_id = begin(sessions, 0, 1, 2)
     logs.change(2, 1, 0)
     plan = sessions.plan(ask(session_id, 1), by_id=False)
-    sessions.conclude(plan, [("t", [got(0, data=b"x"), got(1), got(2)])])
+    sessions.conclude(plan, read(got(0, data=b"x"), got(1), got(2)))
     logs.change(2, 1)
 
     assert places(sessions.plan(ask(session_id, 2), by_id=False)) == [("t", 1), ("t", 2), ("t", 0)]
@@ -267,7 +280,7 @@ def test_what_is_not_read_up_is_read_again(sessions: FetchSessions, *, is_data: 
         )
         assert places(plan) == [("t", 1)]
         result = got(1, data=b"x", end=1) if is_data else got(1, error=1)
-        sessions.conclude(plan, [("t", [result])])
+        sessions.conclude(plan, read(result))
 
 
 def test_what_the_limits_kept_back_is_read_again(sessions: FetchSessions) -> None:
@@ -278,7 +291,7 @@ def test_what_the_limits_kept_back_is_read_again(sessions: FetchSessions) -> Non
             ask(session_id, epoch, {("t", 0): 4} if epoch == 1 else {}), by_id=False
         )
         assert places(plan) == [("t", 0)]
-        sessions.conclude(plan, [("t", [got(0, end=5)])])
+        sessions.conclude(plan, read(got(0, end=5)))
 
 
 def test_another_isolation_level_reads_all(sessions: FetchSessions) -> None:
@@ -288,7 +301,7 @@ def test_another_isolation_level_reads_all(sessions: FetchSessions) -> None:
     asked = []
     for epoch, level in enumerate(levels, 1):
         plan = sessions.plan(ask(session_id, epoch, isolation_level=level), by_id=False)
-        sessions.conclude(plan, [("t", [got(index) for _, index in places(plan)])])
+        sessions.conclude(plan, read(*(got(index) for _, index in places(plan))))
         asked.append(plan.count)
 
     assert asked == [0, 2, 0, 2]
@@ -299,7 +312,7 @@ def test_who_names_the_epoch_of_its_last_record_is_always_read() -> None:
     for epoch, expected in ((-1, True), (0, False)):
         wanted = FetchPartition(0, -1, 5, epoch, -1, 1 << 20)
 
-        assert is_read_up(wanted, got(0, end=5), 0) is expected
+        assert is_read_up(wanted, read(got(0, end=5))[0][1], 0, 0) is expected
 
 
 def test_a_start_that_moved_on_another_thread_is_read(sessions: FetchSessions, logs: Logs) -> None:
@@ -318,7 +331,7 @@ def test_a_start_that_moves_while_it_is_read_is_read_again(
     """Nobody stood on the log when the cleaner thread moved it."""
     plan = sessions.plan(ask(0, 0, {("t", 0): 5}), by_id=False)
     logs.made["t", 0].log_start_offset = 3
-    session_id, _ = sessions.conclude(plan, [("t", [got(0, end=5)])])
+    session_id, _ = sessions.conclude(plan, read(got(0, end=5)))
 
     assert places(sessions.plan(ask(session_id, 1), by_id=False)) == [("t", 0)]
 
@@ -329,7 +342,7 @@ def test_a_change_is_noted_once(sessions: FetchSessions, logs: Logs) -> None:
     logs.change(0)
     assert [len(log.watchers) for log in logs.made.values()] == [0, 1]
     plan = sessions.plan(ask(session_id, 1), by_id=False)
-    sessions.conclude(plan, [("t", [got(0, end=0)])])
+    sessions.conclude(plan, read(got(0, end=0)))
 
     assert [len(log.watchers) for log in logs.made.values()] == [1, 1]
 
@@ -384,6 +397,6 @@ def test_a_topic_that_comes_anew_is_another_log(sessions: FetchSessions, logs: L
     for epoch, result in ((1, got(0, error=3)), (2, got(0))):
         plan = sessions.plan(ask(session_id, epoch), by_id=False)
         assert places(plan) == [("t", 0)]
-        sessions.conclude(plan, [("t", [result])])
+        sessions.conclude(plan, read(result))
 
     assert (len(gone.watchers), len(logs.made["t", 0].watchers)) == (0, 1)
