@@ -64,8 +64,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def _log_in_until(end: float, port: int, context: ssl.SSLContext | None) -> list[float]:
-    took = []
-    while (began := time.monotonic()) < end:
+    """Log in once, and again until the time is over; return how long each login took."""
+    took: list[float] = []
+    while not took or time.monotonic() < end:
+        began = time.monotonic()
         log_in(port, context)
         took.append(time.monotonic() - began)
     return took
