@@ -155,21 +155,21 @@ def put_varint(number: int) -> bytes:
 
 
 def read_varint(
-    data: bytes | memoryview, position: int, end: int, most: int = VARINT_BYTES
+    data: bytes | memoryview, position: int, end: int, max_bytes: int = VARINT_BYTES
 ) -> tuple[int, int]:
-    """Return the number at `position` and the position after it; `most` bytes at most.
+    """Return the number at `position` and the position after it.
 
     Raises:
-        BrokenRecord: it runs past `end` or `most` bytes, or has more than 32 (64) bits.
+        BrokenRecord: it runs past `end` or `max_bytes`, or has more than 32 (64) bits.
     """
     if position < end and (byte := data[position]) < 0x80:  # most numbers have one byte
         return (byte >> 1) ^ -(byte & 1), position + 1
     rest = shift = 0
-    for at in range(position, min(end, position + most)):
+    for at in range(position, min(end, position + max_bytes)):
         byte = data[at]
         rest |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if rest >> (32 if most == VARINT_BYTES else 64):
+            if rest >> (32 if max_bytes == VARINT_BYTES else 64):
                 break
             return (rest >> 1) ^ -(rest & 1), at + 1
         shift += 7
