@@ -19,7 +19,7 @@ from siltstone.pipeline.reading.aborted import AbortedIndex
 from siltstone.pipeline.reading.decoder import Decoder
 from siltstone.pipeline.reading.quarantine import Quarantine
 from siltstone.pipeline.reading.scanned import Scanned
-from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.errors import ErrorCode, error_name
 from siltstone.protocol.messages import fetch
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
@@ -82,16 +82,16 @@ class FetchScan:
                 is_sent = False
                 if data.error_code in _TRANSIENT:
                     if self._clock.monotonic() > patience:
-                        fault = ErrorCode(data.error_code)
+                        fault = error_name(data.error_code)
                         raise SourceUnavailable(
-                            f"{self._split.topic_partition} can not be read: {fault.name}"
+                            f"{self._split.topic_partition} can not be read: {fault}"
                         )
                     cluster.forget(leader.node)
                     leader = self._leader(cluster)
                     continue
                 patience = self._clock.monotonic() + _RETRY_SECONDS
                 if data.error_code:
-                    offset = self._moved(cluster, leader, ErrorCode(data.error_code), offset)
+                    offset = self._moved(cluster, leader, data.error_code, offset)
                     continue
                 chunk = memoryview(data.records or b"")
                 self._scanned.bytes_read += len(chunk)
@@ -157,15 +157,16 @@ class FetchScan:
             topics=[topic],
         )
 
-    def _moved(self, cluster: Cluster, leader: Leader, fault: ErrorCode, offset: int) -> int:
+    def _moved(self, cluster: Cluster, leader: Leader, error_code: int, offset: int) -> int:
         """Return where reading goes on if the records at an offset are gone.
 
         Raises:
             PipelineError: it does not go on.
         """
         key = self._split.topic_partition
-        if fault is not ErrorCode.offset_out_of_range:
-            raise SourceUnavailable(f"the broker does not let {key} be read: {fault.name}")
+        if error_code != ErrorCode.offset_out_of_range:
+            fault = error_name(error_code)
+            raise SourceUnavailable(f"the broker does not let {key} be read: {fault}")
         first = cluster.offsets({key: leader}, EARLIEST)[key]
         end = cluster.offsets({key: leader}, LATEST)[key]
         if self._split.rules.fails_on_data_loss:

@@ -9,6 +9,7 @@ from siltstone.protocol.errors import (
     KafkaError,
     OffsetOutOfRange,
     ProtocolError,
+    error_name,
 )
 
 
@@ -66,3 +67,12 @@ def test_long_messages_are_shortened() -> None:
     assert len(error.message.encode()) < 1 << 15
     assert error.message.endswith("... (32767 characters)")
     assert InvalidRequest("short").message == "short"
+
+
+def test_a_code_is_told_by_kafkas_name() -> None:
+    """One of a newer Kafka has none here; its number is told."""
+    assert [error_name(code) for code in (-1, 3, 9999)] == [
+        "UNKNOWN_SERVER_ERROR",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "error 9999",
+    ]
