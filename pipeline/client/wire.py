@@ -189,9 +189,8 @@ class Wire:
         return f"{self._address[0]}:{self._address[1]}"
 
     def _silent(self, error: Exception) -> SourceUnavailable:
-        return SourceUnavailable(
-            f"no Kafka broker answers at {self._name}: {error}; {self._remedy}"
-        )
+        why = getattr(error, "strerror", None) or error  # without its number
+        return SourceUnavailable(f"no Kafka broker answers at {self._name}: {why}; {self._remedy}")
 
 
 def refused(settings: Mapping[str, str]) -> list[str]:

@@ -130,8 +130,9 @@ class Admin:
                 self.close()  # what it has sent, or half of it, is no answer to the next request
                 if isinstance(error, SourceUnavailable):
                     host, port = self._address
+                    why = getattr(error.__cause__, "strerror", None) or error.__cause__
                     raise AskedInVain(
-                        f"the broker at {host}:{port} does not answer ({error.__cause__}); "
+                        f"the broker at {host}:{port} does not answer ({why}); "
                         "restart() starts one that was killed"
                     ) from error
                 raise

@@ -290,7 +290,7 @@ async def test_nobody_answers(tmp_path: Path, capfdbinary: pytest.CaptureFixture
     """The address, why, and what to check; with port 0 that no broker runs."""
     assert await asyncio.to_thread(main, ["topics", "-b", "127.0.0.1:1"]) == 1
     error = capfdbinary.readouterr().err.decode()
-    assert "no Kafka broker answers at 127.0.0.1:1: " in error
+    assert "no Kafka broker answers at 127.0.0.1:1: Connection refused; " in error
     assert error.endswith("; check --bootstrap-server and --command-config\n")
     sets = (
         "listeners=PLAINTEXT://127.0.0.1:0",
