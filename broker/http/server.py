@@ -71,7 +71,8 @@ class Routes:
 
 _CLOSE = ("Connection", "close")
 _BACKLOG = 128
-_PAUSE_SECONDS = 1.0
+PAUSE_SECONDS = 1.0
+"""How long the encrypted port accepts nothing when the process has no descriptors left."""
 
 
 class HttpServer:
@@ -141,7 +142,7 @@ class HttpServer:
             logger.warning("cannot accept listener=http reason=%s", error.strerror)
             loop = asyncio.get_running_loop()
             loop.remove_reader(listening.fileno())
-            loop.call_later(_PAUSE_SECONDS, self._watch, listening, handshakes)
+            loop.call_later(PAUSE_SECONDS, self._watch, listening, handshakes)
             return
         sock.setblocking(False)
         if len(handshakes.open) >= self._limits.connections:

@@ -1,6 +1,7 @@
 """The HTTP port: pages, plain refusals, limits of size and time, keep-alive."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from siltstone.broker.http import server as http_server
 from siltstone.broker.http.connection import is_ours
 from siltstone.broker.http.control.token import read_address
 from siltstone.broker.http.server import HttpServer, Routes
@@ -402,6 +404,59 @@ async def test_who_does_not_take_an_answer_makes_room() -> None:
 
         assert (await ask(port, "/nope")).status == 404
     await server.close()
+
+
+class Starved(socket.socket):
+    """A listening socket of a process that has no descriptors left three times."""
+
+    tries = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Fail, or accept."""
+        self.tries += 1
+        if self.tries <= 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+class Begun:
+    """What does handshakes: it notes the sockets that it gets."""
+
+    def __init__(self) -> None:
+        self.open: list[socket.socket] = []
+
+    def begin(self, sock: socket.socket, *_: object) -> None:
+        """Note it."""
+        self.open.append(sock)
+
+    def close(self) -> None:
+        """Close all."""
+        for each in self.open:
+            each.close()
+
+
+async def test_without_descriptors_the_encrypted_port_pauses(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The kernel tells of the client again at once, so that the loop would do nothing else."""
+    monkeypatch.setattr(http_server, "PAUSE_SECONDS", 0.01)
+
+    def listen(address: tuple[str, int], **_: object) -> socket.socket:
+        listening = Starved()
+        listening.bind(address)
+        listening.listen()
+        return listening
+
+    monkeypatch.setattr(socket, "create_server", listen)
+    handshakes: Any = Begun()
+    server = HttpServer(lambda: Routes([]), encryption=(handshakes, None))  # type: ignore[arg-type]
+    ((_, port),) = await server.start("127.0.0.1", 0)
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    await give_turns_until(lambda: handshakes.open, "a handshake")
+    writer.close()
+    await server.close()
+
+    assert sum("cannot accept listener=http" in each for each in caplog.messages) == 3
 
 
 async def test_the_first_request_is_not_waited_for_as_long_as_the_next() -> None:

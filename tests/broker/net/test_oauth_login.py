@@ -14,6 +14,7 @@ from siltstone.broker.process.start_error import StartError
 from siltstone.config.oauth import UNSECURED
 from tests.support.clock import FakeClock
 from tests.support.kio_schemas import request_class
+from tests.support.quotas import set_quota
 from tests.support.running import Caller, Running, running
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer, claims, message, unsigned
 from tests.support.waiting import give_turns_until
@@ -117,6 +118,24 @@ async def test_a_login_ends_with_its_token(home: Running, issuer: Issuer) -> Non
     await late.client.send(late.frame(metadata()))
 
     assert await late.client.is_closed()
+
+
+async def test_a_login_has_no_quota_and_the_next_one_has(home: Running, issuer: Issuer) -> None:
+    """Before the first it is not known whose quota would count."""
+    admin, caller = await home.call(), await home.call()
+    caller.client_id = "app"
+    await log_in(admin, issuer.sign(claims(NOW_MS)))
+    await set_quota(admin, "request_percentage", 50.0)
+    meter = home.broker.meter.get()
+    known = meter.known_count
+    await caller.ask(request_class(18, 0)())
+    await log_in(caller, issuer.sign(claims(NOW_MS, "bob")))
+    assert meter.known_count == known
+    answer = await log_in(caller, issuer.sign(claims(NOW_MS, "bob")))
+
+    assert answer.error_code is ErrorCode.none
+    assert meter.known_count == known + 1
+    assert len((await caller.ask(metadata())).brokers) == 1
 
 
 async def test_nobody_becomes_another_by_a_token(home: Running, issuer: Issuer) -> None:
