@@ -14,7 +14,7 @@ from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.kafka import group_rows
 from tests.support.oracle import serving
-from tests.support.waiting import wait_until
+from tests.support.waiting import equals, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -107,15 +107,18 @@ class Group:
         """Poll members until they have seen these offsets of each partition, and no others.
 
         An eager member begins anew at what is committed whenever the group rebalances, so it may
-        see a record again before it has committed.
+        see a record again before it has committed. The members stand behind all of them at the end:
+        a slow machine may have the group rebalance on the way.
         """
         wanted = {(p, o) for p in range(PARTITIONS) for o in range(start, stop)}
 
-        def poll() -> set[tuple[int, int]]:
+        def poll() -> tuple[bool, list[int]]:
             self._poll(members)
-            return self.seen
+            assigned = [member.position(member.assignment()) for member in members]
+            return self.seen >= wanted, [each.offset for some in assigned for each in some]
 
-        wait_until(poll, f"offsets {start} to {stop}", lambda seen: seen >= wanted)
+        everywhere = [stop] * PARTITIONS
+        wait_until(poll, f"offsets {start} to {stop}", equals((True, everywhere)))
         assert self.seen == wanted
         self.seen.clear()
 
