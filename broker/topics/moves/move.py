@@ -136,7 +136,8 @@ class LogDirMove:
         )
         if isinstance(error, OSError) and not isinstance(error, SourceUnreadable) and not remedy:
             future.directory.fail(error)
-        await self.remove(at_once=remedy is not None)
+        is_short = future.directory.refusal is None and future.directory.client_refusal is not None
+        await self.remove(at_once=remedy is not None or is_short)
 
     async def remove(self, *, at_once: bool = False) -> None:
         """Remove the copy."""

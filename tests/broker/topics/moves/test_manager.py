@@ -425,6 +425,20 @@ async def test_a_full_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         check_log(log)
 
 
+async def test_a_target_without_its_reserve(tmp_path: Path) -> None:
+    """The copy gives its room back at once, for want of which produces are refused."""
+    async with Directories(tmp_path, **STALLED) as home:
+        log = await home.create()
+        _fill(log)
+        await home.ask(home.other)
+        home.other.check(reserve_bytes=1 << 60)
+        await home.go_on()
+
+        assert home.rooms.moves.counts.failed == {ORDERS}
+        assert log.directory is home.first
+        assert folders(home.other) == []
+
+
 async def test_a_broken_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails is offline, as ever; the partition is served from where it is."""
     async with Directories(tmp_path) as home:
