@@ -6,9 +6,10 @@ be taken.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.commands.parser import parser_for
 from siltstone.config.errors import ConfigError
@@ -16,9 +17,13 @@ from siltstone.config.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_OUTPUT_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    if sys.stdout is None:  # closed by who started it
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser_for(given).parse_args(given)
     if getattr(options, "ca", None):
@@ -34,9 +39,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of the output has closed it (`siltstone config | head`).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return 1
+    except OSError as error:
+        if error.filename is not None or error.errno not in _OUTPUT_IS_FULL:
+            raise
+        print(f"siltstone: its output cannot be written: {error.strerror}", file=sys.stderr)
+        _drop_output()
         return 1
     return exit_code
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -190,3 +190,22 @@ def test_port_0_is_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     told = json.loads(capsys.readouterr().out)
     assert not told["ready"]
     assert f"no broker has {broker.folder} open" in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "said"),
+    [
+        (">&-", 0, ""),
+        ("> /dev/full", 1, "siltstone: its output cannot be written: No space left on device\n"),
+    ],
+)
+def test_an_output_that_takes_nothing(output: str, code: int, said: str) -> None:
+    """It is told in a sentence that it is full; whoever closes it wants to see nothing."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m siltstone version {output}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (code, said)
