@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,10 +46,10 @@ Done = subprocess.CompletedProcess[str]
 
 def build() -> Settings:
     """Build the Dockerfile and return the image's settings."""
-    _make_base()
+    base = _make_base()
     _run(
         "buildah", "bud", "--quiet", "--pull-never", "--format", "docker", "--layers",
-        "--build-arg", f"BASE={BASE}", "--tag", IMAGE, ROOT,
+        "--build-arg", f"BASE={base}", "--tag", IMAGE, ROOT,
     )  # fmt: skip
     inspected = json.loads(_run("buildah", "inspect", "--type", "image", IMAGE))
     settings: Settings = inspected["Docker"]["config"]
@@ -136,10 +137,17 @@ def _run(*command: str | Path) -> str:
     return done.stdout.strip()
 
 
-def _make_base() -> None:
-    """Make the stand-in for the base image, unless an earlier run did."""
-    if BASE in _run("buildah", "images", "--format", "{{.Name}}"):
-        return
+def _make_base() -> str:
+    """Make the stand-in for the base image, unless an earlier run did, and return its name.
+
+    A network that needs the host's certificates needs them in the base, not in the Dockerfile. The
+    name says which they are: a base without them is of no use to a run that has them.
+    """
+    bundle = Path(os.environ.get("SSL_CERT_FILE") or BUNDLE)
+    has_own = "SSL_CERT_FILE" in os.environ and bundle.exists()
+    base = f"{BASE}-{zlib.crc32(bundle.read_bytes()):08x}" if has_own else BASE
+    if base in _run("buildah", "images", "--format", "{{.Name}}").split():
+        return base
     address, suite = _package_source()
     with tempfile.TemporaryDirectory() as scratch:
         packages = "--include=python3,python3-venv,ca-certificates"
@@ -148,13 +156,13 @@ def _make_base() -> None:
             bytecode.unlink()
         container = _run("buildah", "from", "scratch")
         _run("buildah", "add", "--quiet", container, scratch, "/")
-    # A network that needs the host's certificates needs them in the base, not in the Dockerfile.
-    if (bundle := os.environ.get("SSL_CERT_FILE")) and Path(bundle).exists():
+    if has_own:
         _run("buildah", "copy", "--quiet", container, bundle, BUNDLE)
         variables = ("--env", f"PIP_CERT={BUNDLE}", "--env", f"SSL_CERT_FILE={BUNDLE}")
         _run("buildah", "config", *variables, container)
-    _run("buildah", "commit", "--quiet", container, BASE)
+    _run("buildah", "commit", "--quiet", container, base)
     _run("buildah", "rm", container)
+    return base
 
 
 def _package_source() -> tuple[str, str]:
