@@ -37,6 +37,7 @@ from siltstone.broker.net.exposed import warn_of_exposed
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.loopback import reachable
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.process.client_limits import QUEUED_BYTES
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
@@ -180,6 +181,7 @@ class Broker:
         self._buffers = Buffers(
             server.queued_max_request_bytes, partial(settings.limits.note, QUEUED_BYTES)
         )
+        self._round = LoopRound(asyncio.get_running_loop(), self.logs.appends)
         self.addresses = Addresses(self._current, self.meter, self._count_open, clock.monotonic)
         self.listeners = [self._make_listener(bound.name) for bound in server.bound_listeners]
         self._security.on_quotas(self._keep_quotas)
@@ -225,6 +227,7 @@ class Broker:
             name,
             self._rooms,
             self._buffers,
+            self._round,
             self._dispatcher.gate,
             self.addresses,
             logins=_make_logins(name, self._security),

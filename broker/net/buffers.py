@@ -94,7 +94,6 @@ class Buffers:
     """
 
     def __init__(self, limit: int = -1, on_close: Callable[[], None] = lambda: None) -> None:
-        self.shared = memoryview(bytearray(SHARED_BYTES))
         self.received_bytes = 0
         self._limit = limit if limit > 0 else _NO_LIMIT_BYTES
         self._on_close = on_close

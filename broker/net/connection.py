@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from siltstone.broker.net._dispatch_kernels import Caller
 from siltstone.broker.net.buffers import LARGE, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
-from siltstone.broker.net.turn._turn_kernels import Turn
+from siltstone.broker.net.turn._turn_kernels import LoopRound, Turn
 from siltstone.broker.security.principals import ANONYMOUS, OURSELVES
 from siltstone.protocol.core import next_frame
 from siltstone.protocol.errors import ProtocolError
@@ -46,6 +46,7 @@ class Listener(Protocol):
     name: str
     rooms: Rooms
     buffers: Buffers
+    loop_round: LoopRound
     max_frame_bytes: int
     logins: Logins | None
 
@@ -108,14 +109,12 @@ class Connection(Turn):
     ) -> None:
         """``is_ours`` says that the other end is within this process: it need not log in."""
         channel = channel_type(loop, sock, listener.rooms.io, self.resume, self.close)
-        buffers = listener.buffers
         super().__init__(
             loop,
             channel,
             listener.dispatcher,
-            buffers.shared,
+            listener.loop_round,
             listener.max_frame_bytes,
-            listener.rooms.logs.appends,
         )
         self.rooms: Rooms = listener.rooms
         self.listener = listener
@@ -130,7 +129,7 @@ class Connection(Turn):
 
             self._gate = self.login = Login(loop, self, listener.dispatcher, listener.logins)
             self._limit = listener.logins.mechanisms.max_receive_bytes
-        self._buffers = buffers
+        self._buffers = listener.buffers
         self._closing = False
         self._muted: asyncio.TimerHandle | None = None
         self._throttled = 0.0
@@ -152,7 +151,7 @@ class Connection(Turn):
     @property
     def is_idle(self) -> bool:
         """Return whether no answer is owed and nothing is half received."""
-        is_free = self._task is None and self._muted is None
+        is_free = self._task is None and self._muted is None and self._owed is None
         return is_free and not self._channel.unsent and self._frame is None
 
     @property
@@ -252,6 +251,8 @@ class Connection(Turn):
     def drain(self) -> None:
         """Take no further request; close as soon as the answers owed have left."""
         self._closing = True
+        if self._owed is not None:
+            self._round.end()
         if self._task is None and not self._channel.unsent:
             self.close()
 
@@ -294,6 +295,7 @@ class Connection(Turn):
 
     def _receive_prefix(self) -> None:
         """Receive the size first, so that a large frame goes into its own buffer without a copy."""
+        self._round.end()
         prefix = self._shared[:SIZE_PREFIX]
         received = self._channel.receive(prefix, 0, SIZE_PREFIX)
         if received <= 0:
@@ -427,9 +429,10 @@ class Connection(Turn):
         if self._tail and self._frame is None:
             tail = self._tail
             self._tail = b""
+            self._round.end()
             self._shared[: len(tail)] = tail
             try:
-                self._serve(len(tail))
+                self._serve(0, len(tail))
             except ProtocolError as error:
                 self._refuse(error)
                 return

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.login import Logins
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
+    from siltstone.broker.net.turn._turn_kernels import LoopRound
     from siltstone.protocol.errors import ProtocolError
 
 log = logging.getLogger(__name__)
@@ -48,11 +49,12 @@ class Listener:
     or they come too fast, nothing is accepted: they wait in the kernel, as Apache Kafka's do.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what its connections share
         self,
         name: str,
         rooms: Rooms,
         buffers: Buffers,
+        loop_round: LoopRound,
         dispatcher: Gate,
         addresses: Addresses | None = None,
         *,
@@ -66,6 +68,7 @@ class Listener:
         self.name = name
         self.rooms = rooms
         self.buffers = buffers
+        self.loop_round = loop_round
         self.dispatcher = dispatcher
         self.logins = logins
         self.handshakes = handshakes

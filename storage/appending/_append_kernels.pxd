@@ -103,12 +103,17 @@ cdef class HeldBatch:
 @cython.final
 cdef class Appends:
     cdef public bint is_open
+    cdef readonly long long held
     cdef readonly list logs
+    cdef list _owners
     cdef object joined
 
     cdef int add(self, object log) except -1
 
-    @cython.locals(logs=list, written=Py_ssize_t, end=LogEnd)
+    @cython.locals(owners=list)
+    cpdef note_owner(self, object owner)
+
+    @cython.locals(logs=list, owners=list, written=Py_ssize_t, end=LogEnd)
     cpdef write(self)
 
 @cython.final

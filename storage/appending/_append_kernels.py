@@ -115,6 +115,12 @@ if TYPE_CHECKING:
         def note_producer(self, batch: ValidatedBatch, base_offset: int, segment: Any) -> None:
             """Note a written batch in the producer state."""
 
+    class Owner(Protocol):
+        """Who waits until batches are written."""
+
+        def not_written(self, error: NotWrittenError) -> None:
+            """Answer nobody: some of them are not."""
+
     class Producers(Protocol):
         """The producers of a log."""
 
@@ -534,36 +540,45 @@ class HeldBatch:
 
 
 class Appends:
-    """Batches of a connection's turn that are judged and not written yet (loop only).
+    """Batches of a round of the loop that are judged and not written yet (loop only).
 
-    Of several requests that were received at once the batches wait here, and those of one log are
-    written by one call. While ``is_open``, `LogEnd.take` lets batches wait; ``logs`` are those that
-    have some. Nobody sees them before `write`: the turn calls it before it answers, and before it
-    serves what is no Produce; a log calls it before it appends anything else.
+    Of requests that came together, on one connection or on several, the batches wait here, and
+    those of one log are written by one call. While ``is_open``, `LogEnd.take` lets batches wait;
+    ``held`` counts all that ever have, and ``logs`` are those that have some. Nobody sees them
+    before `write`: it is called before an answer leaves, and before a request is served that is no
+    Produce; a log calls it before it appends anything else.
     """
 
-    __slots__ = ("is_open", "joined", "logs")
+    __slots__ = ("_owners", "held", "is_open", "joined", "logs")
 
     def __init__(self) -> None:
         self.is_open = False
+        self.held = 0
         self.logs: list[Log] = []
+        self._owners: list[Owner] = []
         self.joined = memoryview(bytearray(JOINED_BYTES))
 
     def add(self, log: "Log") -> None:
         """Write the batches of a log, too."""
         self.logs.append(log)
 
+    def note_owner(self, owner: "Owner") -> None:
+        """Tell ``owner`` if what waits is not written."""
+        owners = self._owners
+        if self.logs and (not owners or owners[len(owners) - 1] is not owner):
+            owners.append(owner)
+
     def write(self) -> None:
         """Write all that waits, and tell the watchers of each log once.
 
         Raises:
-            NotWrittenError: Some of it could not be written. What could be stays; nothing waits any
-                more.
+            NotWrittenError: Some of it could not be written, and all owners were told. What could
+                be stays; nothing waits any more.
         """
         if not self.logs:
             return
-        logs = self.logs
-        self.logs = []
+        logs, owners = self.logs, self._owners
+        self.logs, self._owners = [], []
         written = 0
         try:
             for log in logs:
@@ -571,7 +586,10 @@ class Appends:
                 end.write_held(log)
                 written += 1
         except Exception as error:  # whatever it is: no answer may leave
-            raise NotWrittenError(str(error)) from error
+            failure = NotWrittenError(str(error))
+            for owner in owners:
+                owner.not_written(failure)
+            raise failure from error
         finally:
             for log in logs[written:]:
                 end = log.end
@@ -794,6 +812,7 @@ class LogEnd:
 
     def _hold(self, log: "Log", batch: HeldBatch) -> int:
         """Have a batch wait; return its base offset."""
+        self._appends.held += 1
         if not self._held:
             self._appends.add(log)
             self._held_end = self.log_end_offset

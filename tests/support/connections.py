@@ -11,6 +11,7 @@ from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import RareRequests
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.process.io import IoThreads
 from siltstone.storage.appending._append_kernels import Appends
 
@@ -41,10 +42,9 @@ class Line:
 
     def __init__(self, dispatch: Dispatch, *, limit: int = 1 << 24) -> None:
         self.rooms: Any = self
-        self.logs = self
-        self.appends = Appends()
         self.io = IoThreads(1)
         self.buffers = Buffers()
+        self.loop_round = LoopRound(asyncio.get_running_loop(), Appends())
         self.dispatcher = ScriptedGate(dispatch)
         self.logins = None
         self.max_frame_bytes = limit

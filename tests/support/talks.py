@@ -19,6 +19,7 @@ from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.net.turn._turn_kernels import LoopRound
 from tests.support.waiting import within
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ class Stand:
         await self.home.open()
         self.stats = RequestStats((api.key, api.name) for api in APIS)
         self.dispatcher = Dispatcher(self.stats).gate
-        self.listener = Listener("PLAINTEXT", self.home.rooms, Buffers(), self.dispatcher)
+        loop_round = LoopRound(asyncio.get_running_loop(), self.home.rooms.logs.appends)
+        self.listener = Listener(
+            "PLAINTEXT", self.home.rooms, Buffers(), loop_round, self.dispatcher
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

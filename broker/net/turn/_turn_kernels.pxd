@@ -49,6 +49,28 @@ cdef Py_ssize_t _send_large(int socket, object part)
 
 cdef _check_read(Py_ssize_t got, long long position)
 
+cdef class Turn
+
+@cython.final
+cdef class LoopRound:
+    cdef readonly Appends appends
+    cdef readonly object shared
+    cdef readonly Py_ssize_t kept
+    cdef object _loop
+    cdef list _turns
+    cdef Py_ssize_t _alone
+    cdef bint _is_due
+
+    cdef bint is_open(self) except -1
+    cdef int keep(self, Py_ssize_t filled) except -1
+    cdef int add(self, Turn turn) except -1
+
+    @cython.locals(turns=list)
+    cpdef end(self)
+
+    @cython.locals(number=Py_ssize_t, turn=Turn)
+    cpdef _answer(self, list turns)
+
 cdef object _take_rest(list answers)
 cdef bint _is_produce(object frames, Py_ssize_t start, Py_ssize_t end) except *
 
@@ -57,6 +79,8 @@ cdef class Turn:
     cdef public Transport _channel
     cdef public Gate _gate
     cdef Appends _appends
+    cdef readonly LoopRound _round
+    cdef readonly list _owed
     cdef public bytes _tail
     cdef public long long _limit, received
     cdef public Py_ssize_t _held
@@ -65,15 +89,20 @@ cdef class Turn:
 
     cpdef _on_readable(self)
 
-    @cython.locals(tail=bytes, kept=Py_ssize_t, received=Py_ssize_t)
+    @cython.locals(tail=bytes, start=Py_ssize_t, kept=Py_ssize_t, received=Py_ssize_t)
     cpdef _receive(self)
 
-    @cython.locals(answers=list, position=Py_ssize_t, end=Py_ssize_t, is_more=bint)
-    cpdef _serve(self, Py_ssize_t filled)
+    @cython.locals(answers=list, position=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, is_open=bint, is_more=bint)
+    cpdef _serve(self, Py_ssize_t start, Py_ssize_t filled)
 
-    @cython.locals(position=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, appends=Appends)
-    cdef (Py_ssize_t, Py_ssize_t) _dispatch_all(self, Py_ssize_t filled, list answers) except *
+    @cython.locals(position=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, held="long long", waits=bint, appends=Appends)
+    cdef (Py_ssize_t, Py_ssize_t, Py_ssize_t) _dispatch_all(self, Py_ssize_t start, Py_ssize_t filled, list answers, bint is_open) except *
 
+    cdef int _write(self) except -1
+    cpdef _owe(self, list answers)
+
+    @cython.locals(owed=list)
+    cpdef answer(self)
 
     cpdef _send_joined(self, list answers)
     cpdef _send(self, object answer)

@@ -51,6 +51,13 @@ if TYPE_CHECKING:
 # After so many requests of one client in a turn, the others are served.
 FRAMES_PER_TURN = 64
 
+TURNS_PER_ROUND = 16
+"""So many answers wait for each other at most."""
+ROUND_BYTES = 64 * 1024
+"""Of frames whose batches wait; and an answer that is larger waits for no other."""
+ALONE = 8
+"""After a round of one turn, so many turns wait for no other."""
+
 INLINE_BYTES = 64 * 1024
 """A larger range of a file is not joined with its neighbours."""
 SOCKET_IS_FULL = -1
@@ -249,6 +256,79 @@ def _check_read(got: int, position: int) -> None:
         raise OSError(-got, os.strerror(-got))
 
 
+class LoopRound:
+    """What the connections do from one wait of the loop to the next (loop only).
+
+    Connections that have bytes are served one after the other. Meanwhile the batches of their
+    requests wait in `Appends`, their frames in ``shared`` below ``kept``, and their answers in the
+    turns. At its end each log writes what waits by one call, and the answers leave one behind the
+    other: a client with many connections, or many clients on one processor, wake up once.
+
+    To wait costs a call of the loop's, so a client that was alone in a round is answered at once
+    the next few times.
+    """
+
+    __slots__ = ("_alone", "_is_due", "_loop", "_turns", "appends", "kept", "shared")
+
+    def __init__(self, loop: "asyncio.AbstractEventLoop", appends: "Appends") -> None:
+        self.appends = appends
+        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self.kept = 0
+        self._loop = loop
+        self._turns: list[Turn] = []  # that owe answers
+        self._alone = 0  # turns that do not ask whether there are others
+        self._is_due = False
+
+    def is_open(self) -> bool:
+        """Tell whether the answers of the next turn wait for those of others."""
+        if self._alone:
+            self._alone -= 1
+            return False
+        return True
+
+    def keep(self, filled: int) -> None:
+        """Keep frames below ``filled`` if batches in them wait."""
+        self.kept = filled if self.appends.logs else 0
+
+    def add(self, turn: "Turn") -> None:
+        """Have a turn's answers wait."""
+        self._turns.append(turn)
+        if len(self._turns) >= TURNS_PER_ROUND or self.kept > ROUND_BYTES:
+            self.end()
+        elif not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._end_in_time)
+
+    def end(self) -> None:
+        """Write all that waits and send all answers; who cannot be answered is closed."""
+        turns = self._turns
+        if not turns:
+            return
+        self._turns = []
+        self.kept = 0
+        self._alone = ALONE if len(turns) == 1 else 0
+        try:  # noqa: SIM105  # cheaper than suppress
+            self.appends.write()
+        except NotWrittenError:
+            pass  # those whose batches they are have been told
+        self._answer(turns)
+
+    def _end_in_time(self) -> None:
+        self._is_due = False
+        self.end()
+
+    def _answer(self, turns: "list[Turn]") -> None:
+        number = 0
+        try:
+            while number < len(turns):
+                turn: Turn = turns[number]
+                number += 1
+                turn.answer()
+        finally:  # a fault of one is none of the others
+            if number < len(turns):
+                self._loop.call_soon(self._answer, turns[number:])
+
+
 def _take_rest(answers: list[Any]) -> Any:
     """Take the last answer away unless it is bytes, which are sent with those before."""
     if answers and not isinstance(answers[len(answers) - 1], bytes):
@@ -280,6 +360,8 @@ class Turn:
         "_held",
         "_limit",
         "_loop",
+        "_owed",
+        "_round",
         "_shared",
         "_tail",
         "_task",
@@ -293,9 +375,8 @@ class Turn:
         loop: "asyncio.AbstractEventLoop",
         channel: Transport,
         gate: "dispatch_kernels.Gate",
-        shared: memoryview,
+        loop_round: LoopRound,
         limit: int,
-        appends: "Appends",
     ) -> None:
         self.is_closed = False
         self.last_active = loop.time()
@@ -303,9 +384,11 @@ class Turn:
         self._loop = loop
         self._channel = channel
         self._gate = gate
-        self._shared = shared
+        self._round = loop_round
+        self._shared = loop_round.shared
         self._limit = limit
-        self._appends = appends
+        self._appends = loop_round.appends
+        self._owed: list[Any] | None = None  # answers that wait for the end of the round
         self._tail = b""
         self._held = 0  # how much of the tail and the frame is counted
         self._frame: LargeBuffer | None = None
@@ -332,32 +415,35 @@ class Turn:
 
     def _receive(self) -> None:
         """Receive into the shared buffer, behind what is left from last time."""
+        start = self._round.kept
         tail = self._tail
         kept = len(tail)
         if kept:
-            self._shared[:kept] = tail
-        received = self._channel.receive(self._shared, kept, len(self._shared))
+            self._shared[start : start + kept] = tail
+        received = self._channel.receive(self._shared, start + kept, len(self._shared))
         if received > 0:
             self.received += received
             self._tail = b""
-            self._serve(kept + received)
+            self._serve(start, start + kept + received)
         elif received == 0:
             self.close()
 
-    def _serve(self, filled: int) -> None:
-        """Serve the complete frames of the shared buffer and send the answers together.
+    def _serve(self, start: int, filled: int) -> None:
+        """Serve the complete frames of ``shared[start:filled]`` and send the answers together.
 
         It ends early at a request that must wait, at file ranges, and when others are due. Batches
-        of several frames are written together, before the answers leave.
+        of several frames are written together, before the answers leave; so are those of several
+        connections in a round.
 
         Raises:
             ProtocolError: As `_dispatch_all` does.
         """
         answers: list[Any] = []
+        is_open = self._round.is_open()
         try:
-            position, end = self._dispatch_all(filled, answers)
+            position, end, size = self._dispatch_all(start, filled, answers, is_open)
         except NotWrittenError as error:
-            self.close(f"what it sent could not be written: {error}")
+            self.not_written(error)
             reply = _take_rest(answers)
             if reply is not None and not isinstance(reply, list):
                 self._await(reply)  # it ends there
@@ -365,6 +451,7 @@ class Turn:
         except ProtocolError:
             self._send_joined(answers)
             raise
+        self._round.keep(filled)
         reply = _take_rest(answers)
         if isinstance(reply, list):
             if position < filled:
@@ -373,19 +460,27 @@ class Turn:
         else:
             if position < filled:
                 self._keep(self._shared[position:filled], end - position)
-            self._send_joined(answers)
             if reply is not None:
+                self._send_joined(answers)
                 self._await(reply)
                 return
+            if is_open and size <= ROUND_BYTES:
+                self._owe(answers)
+            else:
+                self._send_joined(answers)
         is_more = end <= filled if end > position else len(self._tail) > 0
         if is_more and not self._channel.unsent:
             self._loop.call_soon(self.resume)
 
-    def _dispatch_all(self, filled: int, answers: list[Any]) -> tuple[int, int]:
+    def _dispatch_all(
+        self, start: int, filled: int, answers: list[Any], is_open: bool
+    ) -> tuple[int, int, int]:
         """Put the answers of complete frames into ``answers``; all but the last are bytes.
 
+        With ``is_open`` batches wait for those of other connections if all answers are bytes.
+
         Returns:
-            How far it came, and where the next frame ends.
+            How far it came, where the next frame ends, and the size of the answers.
 
         Raises:
             ProtocolError: From `Gate.dispatch`, or a frame cannot have the size that it states.
@@ -393,31 +488,68 @@ class Turn:
         """
         shared = self._shared
         appends = self._appends
-        position = size = 0
+        position = start
+        size = 0
+        waits = False
         try:
-            end = next_frame(shared, 0, filled, self._limit)
+            end = next_frame(shared, start, filled, self._limit)
             while end <= filled and len(answers) < FRAMES_PER_TURN and size < SHARED_BYTES:
-                appends.is_open = end < filled
                 if appends.logs and not _is_produce(shared, position, end):
-                    appends.write()
+                    self._write()
+                held = appends.held
+                appends.is_open = is_open or end < filled
                 reply = self._gate.dispatch(self, shared, position + 4, end)  # type: ignore[arg-type]  # a Connection
                 position = end
+                if appends.held > held:
+                    appends.note_owner(self)
                 if reply is not None:
                     answers.append(reply)
                     if not isinstance(reply, bytes):
                         break
                     size += len(reply)
                 end = next_frame(shared, position, filled, self._limit)
+            waits = is_open and size <= ROUND_BYTES
+            waits = waits and (not answers or isinstance(answers[len(answers) - 1], bytes))
         finally:
             appends.is_open = False
-            appends.write()
-        return position, end
+            if not waits:
+                self._write()
+        return position, end, size
+
+    def _write(self) -> None:
+        """Write what waits; raise NotWrittenError if something of this connection's is not."""
+        try:
+            self._appends.write()
+        except NotWrittenError:
+            if self.is_closed:
+                raise
+
+    def _owe(self, answers: list[Any]) -> None:
+        """Send answers at the end of the round."""
+        if self._owed is not None:
+            self._owed += answers
+        elif answers or self._appends.logs:
+            self._owed = answers
+            self._round.add(self)
+
+    def answer(self) -> None:
+        """Send what is owed."""
+        owed = self._owed
+        self._owed = None
+        if owed:
+            self._send_joined(owed)
+
+    def not_written(self, error: NotWrittenError) -> None:
+        """Close without an answer, since batches that were sent are not stored."""
+        self.close(f"what it sent could not be written: {error}")
 
     def _send_joined(self, answers: list[bytes]) -> None:
         if answers:
             self._send(answers[0] if len(answers) == 1 else b"".join(answers))
 
     def _send(self, answer: "bytes | Sequence[bytes | FileSlice]") -> None:
+        if self._owed is not None:
+            self._round.end()
         if self.is_closed:
             return
         if isinstance(answer, bytes):

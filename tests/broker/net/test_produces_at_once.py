@@ -1,7 +1,9 @@
-"""Several Produce requests that arrive at once: their batches are written together."""
+"""Produce requests that arrive at once, on one connection or on several, are written together."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -138,3 +140,71 @@ async def test_a_failed_write_answers_none_of_them(
     assert log.producers.producers[4000].next_sequence == 1
     other = await home.call()
     assert rows_of(await other.ask(produce())) == [(ErrorCode.kafka_storage_error, -1)]
+
+
+async def test_connections_share_their_writes(
+    home: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each client has the offsets of its own batches, which a few calls wrote."""
+    disk = install(monkeypatch)
+    callers = [await home.call() for _ in range(4)]
+    offsets = []
+    for _ in range(20):
+        requests = [produce(make_batch(1 + each, timestamp=now()), 0, 1) for each in range(4)]
+        for caller, request in zip(callers, requests, strict=True):
+            await caller.client.send(caller.frame(request))
+        for records, (caller, request) in enumerate(zip(callers, requests, strict=True), 1):
+            answer = rows_of(await within(caller.receive(request), "an answer"))
+            offsets.append((answer[0][1], records))
+            assert answer == [(ErrorCode.none, offsets[-1][0])] * 2
+
+    ends = [0]
+    for offset, records in sorted(offsets):
+        assert offset == ends[-1]
+        ends.append(offset + records)
+    logs = home.topics.logs
+    assert logs["t", 0].log_end_offset == logs["t", 1].log_end_offset == ends[-1] == 200
+    assert offsets_in(bytes_of(logs["t", 0], 0)) == ends[:-1]
+    writes = [call for call in disk.calls if call[0] == "pwrite" and "/t-" in str(call[1])]
+    assert 2 * 20 <= len(writes) < 2 * 60  # one by one they would be 2 * 80
+
+
+async def test_others_see_what_was_answered(home: Running) -> None:
+    """Whoever asks in the same moment for the end of a log: it is where the written bytes end."""
+    writer, reader = [await home.call() for _ in range(2)]
+    for number in range(1, 30):
+        request = produce(make_batch(1, timestamp=now()))
+        await writer.client.send(writer.frame(request))
+        await reader.client.send(reader.frame(latest()))
+        seen = (await within(reader.receive(latest()), "an end")).topics[0].partitions[0].offset
+        answer = rows_of(await within(writer.receive(request), "an answer"))
+
+        assert answer == [(ErrorCode.none, number - 1)]
+        assert seen in {number - 1, number}
+
+
+async def test_a_failed_write_is_answered_to_nobody_as_done(
+    home: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for it is closed or refused; who has asked for something else is served."""
+    disk = install(monkeypatch)
+    callers = [await home.call() for _ in range(4)]
+    requests = [produce(), produce(None, 1), latest(), produce()]
+    failed = [0, 3]
+    for _ in range(3):
+        for caller, request in zip(callers, requests, strict=True):
+            await caller.client.send(caller.frame(request))
+        for caller, request in zip(callers, requests, strict=True):
+            await within(caller.receive(request), "an answer")
+    end = home.topics.logs["t", 0].log_end_offset
+    disk.fail("pwrite", path="t-0", times=1)
+    for caller, request in zip(callers, requests, strict=True):
+        await caller.client.send(caller.frame(request))
+
+    served = await within(callers[2].receive(latest()), "an end")
+    assert served.topics[0].partitions[0].error_code is ErrorCode.none
+    for each in failed:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            answer = rows_of(await within(callers[each].receive(produce()), "an answer"))
+            assert answer == [(ErrorCode.kafka_storage_error, -1)]
+    assert home.topics.logs["t", 0].log_end_offset == end

@@ -179,6 +179,37 @@ def test_a_segment_that_cannot_be_read_takes_nothing(tmp_path: Path, disk: Disk)
     assert log.log_end_offset == 2
 
 
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_owners_learn_of_a_failure_alone(folder: LogFolder, disk: Disk, is_failing: bool) -> None:
+    """Those whose batches waited, each once; whoever comes later has nothing to do with it."""
+    appends = folder.services.appends
+    told: list[str] = []
+
+    class Owner:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def not_written(self, _error: NotWrittenError) -> None:
+            told.append(self.name)
+
+    first, second, later = map(Owner, ("first", "second", "later"))
+    appends.note_owner(later)  # nothing waits
+    for owner in (first, first, second):
+        take(folder.log, make_batch())
+        appends.note_owner(owner)
+    if is_failing:
+        disk.fail("pwrite", times=1)
+        with pytest.raises(NotWrittenError):
+            appends.write()
+    else:
+        appends.write()
+    disk.mend()
+    appends.note_owner(later)
+    appends.write()
+
+    assert told == (["first", "second"] if is_failing else [])
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_files_are_those_of_batches_that_did_not_wait(tmp_path: Path, seed: int) -> None:
     """Also where segments and index entries begin."""

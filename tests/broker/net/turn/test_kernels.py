@@ -27,14 +27,24 @@ class Loop:
 
     def __init__(self, events: list[Any]) -> None:
         self._events = events
+        self._ends: list[Any] = []
 
     def time(self) -> float:
         """Return seconds."""
         return 7.5
 
-    def call_soon(self, callback: Any) -> None:
-        """Note what comes next."""
-        self._events.append(("soon", callback.__name__))
+    def call_soon(self, callback: Any, *arguments: Any) -> None:
+        """Note what comes next; the end of a round comes when it is asked for."""
+        if callback.__name__ == "resume":
+            self._events.append(("soon", callback.__name__))
+        else:
+            self._ends.append((callback, arguments))
+
+    def end_rounds(self) -> None:
+        """Do what was put off."""
+        ends, self._ends = self._ends, []
+        for callback, arguments in ends:
+            callback(*arguments)
 
 
 class ScriptedGate(Gate):
@@ -71,7 +81,7 @@ def scripted_channel(kernel: Any, arriving: bytes | None, events: list[Any]) -> 
     return Channel(-1, events.append)
 
 
-def scripted_turn(kernel: Any, channel: Any, events: list[Any]) -> Any:
+def scripted_turn(kernel: Any, channel: Any, events: list[Any], loop_round: Any) -> Any:
     """Return a turn that notes what it leaves to the connection."""
 
     class Turn(kernel.Turn):  # type: ignore[misc]
@@ -97,8 +107,7 @@ def scripted_turn(kernel: Any, channel: Any, events: list[Any]) -> Any:
         def close(self, reason: str | None = None) -> None:
             events.append(("close", reason))
 
-    shared = memoryview(bytearray(SHARED_BYTES))
-    return Turn(Loop(events), channel, ScriptedGate(), shared, LIMIT, Appends())
+    return Turn(Loop(events), channel, ScriptedGate(), loop_round, LIMIT)
 
 
 def turn(
@@ -108,11 +117,13 @@ def turn(
     events: list[Any] = []
     channel = scripted_channel(kernel, arriving, events)
     channel.unsent.extend(state.pop("unsent", ()))
-    it = scripted_turn(kernel, channel, events)
+    loop = Loop(events)
+    it = scripted_turn(kernel, channel, events, kernel.LoopRound(loop, Appends()))
     it._tail = tail
     for name, value in state.items():
         setattr(it, name, value)
     (it._receive if tail else it._on_readable)()
+    loop.end_rounds()
     return events, it._tail, it.last_active
 
 
@@ -181,9 +192,9 @@ def test_one_turn_serves_so_many_frames(kernel: Any) -> None:
 
     assert events[1:] == [
         ("keep", frame(b"go") * 36, 6),
-        ("bytes", b"go" * 64),
         ("soon", "resume"),
         ("count", len(tail)),
+        ("bytes", b"go" * 64),
     ]
     assert tail == frame(b"go") * 36
 
@@ -222,6 +233,100 @@ def test_a_refusal_leaves_earlier_answers_their_way(kernel: Any, bad: bytes, rea
     assert sent == ("bytes", b"go")
     assert refused[0] == "refuse"
     assert reason in refused[1]
+
+
+def round_of(kernel: Any, count: int) -> tuple[list[Any], Any, list[Any]]:
+    """Return what happens to turns in a round, its loop, and the turns; each has a frame to serve.
+
+    Their answers are their numbers.
+    """
+    events: list[Any] = []
+    loop = Loop(events)
+    loop_round = kernel.LoopRound(loop, Appends())
+    turns = []
+    for number in range(4, 4 + count):
+        channel = scripted_channel(kernel, frame(bytes([number])), events)
+        turns.append(scripted_turn(kernel, channel, events, loop_round))
+    return events, loop, turns
+
+
+def sent(events: list[Any]) -> list[Any]:
+    """Return what left, and forget what happened until now."""
+    what = [each[1] for each in events if each[0] in {"bytes", "parts"}]
+    events.clear()
+    return what
+
+
+@BOTH
+def test_answers_of_a_round_leave_at_its_end(kernel: Any) -> None:
+    """One behind the other, in the order of the turns."""
+    events, loop, turns = round_of(kernel, 3)
+    for each in turns:
+        each._on_readable()
+
+    assert sent(events) == []
+    loop.end_rounds()
+    assert sent(events) == [b"\4", b"\5", b"\6"]
+
+
+@BOTH
+def test_a_round_of_many_ends_in_between(kernel: Any) -> None:
+    """So that the first need not wait for all."""
+    events, loop, turns = round_of(kernel, kernel.TURNS_PER_ROUND + 1)
+    for each in turns:
+        each._on_readable()
+
+    assert len(sent(events)) == kernel.TURNS_PER_ROUND
+    loop.end_rounds()
+    assert len(sent(events)) == 1
+
+
+@BOTH
+def test_who_is_alone_waits_for_nobody(kernel: Any) -> None:
+    """After a round of one; now and then it is asked whether that is still so."""
+    events, loop, [only, other] = round_of(kernel, 2)
+    waited = []
+    for _ in range(2 * (kernel.ALONE + 1)):
+        only._on_readable()
+        waited.append(sent(events) == [])
+        loop.end_rounds()
+        events.clear()
+
+    assert waited == [True, *[False] * kernel.ALONE] * 2
+    only._on_readable()
+    other._on_readable()
+    loop.end_rounds()
+    assert len(sent(events)) == 2
+    only._on_readable()
+    assert sent(events) == []
+
+
+@BOTH
+def test_what_cannot_wait_leaves_behind_what_is_owed(kernel: Any) -> None:
+    """A range, as the second answer of a connection in a round."""
+    events, loop, [first, second] = round_of(kernel, 2)
+    second._on_readable()
+    first._on_readable()
+    first._owe([b"more"])
+    first._send([b"range"])
+
+    assert sent(events) == [b"\5", b"\4more", [b"range"]]
+    loop.end_rounds()
+    assert sent(events) == []
+
+
+@BOTH
+def test_a_fault_of_one_is_none_of_the_others(kernel: Any) -> None:
+    """They are answered all the same."""
+    events, loop, turns = round_of(kernel, 3)
+    for each in turns:
+        each._on_readable()
+    turns[0]._channel.send_bytes = None  # a fault
+
+    with pytest.raises(TypeError):
+        loop.end_rounds()
+    loop.end_rounds()
+    assert sent(events) == [b"\5", b"\6"]
 
 
 @BOTH
