@@ -33,31 +33,32 @@ def make_error_answer(
 ) -> Any:
     """Return a response to ``request``, None if it has no place for a code.
 
-    With ``of_each`` a code for the whole is left alone, and each element has it.
+    With ``of_each`` the innermost elements that the request names have the code, partitions say;
+    what they stand in has it only where it names none.
     """
-    struct, fields = describe(response.struct, version)
-    if of_each:
-        fields = [
-            field._replace(is_present=field.is_present and not field.is_error) for field in fields
-        ]
-    answer, has_code = _fill((struct, fields), request, code)
+    answer, has_code = _fill(describe(response.struct, version), request, code, of_each=of_each)
     return answer if has_code else None
 
 
-def _fill(description: Description, request: Any, code: int) -> tuple[Any, bool]:
+def _fill(description: Description, request: Any, code: int, *, of_each: bool) -> tuple[Any, bool]:
     struct: Any = description[0]  # a tuple of named fields
     fields = description[1]
     named = dict(zip(struct._fields, fields, strict=True))
     values = {name: value for name in named for value in _same_value(name, named[name], request)}
-    for name, field in named.items():
-        if field.is_error and field.is_present and field.tag < 0:
-            return struct(**values, **{name: code}), True
+    errors = [
+        name
+        for name, field in named.items()
+        if field.is_error and field.is_present and field.tag < 0
+    ]
+    if errors and not of_each:
+        return struct(**values, **{errors[0]: code}), True
     for name, field in named.items():
         if field.is_array and field.kind == _STRUCT and field.is_present:
-            filled = [_fill(field.child, each, code) for each in _elements(name, request)]
+            elements = _elements(name, request)
+            filled = [_fill(field.child, each, code, of_each=of_each) for each in elements]
             if any(has_code for _, has_code in filled):
                 return struct(**values, **{name: [element for element, _ in filled]}), True
-    return struct(**values), False
+    return struct(**values, **dict.fromkeys(errors[:1], code)), bool(errors)
 
 
 def _same_value(name: str, field: Field, request: Any) -> Iterator[Any]:

@@ -26,6 +26,25 @@ log = logging.getLogger(__name__)
 EXEMPT: Final = "siltstone-testing"
 """The client id of who prepares a test: what it asks goes well."""
 
+_OF_FETCH_SESSIONS: Final = {
+    ErrorCode.fetch_session_id_not_found,
+    ErrorCode.fetch_session_topic_id_error,
+    ErrorCode.invalid_fetch_session_epoch,
+}
+_OF_PARTITIONS: Final = {
+    ErrorCode.election_not_needed,
+    ErrorCode.eligible_leaders_not_available,
+    ErrorCode.group_subscribed_to_topic,
+    ErrorCode.invalid_topic_exception,
+    ErrorCode.no_reassignment_in_progress,
+    ErrorCode.preferred_leader_not_available,
+    ErrorCode.topic_authorization_failed,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unstable_offset_commit,
+}
+"""What Kafka says of a topic or a partition, never of the whole request, whose code there may be
+too: clients look for it there."""
 _TOPIC_FIELDS: Final = {"name", "topic", "topic_id", "topic_name", "topic_names", "topics"}
 
 
@@ -89,7 +108,7 @@ class _Trouble:
         if failure.error is None or getattr(request, "acks", None) == 0:
             self._count(failure)
             raise ProtocolError("a test has asked for it")
-        is_fetch = self._api.name == "Fetch"
+        is_fetch = self._api.name == "Fetch" and failure.error not in _OF_FETCH_SESSIONS
         if is_fetch and request.session_id and request.session_epoch > 0:
             # It names only what has changed. Without its session the client names all again.
             lost = ErrorCode.fetch_session_id_not_found
@@ -98,7 +117,10 @@ class _Trouble:
         if self._api.name == "Metadata":
             self._count(failure)
             return self._refuse_topics(context, request, code)
-        answer = make_error_answer(self._response, context.version, request, code, of_each=is_fetch)
+        if is_fetch and not request.topics:
+            return None
+        of_each = is_fetch or failure.error in _OF_PARTITIONS
+        answer = make_error_answer(self._response, context.version, request, code, of_each=of_each)
         if answer is not None:
             self._count(failure)
         return answer._replace(session_id=0) if is_fetch and answer is not None else answer

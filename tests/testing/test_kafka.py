@@ -290,6 +290,7 @@ def test_only_of_one_topic(kafka: Kafka) -> None:
     [
         ("Fetch", "NOT_LEADER_OR_FOLLOWER"),
         ("Fetch", "DISCONNECT"),
+        ("Fetch", "FETCH_SESSION_ID_NOT_FOUND"),
         ("Metadata", "LEADER_NOT_AVAILABLE"),
         ("ListOffsets", "NOT_LEADER_OR_FOLLOWER"),
         ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
@@ -297,6 +298,7 @@ def test_only_of_one_topic(kafka: Kafka) -> None:
         ("SyncGroup", "NOT_COORDINATOR"),
         ("Heartbeat", "NOT_COORDINATOR"),
         ("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS"),
+        ("OffsetFetch", "UNSTABLE_OFFSET_COMMIT"),
         ("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS"),
     ],
 )

@@ -76,6 +76,20 @@ def test_of_each_element_instead_of_the_whole() -> None:
     assert [topic.topic for topic in answer.responses] == [each.topic for each in request.topics]
 
 
+def test_innermost_of_all() -> None:
+    """OffsetFetch has groups, which have a code of their own, and partitions in them."""
+    api = BY_KEY[9]
+    request = read_example(api, 8)
+
+    answer = make_error_answer(api.load_messages()[1], 8, request, CODE, of_each=True)
+
+    assert [each.error_code for each in answer.groups] == [0] * len(request.groups)
+    partitions = [
+        each for group in answer.groups for topic in group.topics for each in topic.partitions
+    ]
+    assert {each.error_code for each in partitions} == {CODE}
+
+
 def test_nothing_to_refuse() -> None:
     """A request that names nothing has no place for a code, where the whole has none either."""
     metadata, add = BY_KEY[3].load_messages()[1], BY_KEY[24].load_messages()[1]
