@@ -73,7 +73,7 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     Where the terminal is too narrow for that, a name that is longer than its column stays whole and
     has the row's other cells below it.
     """
-    texts = [[str(each) for each in row] for row in rows]
+    texts = [[visible(str(each)) for each in row] for row in rows]
     if not texts:
         sys.stdout.write("there are none\n")
         return
@@ -112,6 +112,15 @@ def _row_lines(
         line = line.ljust(start) + (each.rjust(width) if right else each.ljust(width)) + _GAP
         start += width + len(_GAP)
     yield line.rstrip()
+
+
+def visible(name: str) -> str:
+    """Return what a stranger has named so, with what a terminal would obey spelled out."""
+    if name.isprintable():
+        return name
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in name
+    )
 
 
 def has_colours() -> bool:

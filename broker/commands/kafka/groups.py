@@ -16,7 +16,7 @@ from siltstone.broker.commands.kafka.broker import (
     why,
 )
 from siltstone.broker.commands.kafka.broker import run as run_command
-from siltstone.broker.commands.terminal import paint, write_table
+from siltstone.broker.commands.terminal import paint, visible, write_table
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.coordinator.consumer_protocol import decode_assignment
 from siltstone.protocol.errors import ErrorCode, ProtocolError
@@ -96,7 +96,7 @@ def _describe(broker: Broker, options: argparse.Namespace) -> int:
     for group in told:
         lag = sum(row["lag"] or 0 for row in group["offsets"])
         sys.stdout.write(
-            f"{group['group']}: {paint(group['state'], 'bold')}, {group['protocol']}, "
+            f"{visible(group['group'])}: {paint(group['state'], 'bold')}, {group['protocol']}, "
             f"{counted(len(group['members']), 'member')}, lag {lag}\n\n"
         )
         write_table(
@@ -141,7 +141,7 @@ def _delete(broker: Broker, options: argparse.Namespace) -> int:
         _as_json({"deleted": rows})
     for row in () if options.json else rows:
         if row["error"] is None:
-            sys.stdout.write(f"deleted {row['group']}\n")
+            sys.stdout.write(f"deleted {visible(row['group'])}\n")
         else:
             sys.stderr.write(f"{row['error']}\n")
     return 1 if any(row["error"] for row in rows) else 0

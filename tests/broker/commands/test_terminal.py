@@ -46,6 +46,21 @@ def test_a_pipe_gets_whole_lines(
     assert len(lines) == 3
 
 
+def test_a_name_does_nothing_to_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups and clients choose theirs, with line breaks and escape sequences if they like."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    lines = table(capsys, ("bills\nnone", 1, "-"), ("\x1b[2J\u202e", 2, "-"), ("für 日本", 3, "-"))
+
+    assert [each.split("  ")[0] for each in lines[1:]] == [
+        r"bills\nnone",
+        r"\x1b[2J\u202e",
+        "für 日本",
+    ]
+
+
 def test_only_numbers_stand_to_the_right(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
