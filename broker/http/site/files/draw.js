@@ -25,6 +25,18 @@ function fill(element, attributes, children) {
   return element;
 }
 
+// Names
+
+/** What a stranger has named so: what cannot be seen in it is spelled out. */
+export function visible(text) {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
+}
+
+/** The same as an element, which has a direction of its own. */
+export function named(text) {
+  return make("bdi", {}, visible(text));
+}
+
 // Numbers
 
 export function bytes(count) {

@@ -1,7 +1,7 @@
 // The page: views over /api/, asked again every few seconds while somebody looks.
 
 import {
-  bytes, counted, legend, make, meter, rate, span, spark, strip, timeline, when, whole,
+  bytes, counted, legend, make, meter, named, rate, span, spark, strip, timeline, visible, when, whole,
 } from "./draw.js";
 
 const LOOK_MS = 2000;
@@ -12,6 +12,7 @@ const SOON_SECONDS = 3600; // until a disk is full
 
 const main = document.getElementById("main");
 const state = document.getElementById("state");
+const said = document.getElementById("said");
 const trouble = document.getElementById("trouble");
 const keys = document.getElementById("keys");
 const rates = new Map(); // of topics: the last counters, and the rates between the last two answers
@@ -50,14 +51,14 @@ function tag(text, kind = "") {
   return make("span", { class: `tag ${kind}` }, text);
 }
 
-/** A table; columns are [heading, class, cell], and rows open where `open` says. */
+/** A table; columns are [heading, class, cell]; the first cell is a link to where `open` says. */
 function table(columns, rows, { open = null, key = null, none = "There is nothing." } = {}) {
   if (!rows.length) return make("p", { class: "soft" }, none);
   const head = make("tr", {}, columns.map(([name, kind]) => make("th", { class: kind, scope: "col" }, name)));
   const body = rows.map((row) => {
-    const line = make("tr", { tabindex: open && 0, "data-key": key && key(row), onclick: open && (() => go(open(row))) },
-      columns.map(([name, kind, cell]) => make("td", { class: kind, "data-name": name }, cell(row))));
-    return line;
+    const link = (text) => make("a", { class: "row", href: hashOf(open(row)), "data-key": key(row) }, text);
+    return make("tr", { class: open && "opens", onclick: open && ((event) => event.target.closest("a") || go(open(row))) },
+      columns.map(([name, kind, cell], at) => make("td", { class: kind, "data-name": name }, open && at === 0 ? link(cell(row)) : cell(row))));
   });
   const isLong = columns.some(([, kind]) => kind.includes("words"));
   return make("div", { class: "wide" }, make("table", { class: isLong && "long" }, make("thead", {}, head), make("tbody", {}, body)));
@@ -276,10 +277,15 @@ function ruleKind(rule) {
   return ["all-clean", "in-progress", "ratio-above", "max-lag", "requested"].includes(rule) ? "good" : "";
 }
 
+function settingValue(row) {
+  if (row.hidden) return "(hidden)";
+  return row.value === "" ? "(empty)" : row.value ?? "(none)";
+}
+
 function settingsTable(rows) {
   return table([
     ["Setting", "name", (row) => row.name],
-    ["Value", "value", (row) => (row.hidden ? "(hidden)" : row.value ?? "(none)")],
+    ["Value", "value", settingValue],
     ["From", "", (row) => row.source],
   ], rows, { none: "All are defaults." });
 }
@@ -350,7 +356,7 @@ class Groups {
   show(answer) {
     this.count.textContent = fold(answer.total, answer.left_out, "group");
     this.list.replaceChildren(table([
-      ["Group", "name", (row) => row.id],
+      ["Group", "name", (row) => named(row.id)],
       ["State", "", (row) => groupState(row)],
       ["Protocol", "optional", (row) => row.protocol],
       ["Members", "number", (row) => whole(row.members)],
@@ -382,7 +388,7 @@ class Group {
   show(group) {
     this.place.replaceChildren(
       make("p", {}, make("a", { href: "#groups" }, "← all groups")),
-      card(group.id, facts([
+      card(named(group.id), facts([
         ["state", groupState(group)],
         ["protocol", group.protocol],
         ["members", whole(group.members)],
@@ -396,9 +402,9 @@ class Group {
         ["Lag", "number", (row) => whole(row.lag)],
       ], group.offsets, { none: "It has committed nothing." }), remainder(group.left_out, "siltstone groups describe prints all")),
       card("Members", table([
-        ["Member", "name", (row) => row.id],
-        ["Client", "", (row) => row.client_id],
-        ["Host", "", (row) => row.client_host],
+        ["Member", "name", (row) => named(row.id)],
+        ["Client", "name", (row) => named(row.client_id)],
+        ["Host", "", (row) => named(row.client_host)],
       ], group.member_details, { none: "It has no members." })));
   }
 }
@@ -416,10 +422,13 @@ class Connections {
 
   show(answer) {
     this.place.replaceChildren(card([`${counted(answer.total, "connection")} `, make("small", {}, "by what the clients say that they are")], table([
-      ["Software", "name", (row) => row.software],
+      ["Software", "name", (row) => named(row.software)],
       ["Listener", "", (row) => row.listener],
       ["Connections", "number", (row) => whole(row.count)],
-      ["Client ids", "words", (row) => row.client_ids.map((each) => each || "(none)").join(", ") + (row.more_client_ids ? ` and ${row.more_client_ids} more` : "")],
+      ["Client ids", "words", (row) => [
+        row.client_ids.map((each, at) => [at > 0 && ", ", each ? named(each) : "(none)"]),
+        row.more_client_ids > 0 && ` and ${row.more_client_ids} more`,
+      ]],
     ], answer.connections, { none: "Nobody is connected." })));
   }
 }
@@ -446,7 +455,7 @@ class Settings {
     this.count.textContent = `${whole(rows.length)} of ${whole(answer.settings.length)} settings`;
     this.list.replaceChildren(table([
       ["Setting", "name", (row) => [row.name, " ", row.dynamic && tag("changes live")]],
-      ["Value", "value", (row) => (row.hidden ? "(hidden)" : row.value ?? "(none)")],
+      ["Value", "value", settingValue],
       ["From", "", (row) => (row.source === "default" ? make("span", { class: "soft" }, "default") : row.source)],
       ["What it does", "words optional", (row) => row.documentation],
     ], rows, { none: "No setting has such a name." }));
@@ -462,9 +471,13 @@ for (const [name, title] of Object.entries(titles)) {
   document.getElementById("views").append(make("a", { href: `#${name}`, "data-view": name }, title));
 }
 
-function go(where) {
+function hashOf(where) {
   const [view, ...rest] = where.split("/");
-  location.hash = rest.length ? `${view}/${encodeURIComponent(rest.join("/"))}` : view;
+  return rest.length ? `#${view}/${encodeURIComponent(rest.join("/"))}` : `#${view}`;
+}
+
+function go(where) {
+  location.hash = hashOf(where);
 }
 
 function decoded(text) {
@@ -489,7 +502,7 @@ function open() {
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else link.removeAttribute("aria-current");
   }
-  document.title = `${current.title} · Siltstone`;
+  document.title = `${visible(current.title)} · Siltstone`;
   main.replaceChildren(make("p", { class: "soft" }, "asking the broker…"));
   current.isMounted = false;
   current.where = id ? `${name}/${id}` : shown;
@@ -557,7 +570,7 @@ function isSelecting() {
 
 /** Draw anew, and have the focus and what is scrolled sideways where they were. */
 function keepPlace(draw) {
-  const places = () => [...main.querySelectorAll("a, button, summary, tr[tabindex]")];
+  const places = () => [...main.querySelectorAll("a, button, summary")];
   const focused = document.activeElement;
   const number = places().indexOf(focused);
   const key = focused?.dataset?.key;
@@ -574,6 +587,8 @@ function keepPlace(draw) {
 function say(text, kind) {
   state.textContent = text;
   state.className = kind;
+  const words = kind === "good" ? "up to date" : text;
+  if (said.textContent !== words) said.textContent = words; // read out once, not with each answer
 }
 
 function pause() {
@@ -596,7 +611,7 @@ function switchTheme() {
 }
 
 function step(by) {
-  const rows = [...main.querySelectorAll("tr[tabindex]")];
+  const rows = [...main.querySelectorAll("a.row")];
   if (!rows.length) return;
   const at = rows.indexOf(document.activeElement);
   rows[Math.min(rows.length - 1, Math.max(0, at < 0 ? 0 : at + by))].focus();
@@ -620,7 +635,6 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "p") pause();
   else if (event.key === "d") switchTheme();
   else if (event.key === "?") keys.showModal();
-  else if (event.key === "Enter" && event.target.matches("tr[tabindex]")) event.target.click();
   else return;
   event.preventDefault();
 });

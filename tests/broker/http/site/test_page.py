@@ -148,7 +148,7 @@ async def test_the_keyboard_goes_everywhere(broker: Running, tmp_path: Path) -> 
             browser.press("/")
             browser.press("s")
             browser.press("t")
-            one = "document.querySelectorAll('tr[tabindex]').length === 1"
+            one = "document.querySelectorAll('main a.row').length === 1"
             browser.wait_for(one, "one topic that has st in its name")
             browser.press("Escape")
             browser.press("j")
@@ -289,6 +289,78 @@ async def test_names_of_users_are_text(broker: Running, tmp_path: Path) -> None:
             )
             browser.wait_for(refused, "the refusal")
             assert browser.evaluate("window.broken === undefined")
+
+    await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height"), [DESKTOP, PHONE])
+async def test_names_that_mislead_are_seen_through(
+    broker: Running, tmp_path: Path, width: int, height: int
+) -> None:
+    """One that turns the line around or breaks it is spelled out; a long one is not cut."""
+    find_chromium()
+    root = f"http://127.0.0.1:{port_of(broker)}/"
+    for name in ("\u202enimda", "x" * 250):
+        caller = await broker.call()
+        caller.client_id = name
+        assert await Traffic(caller, "orders").produce(b"record") == 0
+    for group in ("ad\nmin", "\u202enimda"):
+        await commit(broker, group, 1)
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.resize(width, height)
+            for view, wanted in (
+                ("connections", ["\\u{202e}nimda", "x" * 250]),
+                ("groups", ["ad\\u{a}min", "\\u{202e}nimda"]),
+            ):
+                browser.open(f"{root}#{view}")
+                browser.wait_for(shown(view), view)
+                names = browser.evaluate(
+                    "[...document.querySelectorAll('main bdi')].map((each) => each.innerText)"
+                )
+                assert set(wanted) <= set(names)
+                assert browser.evaluate(
+                    "[...document.querySelectorAll('.wide')]"
+                    ".every((each) => each.scrollWidth <= each.clientWidth)"
+                ), view
+            browser.open(f"{root}#group/%E2%80%AEnimda")
+            browser.wait_for("document.querySelector('h2 bdi') !== null", "the group")
+            assert browser.evaluate("document.title") == "\\u{202e}nimda · Siltstone"
+
+    await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+async def test_what_a_screen_reader_is_told(broker: Running, tmp_path: Path) -> None:
+    """Rows are links, and an answer that changes nothing is not read out."""
+    find_chromium()
+    root = f"http://127.0.0.1:{port_of(broker)}/"
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.open(f"{root}#topics")
+            browser.wait_for(shown("topics"), "the topics")
+            nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+            seen = {
+                (node["role"]["value"], node.get("name", {}).get("value", "").strip())
+                for node in nodes
+                if not node["ignored"]
+            }
+            assert {("link", "orders"), ("searchbox", "part of a topic's name")} <= seen
+            browser.evaluate(
+                "window.told = [];"
+                "new MutationObserver((changes) => told.push(...changes)).observe("
+                "document.querySelector('[role=status]'), {childList: true});"
+                "window.before = document.getElementById('state').innerText"
+            )
+            later = "document.getElementById('state').innerText !== window.before"
+            browser.wait_for(later, "another answer")
+            assert browser.evaluate("told.length") == 0
+            browser.press("p")
+            browser.wait_for("told.length === 1", "the pause")
+            assert browser.evaluate("document.querySelector('[role=status]').innerText") == "paused"
 
     await asyncio.to_thread(look)
 
