@@ -311,6 +311,7 @@ class Broker:
     def describe(self) -> dict[str, Any]:
         """Return who it is and where it listens, as JSON values."""
         told = self._rooms.advertised
+        protocols = {each.name: each.protocol for each in self._settings.server.bound_listeners}
         return {
             "version": VERSION,
             "pid": os.getpid(),
@@ -320,6 +321,7 @@ class Broker:
             "listeners": [
                 {
                     "name": each.name,
+                    "security_protocol": protocols[each.name],
                     "bound": show_address(each.host or "*", each.port),
                     "advertised": show_address(*told[each.name]),
                 }
@@ -572,6 +574,7 @@ class Broker:
         from siltstone.broker.http.control.trial import TrialPages  # noqa: PLC0415
         from siltstone.broker.net.faults import Faults  # noqa: PLC0415
         from siltstone.broker.process.passing_time import PassingTime  # noqa: PLC0415
+        from siltstone.broker.process.trial_state import TrialState  # noqa: PLC0415
 
         passing_time = None
         if isinstance(self._clock, ShiftedClock):
@@ -584,7 +587,8 @@ class Broker:
                 self._io,
             )
         faults = Faults(self._dispatcher) if self._trial.makes_faults else None
-        return TrialPages(passing_time, faults)
+        state = TrialState(self._settings, self.topics, self._security, self.coordinators)
+        return TrialPages(passing_time, faults, state)
 
     def _fail_first_directory(self, error: OSError) -> None:
         """Fail the first log directory too: the catalogue is in it."""

@@ -86,6 +86,14 @@ class AclWriter:
         """
         return await self._changes.make(self._remove(filters))
 
+    async def replace(self, acls: Iterable[Acl]) -> None:
+        """Have these rules and no others.
+
+        Raises:
+            KafkaStorageError: As in `add`. Likewise the other.
+        """
+        await self._changes.make(self._replace(acls))
+
     async def finish(self) -> None:
         """Wait until what was begun is done."""
         await self._changes.finish()
@@ -104,6 +112,15 @@ class AclWriter:
             self._authorizer.remove(doomed)
         return found
 
+    async def _replace(self, acls: Iterable[Acl]) -> None:
+        wanted = dict.fromkeys(acls)
+        doomed = {acl for acl in self._authorizer if acl not in wanted}
+        added = [acl for acl in wanted if acl not in self._authorizer]
+        if doomed or added:
+            await self._write(list(wanted))
+            self._authorizer.remove(doomed)
+            self._authorizer.add(added)
+
     async def _write(self, acls: list[Acl]) -> None:
         content = await self._io.run(_encode, acls)
         if len(content) > MAX_BYTES:
@@ -117,11 +134,12 @@ class AclWriter:
 
 
 def _encode(acls: list[Acl]) -> bytes:
-    rows = ",\n ".join(json.dumps(_encode_one(acl)) for acl in acls)
+    rows = ",\n ".join(json.dumps(encode_acl(acl)) for acl in acls)
     return f'{{"version": {_VERSION}, "acls": [\n {rows}\n]}}\n'.encode()
 
 
-def _encode_one(acl: Acl) -> list[str]:
+def encode_acl(acl: Acl) -> list[str]:
+    """Return a rule as the file has it."""
     kind, pattern, name = acl.pattern
     return [
         kind.name,
@@ -143,10 +161,15 @@ def _decode(content: bytes) -> list[Acl]:
     parsed = json.loads(content)
     if parsed["version"] != _VERSION:
         raise ValueError("a version of a newer program")
-    return [_decode_one(row) for row in parsed["acls"]]
+    return [decode_acl(row) for row in parsed["acls"]]
 
 
-def _decode_one(row: list[Any]) -> Acl:
+def decode_acl(row: list[Any]) -> Acl:
+    """Return the rule of a row.
+
+    Raises:
+        ValueError: It is none (or KeyError, TypeError, AttributeError, InvalidRequest).
+    """
     kind, pattern, name, principal, host, operation, permission = row
     if not all(isinstance(each, str) for each in row):
         raise TypeError("a part that is no text")

@@ -153,12 +153,20 @@ def remove(credentials: Credentials, user: str, mechanism: str) -> None:
 
 
 def _encode(secret: bytes, credentials: Credentials) -> bytes:
-    users = {
+    content = {
+        "version": _VERSION,
+        "secret": base64.b64encode(secret).decode(),
+        "users": encode_users(credentials),
+    }
+    return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def encode_users(credentials: Credentials) -> dict[str, Any]:
+    """Return users as the file has them."""
+    return {
         user: {mechanism: _encode_one(verifier) for mechanism, verifier in sorted(own.items())}
         for user, own in sorted(credentials.items())
     }
-    content = {"version": _VERSION, "secret": base64.b64encode(secret).decode(), "users": users}
-    return json.dumps(content, indent=1).encode() + b"\n"
 
 
 def _encode_one(verifier: Verifier) -> dict[str, Any]:
@@ -178,11 +186,19 @@ def _decode(content: bytes) -> tuple[bytes, Credentials]:
     secret = base64.b64decode(parsed["secret"], validate=True)
     if len(secret) != _SECRET_BYTES:
         raise ValueError("the secret is cut")
-    users = {
+    return secret, decode_users(parsed["users"])
+
+
+def decode_users(rows: Mapping[str, Any]) -> Credentials:
+    """Return the users of a file.
+
+    Raises:
+        ValueError: They are none (or KeyError, TypeError, AttributeError).
+    """
+    return {
         user: {mechanism: _decode_one(mechanism, row) for mechanism, row in own.items()}
-        for user, own in parsed["users"].items()
+        for user, own in rows.items()
     }
-    return secret, users
 
 
 def _decode_one(mechanism: str, row: Mapping[str, Any]) -> Verifier:

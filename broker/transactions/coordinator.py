@@ -22,6 +22,7 @@ from siltstone.broker.transactions.states import TransactionStates
 from siltstone.broker.transactions.transaction import (
     PREPARED,
     Transaction,
+    TransactionState,
     add_partitions,
     complete,
     verify_partition,
@@ -35,7 +36,7 @@ from siltstone.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from siltstone.broker.coordination.journal import CoordinatorLog
     from siltstone.broker.topics.features import Features
@@ -258,16 +259,27 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
             transaction = self._states.all.get(transactional_id)
             if transaction is not None and transaction.is_timed_out(self._clock.now_ms()):
-                self._abort(transactional_id, transaction)
+                log.info(
+                    "transaction timed out transactional_id=%r producer=%d epoch=%d timeout_ms=%d",
+                    transactional_id,
+                    transaction.producer_id,
+                    transaction.producer_epoch,
+                    transaction.timeout_ms,
+                )
+                self._abort(transactional_id, transaction, "timeout")
 
-    def _abort(self, transactional_id: str, transaction: Transaction) -> None:
-        log.info(
-            "transaction timed out transactional_id=%r producer=%d epoch=%d timeout_ms=%d",
-            transactional_id,
-            transaction.producer_id,
-            transaction.producer_epoch,
-            transaction.timeout_ms,
-        )
+    def list_open(self) -> list[str]:
+        """Return the transactional ids whose transaction is open."""
+        ongoing = TransactionState.ONGOING
+        return [each for each in self._states.active if self._states.all[each].state is ongoing]
+
+    def abort_open(self, spared: Container[str]) -> None:
+        """Abort what is open, but of the ids in ``spared``, which fences the producers."""
+        for transactional_id in self.list_open():
+            if transactional_id not in spared:
+                self._abort(transactional_id, self._states.all[transactional_id], "abort")
+
+    def _abort(self, transactional_id: str, transaction: Transaction, how: str) -> None:
         version = self._states.version
         fenced = ending.fence(transaction, version=version, now_ms=self._clock.now_ms())
         try:
@@ -279,7 +291,7 @@ class TransactionCoordinator:
                 error,
             )
             return
-        self.ended["timeout"] += 1
+        self.ended[how] += 1
         self._complete(transactional_id)
 
     async def settle(self) -> None:

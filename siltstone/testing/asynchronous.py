@@ -31,6 +31,11 @@ class AsyncKafka:
         """The broker's address, as ``127.0.0.1:41234``."""
         return self.sync.bootstrap_servers
 
+    @property
+    def listeners(self) -> dict[str, str]:
+        """The address of each listener by its name."""
+        return self.sync.listeners
+
     async def create_topic(
         self,
         name: str | None = None,
@@ -52,6 +57,16 @@ class AsyncKafka:
     async def clear(self) -> None:
         """Delete all topics, and all groups without members."""
         await _in_thread(self.sync.clear)
+
+    @asynccontextmanager
+    async def restored(self) -> AsyncIterator[None]:
+        """Have the broker afterwards as it is now."""
+        restored = self.sync.restored()
+        await _in_thread(restored.__enter__)
+        try:
+            yield
+        finally:
+            await _in_thread(restored.__exit__, None, None, None)
 
     async def compact(self, topic: str) -> None:
         """Compact a topic now."""

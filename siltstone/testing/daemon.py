@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -35,6 +36,9 @@ _SETTINGS: Final = {
 }
 """What suits a test better than Kafka's defaults."""
 
+_ADDRESSES: Final = {"listeners": f"PLAINTEXT://{HOST}:0", "http.listener": f"{HOST}:0"}
+_ANY_PORT: Final = re.compile(r":0(?=\s*(,|$))")
+
 
 class Daemon:
     """A broker's process, and what outlives it: its folder and its ports (one thread at a time).
@@ -44,7 +48,7 @@ class Daemon:
     """
 
     def __init__(self, settings: Mapping[str, str], folder: Path | None = None) -> None:
-        """Take a folder and two ports.
+        """Take a folder, and a port for each address that the settings leave open.
 
         Raises:
             StartFailed: There is none.
@@ -59,21 +63,21 @@ class Daemon:
                 self._own = Folder()
                 folder = self._own.path
             folder.mkdir(parents=True, exist_ok=True)
-            for _ in range(2):
-                self._held.append(_hold_port())
+            addresses = {
+                name: _ANY_PORT.sub(self._take_port, settings.get(name, open_to_all))
+                for name, open_to_all in _ADDRESSES.items()
+            }
         except OSError as error:
             self.close()
             raise StartFailed(_why_nothing(folder, error)) from error
-        port, http_port = (held.getsockname()[1] for held in self._held)
         self.folder = folder
         self.log = folder / "siltstone.log"
         self._ready_file = folder / "ready.json"
         self._settings = {
             **_SETTINGS,
-            "listeners": f"PLAINTEXT://{HOST}:{port}",
-            "http.listener": f"{HOST}:{http_port}",
             "log.dirs": str(folder / "data"),
             **settings,
+            **addresses,
         }
 
     @property
@@ -169,6 +173,10 @@ class Daemon:
             self._own.remove()
         for held in self._held:
             held.close()
+
+    def _take_port(self, _: re.Match[str]) -> str:
+        self._held.append(_hold_port())
+        return f":{self._held[-1].getsockname()[1]}"
 
     def _living(self) -> subprocess.Popen[bytes]:
         if self.process is None or not self.is_running:

@@ -83,6 +83,11 @@ class Kafka:
         return address
 
     @property
+    def listeners(self) -> dict[str, str]:
+        """The address of each listener by its name, where the settings have several."""
+        return {each["name"]: each["advertised"] for each in self._daemon.facts["listeners"]}
+
+    @property
     def http(self) -> str:
         """Where its pages are: ``http://127.0.0.1:41235``, for ``/metrics`` and ``/readyz``."""
         return f"http://{self._daemon.facts['http']}"
@@ -142,6 +147,24 @@ class Kafka:
         topics, groups = self.admin.list_all()
         self.admin.delete_groups(groups - kept_groups)
         self.admin.delete_topics(topics - kept_topics)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Have the broker afterwards as it is now, whatever the block does to it.
+
+        It is healed; topics and groups that are new are deleted, but groups with members;
+        settings, ACLs, users and quotas are put back; transactions that were begun are aborted.
+        """
+        if not self._daemon.is_running:
+            self.heal()
+        topics, groups = self.admin.list_all()
+        state = self.ask("/v1/trial/state")
+        try:
+            yield
+        finally:
+            self.heal()
+            self.ask("/v1/trial/restore", body=json.dumps(state).encode())
+            self.clear_but(topics, groups)
 
     def compact(self, topic: str) -> None:
         """Close the segments of a topic and compact what can be, as ``siltstone clean --roll``.
@@ -241,17 +264,35 @@ class Kafka:
         """Requests over Kafka's protocol; imported only now, the start has no need of it.
 
         Raises:
-            AskedInVain: The broker is paused and would not answer.
+            AskedInVain: The broker is paused and would not answer, or wants a login everywhere.
         """
         self._refuse_if_paused()
         if self._admin is None:
             from siltstone.testing.admin import Admin  # noqa: PLC0415
 
-            host, _, port = self.bootstrap_servers.rpartition(":")
+            plain = (
+                each["advertised"]
+                for each in self._daemon.facts["listeners"]
+                if each["security_protocol"] == "PLAINTEXT"
+            )
+            address = next(plain, None)
+            if address is None:
+                raise AskedInVain(
+                    "topics and groups are asked for over a listener without login and "
+                    "encryption, and the broker has none; add PLAINTEXT://127.0.0.1:0 to listeners"
+                )
+            host, _, port = address.rpartition(":")
             self._admin = Admin((host, int(port)))
         return self._admin
 
-    def ask(self, page: str, query: Mapping[str, str] = NO_QUERY, *, nothing: str = "\0") -> Any:
+    def ask(
+        self,
+        page: str,
+        query: Mapping[str, str] = NO_QUERY,
+        *,
+        body: bytes = b"",
+        nothing: str = "\0",
+    ) -> Any:
         """Ask the broker's control channel, and return its answer.
 
         Raises:
@@ -268,7 +309,7 @@ class Kafka:
         host, _, port = self._daemon.facts["http"].rpartition(":")
         token = read_token(Path(self._daemon.facts["log_dirs"][0]))
         path = f"{page}?{urlencode(query)}" if query else page
-        answer = ask((host, int(port)), "POST", path, token=token)
+        answer = ask((host, int(port)), "POST", path, token=token, body=body)
         if answer.status >= 400:
             if answer.sentence.startswith(nothing):
                 return {}

@@ -37,8 +37,7 @@ def kafka_settings() -> Mapping[str, object]:
 def kafka(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Iterator[Kafka]:
     """A Kafka broker for all tests (of a worker of pytest-xdist); see `kafka.bootstrap_servers`.
 
-    After each test that uses it, it is healed, and the topics and groups are deleted that were
-    made since the test began.
+    After each test that uses it, it is as the test found it: see `Kafka.restored`.
     """
     from siltstone.testing.kafka import broker  # noqa: PLC0415
 
@@ -69,7 +68,5 @@ def _kafka_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
     if running is None or "kafka" not in request.fixturenames:
         yield
         return
-    topics, groups = running.admin.list_all()
-    yield
-    running.heal()
-    running.clear_but(topics, groups)
+    with running.restored():
+        yield

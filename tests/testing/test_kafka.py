@@ -11,13 +11,29 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     ConsumerGroupState,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from siltstone.testing import AskedInVain, Kafka, Refused, async_broker, broker
 from tests.support.waiting import PATIENCE, wait_until
@@ -432,6 +448,113 @@ def test_all_is_well_after_a_test(kafka: Kafka) -> None:
     kafka.heal()
 
     assert send(make_producer(kafka), topic, b"1").error is None
+
+
+SECURED = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+def look(kafka: Kafka, topic: str) -> list[Any]:
+    """Return what a test might have left behind, as clients see it."""
+    admin: Any = AdminClient({"bootstrap.servers": kafka.listeners["PLAINTEXT"]})
+    latest: Any = OffsetSpec.latest
+    whose: Any = None
+    every_acl = AclBindingFilter(
+        ResourceType.ANY,
+        whose,
+        ResourcePatternType.ANY,
+        whose,
+        whose,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    resources = [(ConfigResource.Type.BROKER, "1"), (ConfigResource.Type.TOPIC, topic)]
+    described = admin.describe_configs([ConfigResource(*each) for each in resources])
+    partition = TopicPartition(topic, 0)
+    committed = admin.list_offsets(
+        {partition: latest()}, isolation_level=IsolationLevel.READ_COMMITTED
+    )
+    every = admin.list_offsets({partition: latest()})
+    return [
+        admin.describe_acls(every_acl).result(PATIENCE),
+        sorted(admin.describe_user_scram_credentials().result(PATIENCE)),
+        *(
+            {each.name: each.value for each in future.result(PATIENCE).values()}
+            for future in described.values()
+        ),
+        every[partition].result(PATIENCE).offset - committed[partition].result(PATIENCE).offset,
+    ]
+
+
+def test_what_a_test_changed_is_put_back() -> None:
+    """Settings, ACLs, users and transactions, over a kill too; what was there before stays."""
+    with broker(SECURED) as kafka:
+        plain: Any = {"bootstrap.servers": kafka.listeners["PLAINTEXT"]}
+        admin = AdminClient(plain)
+        shared = kafka.create_topic(config={"retention.ms": 60_000})
+        upserts: list[Any] = [
+            UserScramCredentialUpsertion(
+                name, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret"
+            )
+            for name in ("ada", "bob")
+        ]
+        admin.alter_user_scram_credentials(upserts[:1])["ada"].result(PATIENCE)
+        before = look(kafka, shared)
+
+        with kafka.restored():
+            kafka.create_topic()
+            acl = AclBinding(
+                ResourceType.TOPIC,
+                shared,
+                ResourcePatternType.LITERAL,
+                "User:ada",
+                "*",
+                AclOperation.READ,
+                AclPermissionType.ALLOW,
+            )
+            admin.create_acls([acl])[acl].result(PATIENCE)
+            admin.alter_user_scram_credentials(upserts[1:])["bob"].result(PATIENCE)
+            for kind, name, setting in (
+                (ConfigResource.Type.BROKER, "1", "message.max.bytes"),
+                (ConfigResource.Type.TOPIC, shared, "max.message.bytes"),
+            ):
+                entry = ConfigEntry(setting, "1000", incremental_operation=AlterConfigOpType.SET)
+                resource = ConfigResource(kind, name, incremental_configs=[entry])
+                admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
+            producer = Producer({**plain, "transactional.id": "t"})
+            producer.init_transactions(PATIENCE)
+            producer.begin_transaction()
+            producer.produce(shared, b"1")
+            producer.flush(PATIENCE)
+            after = look(kafka, shared)
+            kafka.kill()
+
+        assert all(was != became for was, became in zip(before, after, strict=True))
+        assert look(kafka, shared) == before
+        assert kafka.topics() == [shared]
+
+
+def test_listeners_of_the_test() -> None:
+    """Each has a port that stays; what the fixtures ask goes over one without logins."""
+    with broker(SECURED) as kafka:
+        listeners = kafka.listeners
+        kafka.kill()
+        kafka.restart()
+
+        assert kafka.listeners == listeners
+        assert kafka.bootstrap_servers == listeners["SASL_PLAINTEXT"]
+        assert kafka.create_topic() in kafka.topics()
+
+
+def test_logins_everywhere() -> None:
+    """The sentence says what to add."""
+    settings = {**SECURED, "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+    with broker(settings) as kafka, pytest.raises(AskedInVain, match="add PLAINTEXT://"):
+        kafka.create_topic()
 
 
 # Other ways to have one

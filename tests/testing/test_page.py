@@ -109,11 +109,13 @@ def test_from_other_languages(tmp_path: Path) -> None:
         facts = json.loads(wait_until((tmp_path / "ready.json").read_bytes, "it", despite=OSError))
         token = (Path(facts["log_dirs"][0]) / ".siltstone-control-token").read_text().strip()
         pages = re.findall(r"^\| `POST (/\S+)` \|", PAGE.read_text(), re.MULTILINE)
+        state = b""
         for page in pages:
-            asked = urllib.request.Request(f"http://{facts['http']}{page}", b"")
+            asked = urllib.request.Request(f"http://{facts['http']}{page}", state)
             asked.add_header("Authorization", f"Bearer {token}")
             with urllib.request.urlopen(asked) as answer:
                 assert answer.status == 200
-        assert len(pages) == 4
+                state = answer.read()
+        assert len(pages) == 6
     finally:
         daemon.kill()

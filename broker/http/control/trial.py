@@ -1,10 +1,11 @@
-"""The pages of the control channel that a test asks: move the clock, have requests fail.
+"""The pages of the control channel that a test asks: move the clock, have requests fail, undo.
 
 They are there under ``siltstone serve --test-clock`` and ``--test-faults``, and want the token.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
@@ -12,7 +13,8 @@ from urllib.parse import parse_qsl
 from siltstone.broker.api import APIS
 from siltstone.broker.http.values import Route, json_answer, text
 from siltstone.broker.net.faults import Failure
-from siltstone.protocol.errors import ErrorCode
+from siltstone.config.errors import ConfigError
+from siltstone.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.broker.net.faults import Faults
     from siltstone.broker.process.passing_time import PassingTime
+    from siltstone.broker.process.trial_state import TrialState
 
     Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
@@ -37,9 +40,10 @@ _ERRORS: Final = {code.name.upper(): code for code in ErrorCode if code is not E
 class TrialPages:
     """``/v1/trial/…`` (loop only); a part that is None has no pages."""
 
-    def __init__(self, time: PassingTime | None, faults: Faults | None) -> None:
+    def __init__(self, time: PassingTime | None, faults: Faults | None, state: TrialState) -> None:
         self._time = time
         self._faults = faults
+        self._state = state
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
         """Return the pages; ``guarded`` makes one ask for the token."""
@@ -49,9 +53,13 @@ class TrialPages:
         if self._faults is not None:
             pages |= {"fail": self._fail, "slow": self._slow}
         pages["reset"] = self._reset
-        return tuple(
-            Route("POST", f"/v1/trial/{name}", guarded(_asked(page)))
-            for name, page in pages.items()
+        pages["state"] = self._tell_state
+        return (
+            *(
+                Route("POST", f"/v1/trial/{name}", guarded(_asked(page)))
+                for name, page in pages.items()
+            ),
+            Route("POST", "/v1/trial/restore", guarded(self._restore)),
         )
 
     async def _move_clock(self, asked: Mapping[str, str]) -> HttpResponse:
@@ -82,6 +90,20 @@ class TrialPages:
             self._faults.clear()
         if self._time is not None:
             self._time.clock.put_back()
+        return json_answer({})
+
+    async def _tell_state(self, _asked: Mapping[str, str]) -> HttpResponse:
+        return json_answer(self._state.tell())
+
+    async def _restore(self, request: HttpRequest) -> HttpResponse:
+        try:
+            await self._state.put_back(json.loads(request.body))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return text(400, f"{request.path} wants what /v1/trial/state has answered")
+        except KafkaError as error:
+            return text(409, error.message)
+        except ConfigError as error:
+            return text(409, str(error))
         return json_answer({})
 
 

@@ -22,7 +22,7 @@ from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViola
 from siltstone.storage import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from siltstone.broker.process.io import IoThreads
@@ -102,10 +102,13 @@ class QuotaWriter:
 
 
 def _encode(values: Values) -> bytes:
-    rows = ",\n ".join(
-        json.dumps({"entity": dict(entity), "quotas": own}) for entity, own in values.items()
-    )
+    rows = ",\n ".join(map(json.dumps, encode_quotas(values)))
     return f'{{"version": {_VERSION}, "quotas": [\n {rows}\n]}}\n'.encode()
+
+
+def encode_quotas(values: Values) -> list[dict[str, Any]]:
+    """Return quotas as the file has them."""
+    return [{"entity": dict(entity), "quotas": own} for entity, own in values.items()]
 
 
 def _decode(content: bytes) -> Values:
@@ -117,8 +120,17 @@ def _decode(content: bytes) -> Values:
     parsed = json.loads(content)
     if parsed["version"] != _VERSION:
         raise ValueError("a version of a newer program")
+    return decode_quotas(parsed["quotas"])
+
+
+def decode_quotas(rows: Iterable[Any]) -> Values:
+    """Return the quotas of a file.
+
+    Raises:
+        ValueError: They are none (or KeyError, TypeError, AttributeError, InvalidRequest).
+    """
     values: Values = {}
-    for row in parsed["quotas"]:
+    for row in rows:
         names: dict[str, Any] = row["entity"]
         if not all(name is None or isinstance(name, str) for name in names.values()):
             raise TypeError("a name that is no text")

@@ -29,7 +29,14 @@ def test_it_is_there_while_the_broker_is_ready(siltstone: SiltstoneProcess, tmp_
 
     address = siltstone.daemon.wait_for(r"listener=PLAINTEXT address=(\S+)")[1]
     assert facts["bootstrap_servers"] == address
-    assert facts["listeners"] == [{"name": "PLAINTEXT", "bound": address, "advertised": address}]
+    assert facts["listeners"] == [
+        {
+            "name": "PLAINTEXT",
+            "security_protocol": "PLAINTEXT",
+            "bound": address,
+            "advertised": address,
+        }
+    ]
     assert facts["http"] == siltstone.daemon.wait_for(r"listener=http address=(\S+)")[1]
     assert facts["log_dirs"] == [str(siltstone.folder)]
     assert facts["pid"] == siltstone.daemon.pid

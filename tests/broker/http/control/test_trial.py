@@ -39,10 +39,10 @@ class Trying(Running):
         super().__init__(broker)
         self._headers = f"Authorization: Bearer {read_token(folder)}\r\n"
 
-    async def post(self, page: str, status: int = 200) -> str:
+    async def post(self, page: str, status: int = 200, *, body: bytes = b"") -> str:
         """Ask a page of the trial and return its answer."""
         port = int(self.broker.describe()["http"].rpartition(":")[2])
-        answer = await ask(port, f"/v1/trial/{page}", "POST", headers=self._headers)
+        answer = await ask(port, f"/v1/trial/{page}", "POST", headers=self._headers, body=body)
         assert answer.status == status, answer.body
         return answer.body.decode()
 
@@ -265,3 +265,31 @@ async def test_nonsense_is_a_400(home: Trying, page: str, sentence: str) -> None
     """In one sentence, and nothing has changed."""
     assert sentence in await home.post(page, 400)
     assert errors_of(await (await home.call()).ask(produce("orders"))) == [ErrorCode.none]
+
+
+# What is undone
+
+
+async def test_quotas_and_settings_of_groups_and_clients_are_put_back(home: Trying) -> None:
+    """What is told afterwards is what was told before, or what was made of it."""
+    before = await home.post("state")
+    changed = json.loads(before) | {
+        "groups": {"billing": {"consumer.session.timeout.ms": "50000"}},
+        "client_metrics": {"cpu": {"interval.ms": "1000"}},
+        "quotas": [{"entity": {"user": "ada"}, "quotas": {"producer_byte_rate": 1.0}}],
+        "broker": {"message.max.bytes": "1000"},
+    }
+
+    await home.post("restore", body=json.dumps(changed).encode())
+    assert json.loads(await home.post("state")) == changed
+
+    await home.post("restore", body=before.encode())
+    assert await home.post("state") == before
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"nonsense", b'{"cluster": 7}'])
+async def test_nonsense_is_not_put_back(home: Trying, body: bytes) -> None:
+    """The sentence says what is wanted."""
+    said = await home.post("restore", 400, body=body)
+
+    assert "/v1/trial/restore wants what /v1/trial/state has answered" in said

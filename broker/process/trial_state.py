@@ -1,0 +1,144 @@
+"""What clients may change besides topics and groups: told as JSON values, and put back.
+
+So the tests that share a broker find it alike: one's quota or setting is not the next one's riddle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.process.first_use import OnFirstUse
+    from siltstone.broker.security.security import Security
+    from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+
+    Settings = Mapping[str, str]
+
+
+class TrialState:
+    """Settings, ACLs, users, quotas and open transactions (loop only)."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        topics: TopicRegistry,
+        security: Security,
+        coordinators: OnFirstUse[Coordinators],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._security = security
+        self._coordinators = coordinators
+
+    def tell(self) -> dict[str, Any]:
+        """Return how it is now; what `put_back` takes."""
+        layers = self._settings.layers
+        return {
+            "cluster": dict(layers.cluster),
+            "broker": dict(layers.broker),
+            "topics": {name: dict(each.overrides) for name, each in self._topics.topics.items()},
+            "groups": {name: dict(own) for name, own in self._settings.group_overrides.items()},
+            "client_metrics": {
+                name: dict(own) for name, own in self._settings.client_metrics.items()
+            },
+            "acls": self._tell_acls(),
+            "users": self._tell_users(),
+            "quotas": self._tell_quotas(),
+            "transactions": self._list_open(),
+        }
+
+    async def put_back(self, told: Mapping[str, Any]) -> None:
+        """Have all as it was told. Topics that are new or gone stay so.
+
+        Raises:
+            ValueError: That is not what `tell` tells (or KeyError, TypeError, AttributeError).
+            KafkaError: The disk does not take it, or a setting is refused.
+        """
+        now = self.tell()
+        changed = {name for name, value in now.items() if value != told[name]}
+        if changed & {"cluster", "broker"}:
+            await self._settings.alter(cluster=told["cluster"], broker=told["broker"])
+        for name, own in told["topics"].items():
+            topic = self._topics.topics.get(name)
+            if topic is not None and topic.overrides != own:
+                await self._topics.alter(topic, own)
+        if "groups" in changed:
+            await _each_that_differs(now["groups"], told["groups"], self._settings.alter_group)
+        if "client_metrics" in changed:
+            alter = self._settings.alter_client_metrics
+            await _each_that_differs(now["client_metrics"], told["client_metrics"], alter)
+        if "acls" in changed:
+            await self._put_acls_back(told["acls"])
+        if "users" in changed:
+            await self._put_users_back(told["users"])
+        if "quotas" in changed:
+            await self._put_quotas_back(told["quotas"])
+        if "transactions" in changed and self._coordinators.built is not None:
+            self._coordinators.built.transactions.abort_open(told["transactions"])
+
+    def _list_open(self) -> list[str]:
+        built = self._coordinators.built
+        return [] if built is None else sorted(built.transactions.list_open())
+
+    def _tell_acls(self) -> list[list[str]]:
+        if self._security.authorizer is None or not len(self._security.authorizer):
+            return []
+        from siltstone.broker.security.acl_store import encode_acl  # noqa: PLC0415  # few have any
+
+        return sorted(map(encode_acl, self._security.authorizer))
+
+    async def _put_acls_back(self, rows: list[list[str]]) -> None:
+        from siltstone.broker.security.acl_store import decode_acl  # noqa: PLC0415  # likewise
+
+        if self._security.acls is not None:
+            await self._security.acls.replace(map(decode_acl, rows))
+
+    def _tell_users(self) -> dict[str, Any]:
+        store = self._security.users.built
+        if store is None or not store.credentials:
+            return {}
+        from siltstone.broker.security.users import encode_users  # noqa: PLC0415  # likewise
+
+        return encode_users(store.credentials)
+
+    async def _put_users_back(self, rows: Mapping[str, Any]) -> None:
+        from siltstone.broker.security.users import decode_users  # noqa: PLC0415  # likewise
+
+        await self._security.writer.get().change(_replacing(decode_users(rows)))
+
+    def _tell_quotas(self) -> list[dict[str, Any]]:
+        quotas = self._security.quotas.built
+        if quotas is None or not quotas.values:
+            return []
+        from siltstone.broker.security.quotas.store import encode_quotas  # noqa: PLC0415  # likewise
+
+        return encode_quotas(quotas.values)
+
+    async def _put_quotas_back(self, rows: list[Any]) -> None:
+        from siltstone.broker.security.quotas.store import decode_quotas  # noqa: PLC0415  # likewise
+
+        await self._security.quota_writer.get().change(_replacing(decode_quotas(rows)))
+
+
+def _replacing(wanted: dict[Any, Any]) -> Callable[[dict[Any, Any]], None]:
+    """Return an edit after which a draft has these and no others."""
+
+    def edit(draft: dict[Any, Any]) -> None:
+        draft.clear()
+        draft.update(wanted)
+
+    return edit
+
+
+async def _each_that_differs(
+    now: Mapping[str, Settings],
+    told: Mapping[str, Settings],
+    alter: Callable[[str, Settings], Awaitable[None]],
+) -> None:
+    for name in now.keys() | told.keys():
+        if now.get(name, {}) != told.get(name, {}):
+            await alter(name, told.get(name, {}))
