@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
 from siltstone.broker.http.api.topics import MAX_PIECES, Piece, _join
 from siltstone.broker.http.control.token import read_address
+from siltstone.cleaner.explaining.explanation import Rule
 from siltstone.protocol.names import uuid_text
 from tests.support.commits import commit
 from tests.support.http_client import Answer, ask
@@ -20,7 +22,7 @@ from tests.support.traffic import Traffic
 from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 @pytest.fixture
@@ -208,3 +210,43 @@ async def test_every_path_is_documented(broker: Running) -> None:
 
     assert len(paths) > 20
     assert [path for path in map(str.strip, paths) if f"`{path}`" not in page] == []
+
+
+def fields_of(value: Any) -> Iterator[str]:
+    """Yield the names of all fields in an answer."""
+    if isinstance(value, list):
+        for each in value:
+            yield from fields_of(each)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield name
+            if name != "advertised":  # by names of listeners
+                yield from fields_of(each)
+
+
+async def test_every_field_is_documented(broker: Running) -> None:
+    """In the section JSON of docs/http.md, and every rule that may decide."""
+    page = (Path(__file__).parents[4] / "docs" / "http.md").read_text()
+    section = page.partition("## JSON\n")[2].partition("\n## Who may read it")[0]
+    known = set(re.findall("`([a-z_-]+)`", section))
+    settings = {"cleanup.policy": "compact", "segment.bytes": "1200"}
+    await broker.topics.create("state", 1, settings)
+    await broker.topics.create("orders", 1, {})
+    traffic = Traffic(await broker.call(), "state")
+    for _ in range(4):
+        assert await traffic.produce(b"x" * 900) == 0
+    await commit(broker, "billing", 1)
+    passes: list[Any] = []
+    for _ in range(1000):
+        passes = (await value(broker, "cleaner"))["passes"]
+        if passes:
+            break
+    assert passes
+
+    fields = set(Rule) | {"unreadable"}
+    paths = ("overview", "topics", "topic?name=state", "cleaner", "groups", "group?id=billing")
+    for path in (*paths, "connections", "settings"):
+        fields |= set(fields_of(await value(broker, path)))
+
+    assert len(fields) > 100
+    assert sorted(fields - known) == []
