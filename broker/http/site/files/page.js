@@ -110,7 +110,7 @@ class Overview {
       : message("bad", `Not ready: ${overview.fault}`);
     this.place.replaceChildren(
       health,
-      ...overview.disks.filter((each) => each.trouble).map((each) => message("bad", `Log directory ${each.path} ${each.trouble}.`)),
+      ...overview.disks.filter((each) => each.trouble && !overview.fault?.includes(each.trouble)).map((each) => message("bad", `Log directory ${each.path} ${each.trouble}.`)),
       ...overview.remarks.map((each) => message("warn", each)),
       make("div", { class: "grid" },
         card("Traffic", make("div", { class: "big" }, now ? rate(now[1]) : "…", make("small", {}, " in, "), now ? rate(now[2]) : "…", make("small", {}, " out")),
@@ -136,12 +136,13 @@ function disk(each) {
   const used = each.total_bytes > 0 ? 1 - each.free_bytes / each.total_bytes : 0;
   const isSoon = used >= NEARLY_FULL || (each.seconds_left !== null && each.seconds_left < SOON_SECONDS);
   const kind = { plenty: isSoon ? "dirty" : "clean", scarce: "dirty", short: "bad" }[each.level];
-  const left = each.seconds_left === null ? "not filling up" : `in ${span(each.seconds_left)}, as it goes now`;
+  const end = each.reserve_bytes ? " (down to the reserve)" : "";
+  const left = each.seconds_left === null ? "not filling up" : `in ${span(each.seconds_left)}, as it goes now${end}`;
   return card("Disk", make("div", { class: "big" }, bytes(each.free_bytes), make("small", {}, ` free of ${bytes(each.total_bytes)}`)),
     meter(used, kind, `${Math.round(used * 100)} % used`),
     facts([
       ["folder", each.path],
-      ["full", each.reserve_bytes && each.seconds_left !== null ? `${left} (down to the reserve)` : left],
+      ["full", each.level === "short" ? `now${end}` : left],
       ["reserve", each.reserve_bytes ? bytes(each.reserve_bytes) : "none: log.dirs.reserve.bytes is 0"],
     ]),
     each.warning && message("warn", each.warning));

@@ -269,6 +269,23 @@ async def test_an_empty_broker_has_sentences(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+async def test_a_disk_below_its_reserve_is_said_once(tmp_path: Path) -> None:
+    """It is why the broker is not ready; it is full now, not after a time."""
+    find_chromium()
+
+    def look(root: str) -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.open(root)
+            browser.wait_for(shown("overview"), "the overview")
+            words = browser.evaluate("document.getElementById('main').innerText")
+            assert words.count("takes no produce requests now") == 1
+            assert "now (down to the reserve)" in words
+
+    async with running(tmp_path / "data", f"log.dirs.reserve.bytes={1 << 50}") as started:
+        await asyncio.to_thread(look, f"http://127.0.0.1:{port_of(started)}/")
+
+
+@pytest.mark.slow
 async def test_names_of_users_are_text(broker: Running, tmp_path: Path) -> None:
     """A client id that is HTML is shown as it is, and does nothing."""
     find_chromium()
