@@ -1,7 +1,8 @@
 """UpdateFeatures (57), versions 0-2: the levels of ``transaction.version`` and ``group.version``.
 
-v1 upgrade types and validation only (KIP-584, KIP-778) · v2 one code for all instead of one for
-each feature. All features of a request change, or none.
+v1 upgrade types and validation only (KIP-584, KIP-778): without them a level only goes up, as in
+Kafka, which does not look at ``allow_downgrade`` · v2 one code for all instead of one for each
+feature. All features of a request change, or none.
 
 Differs from Kafka: ``share.version``, ``streams.version`` and ``kraft.version`` are not there, as
 what they stand for; ``metadata.version`` is named, and keeps its level, since there is no quorum
@@ -13,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.topics.eligible_leaders import agree
-from siltstone.broker.topics.features import Update, UpgradeType
+from siltstone.broker.topics.features import Update
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.update_features import (
     UpdatableFeatureResult,
@@ -22,16 +23,15 @@ from siltstone.protocol.messages.update_features import (
 
 if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+    from siltstone.protocol.messages.update_features import UpdateFeaturesRequest
 
-_FIRST_WITH_UPGRADE_TYPE = 1
 _NO_ERROR = "NONE"  # Kafka's message of a feature that was updated
 
 
 async def update(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Change levels and answer when they are kept."""
     updates = [
-        Update(each.feature, each.max_version_level, _upgrade_type(context.version, each))
+        Update(each.feature, each.max_version_level, each.upgrade_type)
         for each in request.feature_updates
     ]
     try:
@@ -52,10 +52,3 @@ async def update(context: RequestContext, request: UpdateFeaturesRequest) -> Upd
             for feature in dict.fromkeys(each.feature for each in updates)
         ],
     )
-
-
-def _upgrade_type(version: int, wanted: FeatureUpdateKey) -> int:
-    """Return in which direction the level may move; v0 says only whether it may go down."""
-    if version >= _FIRST_WITH_UPGRADE_TYPE:
-        return wanted.upgrade_type
-    return UpgradeType.SAFE_DOWNGRADE if wanted.allow_downgrade else UpgradeType.UPGRADE

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from siltstone.protocol.errors import ErrorCode, InvalidProducerEpoch, KafkaError
+from siltstone.protocol.errors import (
+    ErrorCode,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    KafkaError,
+)
 from siltstone.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -57,6 +62,8 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
         marker.coordinator_epoch,
     )
     try:
+        if marker.producer_id < 0:
+            raise InvalidProducerIdMapping(f"{marker.producer_id} is the id of no producer")
         log = context.rooms.topics.find_log(topic, index)
         if marker.transaction_version >= FIRST_WITH_EPOCH_BUMP:
             _check_epoch(log, marker)

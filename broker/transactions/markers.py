@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NEWEST_COORDINATOR: Final = -1
 _FIRST_EPOCH: Final = 0
 
 
 class Outcome(NamedTuple):
     """How the transaction of a producer ended, and by which coordinator's word.
 
-    This broker's is the word of the newest coordinator, whatever epoch others had before.
+    Without an epoch it is this broker's word: that of the newest coordinator, whatever epoch others
+    had before.
     """
 
     producer_id: int
     producer_epoch: int
     is_commit: bool
-    coordinator_epoch: int = NEWEST_COORDINATOR
+    coordinator_epoch: int | None = None
 
 
 class MarkerWriter:
@@ -143,7 +143,7 @@ def _coordinator_epoch(target: Log, outcome: Outcome) -> int:
 
     It may know a greater one: from an administrator, or from the cluster that wrote it before.
     """
-    if outcome.coordinator_epoch != NEWEST_COORDINATOR:
+    if outcome.coordinator_epoch is not None:
         return outcome.coordinator_epoch
     entry = target.producers.producers.get(outcome.producer_id)
     return _FIRST_EPOCH if entry is None else max(_FIRST_EPOCH, entry.coordinator_epoch)
