@@ -117,14 +117,23 @@ def _check(components: Sequence[ComponentData]) -> None:
 async def alter(
     context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Set and remove quotas, each entity for itself."""
+    """Set and remove quotas, each entity for itself.
+
+    An entity that is there twice has one answer, a refusal, and the first of its changes is made.
+    """
+    entries: dict[frozenset[tuple[str, str | None]], Alteration] = {}
     changes: list[tuple[Entity, dict[str, float | None]]] = []
-    faults: dict[int, KafkaError] = {}
-    for place, entry in enumerate(request.entries):
+    faults: dict[frozenset[tuple[str, str | None]], KafkaError] = {}
+    for entry in request.entries:
+        named = frozenset((each.entity_type, each.entity_name) for each in entry.entity)
+        if named in entries:
+            faults[named] = InvalidRequest("the entity is there twice; the second does not count")
+            continue
+        entries[named] = entry
         try:
             changes.append(_read(entry))
         except InvalidRequest as error:
-            faults[place] = error
+            faults[named] = error
 
     def edit(draft: Values) -> None:
         for entity, quotas in changes:
@@ -134,9 +143,9 @@ async def alter(
         try:
             await context.rooms.security.quota_writer.get().change(edit)
         except KafkaError as error:
-            faults = {place: faults.get(place, error) for place in range(len(request.entries))}
+            faults = {named: faults.get(named, error) for named in entries}
     return AlterClientQuotasResponse(
-        entries=[_answer(entry, faults.get(place)) for place, entry in enumerate(request.entries)]
+        entries=[_answer(entry, faults.get(named)) for named, entry in entries.items()]
     )
 
 

@@ -114,6 +114,28 @@ async def test_what_is_set_is_described(
     assert stored == expected
 
 
+async def test_an_entity_twice_is_refused_once(tmp_path: Path, io: IoThreads) -> None:
+    """Its first change is made, as in Apache Kafka, and the answer says that another was not."""
+    context = rooms(tmp_path, io)
+    both = (("user", "a"), ("client-id", "b"))
+    request = AlterClientQuotasRequest(
+        [
+            entry(both, {"request_percentage": 5}),
+            entry((("user", "a"),), {"request_percentage": 6}),
+            entry(reversed(both), {"request_percentage": 7}),
+        ]
+    )
+    twice, once = (await alter(context, request)).entries
+
+    assert twice.error_code == ErrorCode.invalid_request.value
+    assert [tuple(each) for each in twice.entity] == list(both)
+    assert once.error_code == 0
+    assert context.rooms.security.quotas.get().values == {
+        both: {"request_percentage": 5},
+        (("user", "a"),): {"request_percentage": 6},
+    }
+
+
 @pytest.mark.parametrize(
     ("entity", "key", "value", "message"),
     [
