@@ -43,8 +43,15 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     entries = request.topics
     if context.version < FIRST_DELETE_BY_ID:
         entries = [DeleteTopicState(name) for name in request.topic_names]
-    wanted = list(dict.fromkeys(entries))
-    counts = Counter(_target(context, each) for each in entries)
+    targets = [_target(context, each) for each in entries]
+    counts = Counter(targets)
+    by_target: dict[str | bytes | None, DeleteTopicState] = {}
+    for target, each in zip(targets, entries, strict=True):
+        first = by_target.setdefault(target, each)
+        if first != each:  # once by name and once by id, which is told in one answer
+            key = each.topic_id if first.topic_id == NO_ID else first.topic_id
+            by_target[target] = DeleteTopicState(first.name or each.name, key)
+    wanted = list(by_target.values())
     results: dict[DeleteTopicState, DeletableTopicResult] = {}
 
     async def remove(each: DeleteTopicState) -> None:

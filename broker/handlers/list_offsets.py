@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 _NONE: Final = -1
+_CONSUMER: Final = -1  # others see all records, whatever isolation they name
 _NEVER: Final = 1 << 15
 
 # What a negative timestamp asks for.
@@ -93,7 +94,8 @@ def handle(
     context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Answer at once unless a timestamp has to be looked for."""
-    finder = _Finder(context, request.isolation_level == READ_COMMITTED)
+    committed = request.isolation_level == READ_COMMITTED and request.replica_id == _CONSUMER
+    finder = _Finder(context, committed)
     if any(len(topic.partitions) > ELEMENTS for topic in request.topics):
         return _handle_large(context, finder, request)
     topics = [

@@ -11,6 +11,7 @@ from kio.schema.list_offsets.v11.request import (
     ListOffsetsTopic,
 )
 
+from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.support.appending import append
 from tests.support.ask import ask
 from tests.support.batches import TIMESTAMP
@@ -36,9 +37,10 @@ async def _ask(
     topic: str = "t",
     isolation: int = 0,
     version: int = 11,
+    replica: int = -1,
 ) -> list[Any]:
     request = ListOffsetsRequest(
-        replica_id=-1,
+        replica_id=replica,
         isolation_level=isolation,
         topics=(
             ListOffsetsTopic(
@@ -151,6 +153,17 @@ async def test_deleted_records_are_not_found(filled: RoomsOnDisk) -> None:
 
     assert _found(start) == (4, -1, 0)
     assert _found(by_time) == (4, TIMESTAMP + 40, 0)
+
+
+@pytest.mark.parametrize(("replica", "end"), [(-1, 10), (-2, 11), (0, 11)])
+async def test_only_consumers_are_isolated(filled: RoomsOnDisk, replica: int, end: int) -> None:
+    """Whoever names a replica is told the end of the log."""
+    log = filled.rooms.topics.logs["t", 0]
+    append(log, 1, producer_id=1, producer_epoch=0, base_sequence=0, flags=TRANSACTIONAL)
+
+    [answer] = await _ask(filled, (0, -1, -1), isolation=1, replica=replica)
+
+    assert answer.offset == end
 
 
 @pytest.mark.parametrize("version", range(1, 12))
