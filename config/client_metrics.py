@@ -30,6 +30,13 @@ _PAIRS = Check(
     f"a list of NAME=EXPRESSION, each name at most once, of {', '.join(MATCHED)}",
 )
 
+INTERVAL_MS = between(100, 3_600_000)
+"""How often clients may send; apart from the type, since Kafka refuses it by another code."""
+EXPRESSION = Check(
+    lambda text: bool(text) and "=" not in text, "an expression that is not empty and has no ="
+)
+"""What clients are chosen by, in a subscription that is made now; older ones are obeyed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetricsConfig:
@@ -40,9 +47,7 @@ class ClientMetricsConfig:
         "What the names of the metrics begin with, or * for all of them. Empty: none.",
         kind=Kind.LIST,
     )
-    interval_ms: int = key(
-        300_000, "How often clients send their metrics.", check=between(100, 3_600_000)
-    )
+    interval_ms: int = key(300_000, "How often clients send their metrics, `INTERVAL_MS`.")
     match: tuple[str, ...] = key(
         (),
         "Which clients: each expression must match the whole of what it names. Empty: all.",
@@ -85,23 +90,20 @@ def describe_client_metrics(own: Mapping[str, str]) -> list[ConfigRow]:
     rows = []
     for name, setting in sorted(CLIENT_METRICS.items()):
         value = text_of(setting.kind, getattr(config, setting.attribute))
-        default = text_of(setting.kind, setting.default)
-        source = Source.CLIENT_METRICS if name in own else Source.DEFAULT
-        synonyms = [Synonym(name, default, Source.DEFAULT)]
-        if name in own:
-            synonyms.insert(0, Synonym(name, value, Source.CLIENT_METRICS))
+        is_own = name in own
+        source = Source.CLIENT_METRICS if is_own else Source.DEFAULT
         rows.append(
             ConfigRow(
                 name=name,
                 value=value,
                 type=setting.kind,
-                default=default,
+                default=text_of(setting.kind, setting.default),
                 source=source,
                 read_only=False,
                 sensitive=False,
-                synonyms=tuple(synonyms),
+                synonyms=(Synonym(name, value, source),) if is_own else (),
                 documentation=setting.documentation,
-                where="client metrics" if name in own else "default",
+                where="client metrics" if is_own else "default",
             )
         )
     return rows

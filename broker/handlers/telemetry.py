@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.net.telemetry import ACCEPTED, Client
 from siltstone.protocol.errors import InvalidRecord, KafkaError
-from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
@@ -40,14 +39,13 @@ def subscribe(
 ) -> GetTelemetrySubscriptionsResponse:
     """Tell a client what to push, and how often."""
     telemetry = context.rooms.telemetry.get()
-    given = request.client_instance_id
     try:
-        instance = telemetry.subscribe(given, _client(context))
+        instance = telemetry.subscribe(request.client_instance_id, _client(context))
     except KafkaError as error:
         return GetTelemetrySubscriptionsResponse(error_code=error.code)
     subscription = instance.subscription
     return GetTelemetrySubscriptionsResponse(
-        client_instance_id=instance.id if given == NO_ID else NO_ID,
+        client_instance_id=instance.id,
         subscription_id=subscription.id,
         accepted_compression_types=ACCEPTED,
         push_interval_ms=subscription.interval_ms,

@@ -14,7 +14,13 @@ from uuid import UUID, uuid4
 from zlib import crc32
 
 from siltstone.broker.groups.regular_expression import compile_expression
-from siltstone.config.client_metrics import MATCHED, read_client_metrics
+from siltstone.config.client_metrics import (
+    CLIENT_METRICS,
+    EXPRESSION,
+    INTERVAL_MS,
+    MATCHED,
+    read_client_metrics,
+)
 from siltstone.config.errors import ConfigError
 from siltstone.protocol.errors import (
     ErrorCode,
@@ -246,16 +252,20 @@ def check_subscription(own: Mapping[str, str]) -> None:
 
     Raises:
         InvalidRequest: A name is unknown, or the interval is out of bounds.
-        InvalidConfig: What clients are chosen by is faulty.
+        InvalidConfig: A value is of another type, or what clients are chosen by is faulty.
     """
-    try:
-        read_client_metrics({name: text for name, text in own.items() if name != "match"})
-    except ConfigError as error:
-        raise InvalidRequest(str(error)) from error
+    refusal = InvalidConfig if own.keys() <= CLIENT_METRICS.keys() else InvalidRequest
     try:
         _read(own)
+        config = read_client_metrics(own)
     except (ConfigError, InvalidRegularExpression) as error:
-        raise InvalidConfig(str(error)) from error
+        raise refusal(str(error)) from error
+    for name, text in config.expressions.items():
+        if not EXPRESSION.holds(text):
+            fault = f"{name} in match is {text or 'empty'}; it must be {EXPRESSION.words}"
+            raise InvalidConfig(fault)
+    if not INTERVAL_MS.holds(config.interval_ms):
+        raise InvalidRequest(f"interval.ms is {config.interval_ms}; it must be {INTERVAL_MS.words}")
 
 
 def _read(own: Mapping[str, str]) -> _Chosen:

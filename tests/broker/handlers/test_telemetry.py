@@ -78,7 +78,7 @@ async def test_a_subscription_is_kept_described_and_listed(tmp_path: Path) -> No
     assert await alter(home, "lag", metrics="org.", interval_ms="1000") == 0
     await home.close()
     home = await RoomsOnDisk(tmp_path / "root").open()
-    named = DescribeConfigsRequest([DescribeConfigsResource(METRICS, "lag", None)])
+    named = DescribeConfigsRequest([DescribeConfigsResource(METRICS, "lag", None)], True)
     [described] = (await ask(home, 32, named)).results
     listed = (await ask(home, 74, ListConfigResourcesRequest([METRICS]))).config_resources
     assert await alter(home, "lag", metrics=None, interval_ms=None) == 0
@@ -87,6 +87,9 @@ async def test_a_subscription_is_kept_described_and_listed(tmp_path: Path) -> No
 
     assert {each.name: (each.value, each.config_source) for each in described.configs} == {
         "interval.ms": ("1000", 7), "match": ("", 5), "metrics": ("org.", 7)
+    }  # fmt: skip
+    assert {each.name: [of.source for of in each.synonyms] for each in described.configs} == {
+        "interval.ms": [7], "match": [], "metrics": [7]
     }  # fmt: skip
     assert [each.resource_name for each in listed] == ["lag"]
     assert list(after) == []
@@ -97,6 +100,10 @@ async def test_a_subscription_is_kept_described_and_listed(tmp_path: Path) -> No
     [
         ({"metrics": "a.", "interval_ms": "5"}, ErrorCode.invalid_request),
         ({"match": "client_id=("}, ErrorCode.invalid_config),
+        ({"match": "client_id="}, ErrorCode.invalid_config),
+        ({"match": "client_id=a=b"}, ErrorCode.invalid_config),
+        ({"interval_ms": "soon"}, ErrorCode.invalid_config),
+        ({"metrics": "a.,,b."}, ErrorCode.invalid_config),
         ({"colour": "red"}, ErrorCode.invalid_request),
     ],
 )
@@ -120,6 +127,16 @@ async def test_apis_are_named_while_there_is_a_subscription(home: RoomsOnDisk) -
 
     assert before == set()
     assert await named() == {71, 72}
+
+
+async def test_a_client_keeps_its_id(home: RoomsOnDisk) -> None:
+    """Who has none is given one; who has one is told it again."""
+    given = (await subscribe(home)).client_instance_id
+
+    home.clock.advance(300_000)
+
+    assert given.int
+    assert (await subscribe(home, given.bytes)).client_instance_id == given
 
 
 @pytest.mark.parametrize("codec", range(5))
