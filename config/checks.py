@@ -22,6 +22,7 @@ def contradictions(topic: TopicConfig, server: ServerConfig | None = None) -> li
     if server is not None:
         faults += _cleaner_faults(server)
         faults += [fault for _, fault in _consumer_group_faults(server)]
+        faults += _connection_faults(server)
     return faults
 
 
@@ -33,6 +34,16 @@ def _cleaner_faults(server: ServerConfig) -> list[str]:
     fault = (
         f"log.cleaner.dedupe.buffer.size is {memory} for log.cleaner.threads {threads}; each "
         f"thread needs more than {_LEAST_MAP_BYTES} bytes: raise the one or lower the other"
+    )
+    return [fault]
+
+
+def _connection_faults(server: ServerConfig) -> list[str]:
+    if server.max_connections_per_ip or server.max_connections_per_ip_overrides.strip():
+        return []
+    fault = (
+        "max.connections.per.ip is 0 and max.connections.per.ip.overrides is empty, so that nobody "
+        "could connect; name who may"
     )
     return [fault]
 

@@ -12,7 +12,7 @@ from siltstone.config.keys import Check, Kind, at_least
 MAX_CONNECTIONS = "max.connections"
 CREATION_RATE = "max.connection.creation.rate"
 OF_LISTENER: dict[str, tuple[Kind, Check | None]] = {
-    MAX_CONNECTIONS: (Kind.INT, at_least(0)),
+    MAX_CONNECTIONS: (Kind.INT, at_least(1)),
     CREATION_RATE: (Kind.INT, at_least(1)),
 }
 """What is a limit of one listener; unlike its other settings it may change while it is open."""

@@ -1,5 +1,6 @@
 """Names that are not in the typed table: Kafka's, those of the other level, and misspelt ones."""
 
+import re
 from collections.abc import Iterable
 
 from siltstone.config.known import Known, known_broker, known_settings, known_topic
@@ -7,6 +8,8 @@ from siltstone.config.protection import broken_promise
 from siltstone.config.table import BROKER, TOPIC
 from siltstone.config.values import parse
 
+_REPLICAS = ".replication.throttled.replicas"
+_ARE_REPLICAS = re.compile(r"\*?|[0-9]+:[0-9]+(?:\s*,\s*[0-9]+:[0-9]+)*\s*,?").fullmatch
 _MAX_GUESSED = 200  # characters; no name of a setting has half as many
 _MAX_HINTS = 20
 _NO_HINT = "see docs/configuration.md for the names there are"
@@ -20,6 +23,8 @@ def unknown_topic_setting(name: str, text: str, faults: list[str], warnings: lis
         faults.append(f"{name} is not a topic setting; {hint}")
     elif name == "remote.storage.enable" and text.strip().lower() == "true":
         faults.append(f"{name} is true, but there is no tiered storage here; remove it")
+    elif name.endswith(_REPLICAS) and not _ARE_REPLICAS(text.strip()):
+        faults.append(f"{name} is {text}; it must be * or a list of PARTITION:BROKER")
     else:
         _keep(known, text, "", faults, warnings)
 

@@ -240,12 +240,13 @@ class ServerConfig:
         (1 << 31) - 1,
         "How many connections may be open at once, of all listeners; one more is closed. "
         "listener.name.NAME.max.connections is of one listener; there one more waits.",
-        check=at_least(0),
+        check=at_least(1),
         dynamic=True,
     )
     max_connections_per_ip: int = key(
         (1 << 31) - 1,
-        "How many connections an address may have open at once; one more is closed.",
+        "How many connections an address may have open at once; one more is closed. With 0 those "
+        "of max.connections.per.ip.overrides alone may connect.",
         check=at_least(0),
         dynamic=True,
     )

@@ -26,7 +26,6 @@ from siltstone.broker.topics.settings.resources import (
     check_broker,
     check_type,
 )
-from siltstone.config.client_metrics import describe_client_metrics
 from siltstone.config.describe import describe_broker, describe_topic
 from siltstone.config.groups import describe_group
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition
@@ -155,11 +154,11 @@ class _Change:
         values = apply_changes(
             {} if replaces else own, changes, lambda: describe_broker(settings.layers)
         )
+        settings.check_dynamic(values, cluster=is_cluster)
         if is_cluster:
             eligible_leaders.check_cluster(self.rooms.features, own, values)
         else:
             eligible_leaders.check_broker(self.rooms.features, [each.name for each in changes])
-        settings.check_dynamic(values, cluster=is_cluster)
         if self.validate_only or values == own:
             return
         if is_cluster:
@@ -184,9 +183,8 @@ class _Change:
             raise InvalidRequest("a subscription to metrics of clients has a name")
         settings = self.rooms.settings
         own = settings.client_metrics.get(self.name, {})
-        values = apply_changes(
-            {} if replaces else own, changes, lambda: describe_client_metrics(own)
-        )
+        # Kafka has no types for them, so that nothing is a list to be appended to.
+        values = apply_changes({} if replaces else own, changes, tuple)
         check_subscription(values)
         if not self.validate_only and values != own:
             await settings.alter_client_metrics(self.name, values)

@@ -5,6 +5,12 @@ v3 record batches only (KIP-98) · v5 log start offset · v7 zstd (KIP-110) · v
 request (KIP-890) · v13 topic ids (KIP-516). acks=0 is answered by nothing, and by closing the
 connection when a partition fails.
 
+Differs from Kafka: a compressed batch is opened only where a rule needs its records
+([0002](decisions/0002-compressed-batches-stay-closed.md)), so that one with a wrong content or a
+wrong max timestamp is stored, and a timestamp out of bounds is told of its first record alone; a
+batch that cannot be opened is CORRUPT_MESSAGE and a codec that nobody knows INVALID_RECORD, where
+Kafka says UNKNOWN_SERVER_ERROR; a partition without records is refused, where Kafka never answers.
+
 The append is a write to the page cache and runs on the loop: a hop to a thread costs more than the
 write. Large compressed batches that a rule wants opened, and fsyncs, do hop.
 """

@@ -165,7 +165,7 @@ def test_dynamic_values_are_checked_together() -> None:
         Layers().check_dynamic({"log.retention.mss": "1", "max.connections": "-1"})
     assert caught.value.faults == (
         "log.retention.mss is not a setting; did you mean log.retention.ms?",
-        "max.connections is -1; it must be at least 0",
+        "max.connections is -1; it must be at least 1",
     )
     with pytest.raises(ConfigError, match="the first must not be larger"):
         Layers().check_dynamic(

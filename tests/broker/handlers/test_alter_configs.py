@@ -17,6 +17,7 @@ from tests.support.rooms import RoomsOnDisk
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+REPLICAS = "replication.throttled.replicas"
 
 Op = tuple[str, int, str | None]
 Resource = tuple[int, str, list[Op]]
@@ -116,6 +117,12 @@ async def test_lists_grow_and_shrink(home: RoomsOnDisk) -> None:
         ((LOGGER, "1", [("root", DELETE, None)]), ErrorCode.invalid_request),
         ((LOGGER, "2", [("root", SET, "INFO")]), ErrorCode.invalid_request),
         ((METRICS, "m", [("interval.ms", SET, "1")]), ErrorCode.invalid_request),
+        ((METRICS, "m", [("metrics", APPEND, "a.")]), ErrorCode.invalid_config),
+        ((BROKER, "1", [("max.connections", SET, "0")]), ErrorCode.invalid_request),
+        ((BROKER, "1", [("max.connections.per.ip", SET, "0")]), ErrorCode.invalid_request),
+        ((BROKER, "1", [("min.insync.replicas", SET, "x")]), ErrorCode.invalid_request),
+        ((TOPIC, "t", [(f"leader.{REPLICAS}", SET, "all")]), ErrorCode.invalid_config),
+        ((TOPIC, "t", [(f"follower.{REPLICAS}", SET, "1:-1")]), ErrorCode.invalid_config),
         ((GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]), ErrorCode.invalid_config),
         ((GROUP, "g", [("consumer.session.timeout.ms", SET, "x")]), ErrorCode.invalid_config),
         ((GROUP, "g", [("retention.ms", SET, "1")]), ErrorCode.invalid_config),

@@ -155,6 +155,7 @@ async def test_settings_without_meaning_here_are_kept_with_a_line(
     home: RoomsOnDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kafka knows them, so tools may set them."""
-    home.rooms.settings.check_topic("t", {"follower.replication.throttled.replicas": "*"})
+    for text in ("*", "", "0:1", "0:1, 1:1,"):
+        home.rooms.settings.check_topic("t", {"follower.replication.throttled.replicas": text})
 
     assert "has no meaning here" in caplog.text
