@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACCEPTED: Final = (ZSTD, LZ4, GZIP, SNAPPY, NONE)
+ACCEPTED: Final = (ZSTD, LZ4, GZIP, SNAPPY)
+"""How metrics may be compressed; they may also come as they are."""
 _ALL: Final = "*"
 _MAX_INSTANCES: Final = 10_000
 _DEFAULT_INTERVAL_MS: Final = 300_000
@@ -158,7 +159,7 @@ class Telemetry:
         if subscription_id != instance.subscription.id:
             instance.last_error = ErrorCode.unknown_subscription_id
             raise UnknownSubscriptionId("what is asked for has changed; ask for it again")
-        if codec not in ACCEPTED:
+        if codec != NONE and codec not in ACCEPTED:
             instance.last_error = ErrorCode.unsupported_compression_type
             raise UnsupportedCompressionType(f"there is no compression type {codec}")
         if size > self.max_bytes:
