@@ -2,7 +2,9 @@
 
 It has a log of its own in a hidden folder of the first log directory, registered under a name that
 no client can guess or create, so it is in no Metadata. The folder is made anew at each start and
-whenever it has grown, and is removed by a clean stop.
+whenever it has grown, and is removed by a clean stop. Its name is that of a deleted partition: what
+a killed broker leaves, the next one removes, and so does Apache Kafka, which does not start on a
+folder whose name is none of a partition.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from siltstone.storage import files
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, create_partition
 from siltstone.storage.log.services import LogServices
-from siltstone.storage.topic_partition import TopicPartition
+from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
     Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
-FOLDER = ".siltstone-probe"
+LOG = TopicPartition(".siltstone-probe", 0)
 MAX_LOG_BYTES = 4 << 20
 _MAX_ANSWER_BYTES = 1 << 20
 _NO_PRODUCERS_MS = 1
@@ -71,6 +73,7 @@ class Probe:
         self._io = io
         self._clock = clock
         self._logs = logs
+        self._folder_name = folder_name(LOG, FolderState.DELETE, random_id())
         self._services = LogServices(
             clock=clock, background=logs.background, deletions=logs.deletions
         )
@@ -83,7 +86,7 @@ class Probe:
 
     @property
     def _folder(self) -> Path:
-        return self._directory.path / FOLDER
+        return self._directory.path / self._folder_name
 
     async def open(self, address: tuple[str, int], dial: Dial | None = None) -> None:
         """Make the log and register it; the listener is at ``address``, or ``dial`` connects to it.
@@ -152,10 +155,10 @@ class Probe:
             )
 
     def _create(self) -> Log:
-        """Make an empty log, whatever an earlier run left. Blocks."""
+        """Make an empty log. Blocks."""
         files.remove_folder(self._folder)
         folder = PartitionFolder(
-            topic_partition=TopicPartition(FOLDER, 0),
+            topic_partition=LOG,
             directory=self._directory,
             path=self._folder,
             config=TopicConfig(),

@@ -8,21 +8,25 @@ from typing import Any
 import pytest
 
 from siltstone.broker.http import probe as probe_module
-from siltstone.broker.http.probe import FOLDER, Probe
+from siltstone.broker.http.probe import Probe
 from siltstone.broker.http.probe_frames import read_fetched
 from siltstone.broker.http.readiness import ProbeFailed
+from siltstone.storage.topic_partition import FolderState, parse_folder
 from tests.support.running import Running, running
 
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Running]:
-    """A whole broker in this process, its probe's folder left over from a crash."""
-    (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / "00000000000000000000.log").write_bytes(b"torn")
+    """A whole broker in this process, whose stop leaves nothing of its probe."""
     async with running(tmp_path) as started:
         yield started
 
-    assert not await asyncio.to_thread((tmp_path / FOLDER).exists)
+    assert await asyncio.to_thread(folders, tmp_path) == []
+
+
+def folders(root: Path) -> list[Path]:
+    """Return the folders of probes."""
+    return list(root.glob("*siltstone-probe*"))
 
 
 @pytest.fixture
@@ -45,7 +49,9 @@ async def test_probe_is_in_no_topic(broker: Running, probe: Probe, tmp_path: Pat
     assert probe.name not in broker.topics.topics
     assert not broker.logs.logs
     assert " " in probe.name
-    assert await asyncio.to_thread((tmp_path / FOLDER / "partition.metadata").exists)
+    [folder] = await asyncio.to_thread(folders, tmp_path)
+    assert parse_folder(folder.name).state is FolderState.DELETE, "or Apache Kafka does not start"
+    assert await asyncio.to_thread((folder / "partition.metadata").exists)
 
 
 async def test_log_is_made_anew_when_it_has_grown(
