@@ -23,11 +23,8 @@ MATCHED = (
 """What the clients of a subscription are chosen by."""
 
 _PAIRS = Check(
-    lambda pairs: (
-        all(_name(pair) in MATCHED and "=" in pair for pair in pairs)
-        and len(set(map(_name, pairs))) == len(pairs)
-    ),
-    f"a list of NAME=EXPRESSION, each name at most once, of {', '.join(MATCHED)}",
+    lambda pairs: all(_name(pair) in MATCHED and "=" in pair for pair in pairs),
+    f"a list of NAME=EXPRESSION, with names of {', '.join(MATCHED)}",
 )
 
 INTERVAL_MS = between(100, 3_600_000)
@@ -57,7 +54,7 @@ class ClientMetricsConfig:
 
     @property
     def expressions(self) -> dict[str, str]:
-        """Return the expressions by what they are held against."""
+        """Return the expressions by what they are held against, the last of each."""
         return {_name(pair): pair.partition("=")[2].strip() for pair in self.match}
 
 

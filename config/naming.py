@@ -9,7 +9,7 @@ from siltstone.config.table import BROKER, TOPIC
 from siltstone.config.values import parse
 
 _REPLICAS = ".replication.throttled.replicas"
-_ARE_REPLICAS = re.compile(r"\*?|[0-9]+:[0-9]+(?:\s*,\s*[0-9]+:[0-9]+)*\s*,?").fullmatch
+_IS_REPLICA = re.compile(r"[0-9]+:[0-9]+").fullmatch
 _MAX_GUESSED = 200  # characters; no name of a setting has half as many
 _MAX_HINTS = 20
 _NO_HINT = "see docs/configuration.md for the names there are"
@@ -23,10 +23,15 @@ def unknown_topic_setting(name: str, text: str, faults: list[str], warnings: lis
         faults.append(f"{name} is not a topic setting; {hint}")
     elif name == "remote.storage.enable" and text.strip().lower() == "true":
         faults.append(f"{name} is true, but there is no tiered storage here; remove it")
-    elif name.endswith(_REPLICAS) and not _ARE_REPLICAS(text.strip()):
+    elif name.endswith(_REPLICAS) and not _are_replicas(text):
         faults.append(f"{name} is {text}; it must be * or a list of PARTITION:BROKER")
     else:
         _keep(known, text, "", faults, warnings)
+
+
+def _are_replicas(text: str) -> bool:
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    return items == ["*"] or all(_IS_REPLICA(item) for item in items)
 
 
 def unknown_broker_setting(

@@ -117,6 +117,7 @@ class _Change:
         Raises:
             KafkaError: They cannot be had, and nothing has changed.
         """
+        # The order of refusals is Kafka's: what is asked, of what, and whether it may be had.
         match check_type(self.kind):
             case ResourceType.TOPIC:
                 await self._alter_topic(changes, replaces)
@@ -130,15 +131,15 @@ class _Change:
                 await self._alter_client_metrics(changes, replaces)
 
     async def _alter_topic(self, changes: list[Change], replaces: bool) -> None:
-        if not self.name:
-            raise InvalidRequest("settings of all topics are those of the brokers; name a topic")
-        check_topic_name(self.name)
         topic = self.rooms.topics.topics.get(self.name)
         own = {} if topic is None else topic.overrides
         layers = self.rooms.settings.layers
         values = apply_changes(
             {} if replaces else own, changes, lambda: describe_topic(layers, own)
         )
+        if not self.name:
+            raise InvalidRequest("settings of all topics are those of the brokers; name a topic")
+        check_topic_name(self.name)
         self.rooms.settings.check_topic(self.name, values)
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {self.name}")
@@ -167,24 +168,24 @@ class _Change:
             await settings.alter(broker=values)
 
     async def _alter_group(self, changes: list[Change], replaces: bool) -> None:
-        if not self.name:
-            raise InvalidRequest("settings of all groups are those of the broker; name a group")
         settings = self.rooms.settings
         own = settings.group_overrides.get(self.name, {})
         values = apply_changes(
             {} if replaces else own, changes, lambda: describe_group(settings.layers, own)
         )
+        if not self.name:
+            raise InvalidRequest("settings of all groups are those of the broker; name a group")
         settings.check_group(values)
         if not self.validate_only and values != own:
             await settings.alter_group(self.name, values)
 
     async def _alter_client_metrics(self, changes: list[Change], replaces: bool) -> None:
-        if not self.name:
-            raise InvalidRequest("a subscription to metrics of clients has a name")
         settings = self.rooms.settings
         own = settings.client_metrics.get(self.name, {})
         # Kafka has no types for them, so that nothing is a list to be appended to.
         values = apply_changes({} if replaces else own, changes, tuple)
+        if not self.name:
+            raise InvalidRequest("a subscription to metrics of clients has a name")
         check_subscription(values)
         if not self.validate_only and values != own:
             await settings.alter_client_metrics(self.name, values)
