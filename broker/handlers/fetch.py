@@ -5,7 +5,9 @@ v7 sessions (KIP-227) · v9 leader epochs (KIP-320) · v11 rack (KIP-392) · v12
 endpoints (KIP-951) · v17 directory ids · v18 high watermark hint. A follower's fetch is refused:
 there are no replicas here.
 
-Differs from Kafka: only whole batches are ever sent, never a cut one at the end of a partition.
+Differs from Kafka: only whole batches are ever sent, never a cut one at the end of a partition; a
+session is told of a deleted topic by UNKNOWN_TOPIC_ID, as who has none, where Kafka says
+UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID of another topic of that name.
 """
 
 from __future__ import annotations
