@@ -1,0 +1,477 @@
+"""Requests that are seldom or wrong are answered as Apache Kafka answers them, code for code.
+
+Each step is asked in every version that it names, of our broker and of Kafka's, both empty at
+first; the answers are compared field by field. Messages of errors are in our own words
+(``docs/compatibility.md``), and rows that Kafka takes out of hash maps are sorted.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from siltstone.broker.api import APIS
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, TRANSACTIONAL
+from tests.interop.test_recorded_mixes import compare
+from tests.support.batches import make_batch
+from tests.support.broker import SiltstoneProcess
+from tests.support.kafka import KafkaBroker
+from tests.support.oracle import is_kafka
+from tests.support.rows import Asker
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.kafka import KafkaJars
+    from tests.support.oracle import Broker
+
+pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SETTINGS: Final = {
+    "node.id": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
+}
+VERSIONS: Final = {api.name: api.versions for api in APIS}
+TOPICS: Final = {"a": 1, "b": 3}
+SECONDS: Final = 5
+MASKED: Final = frozenset({
+    "port", "host", "cluster_id", "error_message", "batch_index_error_message", "log_dir",
+    "total_bytes", "usable_bytes", "session_id", "log_append_time_ms", "throttle_time_ms",
+    "transaction_start_time_ms", "last_timestamp",
+})  # fmt: skip
+"""A broker's own, a sentence, or a time."""
+ORDER: Final = (
+    "index", "partition_index", "partition", "partition_id", "name", "topic", "topic_id",
+    "resource_type", "resource_name", "entity_type", "mechanism", "user", "group_id",
+    "transactional_id", "producer_id", "key",
+)  # fmt: skip
+READS: Final = ("Describe", "List", "Find", "Fetch", "Offset", "Metadata")
+MISSING: Final = "missing"
+KEY: Final = b"\7" * 16
+
+
+class Step(NamedTuple):
+    """What is asked, and in which versions; without them in the newest."""
+
+    api: str
+    values: Any
+    versions: tuple[int, ...] = ()
+
+
+def test_odd_requests_are_answered_as_kafka_does(
+    request: pytest.FixtureRequest, kafka_jars: KafkaJars, tmp_path: Path
+) -> None:
+    """Kafka's brokers learn of a change a moment after it is answered, so readers ask again."""
+    if is_kafka(request):
+        pytest.skip("--broker=kafka: a test of both")
+    ours = play(SiltstoneProcess(tmp_path / "ours", SETTINGS), None)
+    theirs = play(KafkaBroker(kafka_jars, tmp_path / "kafka", SETTINGS), ours)
+
+    differences = [
+        f"{what}: {each}"
+        for (what, mine), (_, other) in zip(ours, theirs, strict=True)
+        for each in compare(mine, other)
+    ]
+    assert len(ours) > 3_000
+    assert not differences, "\n".join(differences)
+
+
+def play(broker: Broker, others: list[tuple[str, Any]] | None) -> list[tuple[str, Any]]:
+    """Return what was asked, and the answers; beside those of others readers wait for theirs."""
+    answers: list[tuple[str, Any]] = []
+    with closing(broker):
+        broker.start()
+        with Asker(broker.bootstrap) as asker:
+            ids = Ids(asker)
+            for step in steps(ids):
+                for version in step.versions or VERSIONS[step.api][-1:]:
+                    other = others[len(answers)][1] if others else None
+                    what = f"{step.api} v{version} {ids.read(step.values)!r:.300}"
+                    answers.append((what, settle(asker, step, version, ids, other)))
+    return answers
+
+
+def settle(asker: Asker, step: Step, version: int, ids: Ids, other: Any) -> Any:
+    """Return the answer, the last of some seconds where it is to become another's."""
+    until = time.monotonic() + SECONDS
+    while True:
+        told = ids.read(asker.ask(step.api, version, step.values))
+        is_read = step.api.startswith(READS)
+        if other is None or told == other or not is_read or time.monotonic() > until:
+            return told
+        time.sleep(0.05)
+
+
+class Ids:
+    """What the broker drew: topics by their ids, producers by their numbers."""
+
+    def __init__(self, asker: Asker) -> None:
+        self.asker = asker
+        self.topics: dict[str, bytes] = {}
+        self.producers: dict[str | None, tuple[int, int]] = {}
+        for name, partitions in TOPICS.items():
+            self.topics[name] = self._make_topic(name, partitions)
+        for key_type in (0, 1):
+            self._wait_for_coordinator(key_type)
+        for transactional_id in (None, "t"):
+            self.producers[transactional_id] = self._make_producer(transactional_id)
+
+    def read(self, value: Any, name: str = "") -> Any:
+        """Return an answer without what no two brokers have in common."""
+        if isinstance(value, dict):
+            return {key: self.read(each, key) for key, each in value.items() if key not in MASKED}
+        if isinstance(value, list | tuple):
+            return sorted((self.read(each, name) for each in value), key=_place)
+        if name == "producer_id":
+            return {pair[0]: key for key, pair in self.producers.items()}.get(value, value)
+        if name == "topic_id":
+            known = {key: topic for topic, key in self.topics.items()}
+            return known.get(value, value if value in {NO_ID, KEY} else "another")
+        return value
+
+    def _make_topic(self, name: str, partitions: int) -> bytes:
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        self.asker.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 9_000})
+        ends = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
+        asked = {"replica_id": -1, "topics": [{"name": name, "partitions": ends}]}
+        wait_until(
+            lambda: self.asker.ask("ListOffsets", 7, asked)["topics"][0]["partitions"],
+            f"{partitions} partitions of {name}",
+            lambda rows: not any(row["error_code"] for row in rows),
+        )
+        told = self.asker.ask("Metadata", 12, {"topics": [{"name": name}]})
+        key: bytes = told["topics"][0]["topic_id"]
+        return key
+
+    def _wait_for_coordinator(self, key_type: int) -> None:
+        keys = {"key_type": key_type, "coordinator_keys": ["x"]}
+        self._wait(lambda: self.asker.ask("FindCoordinator", 6, keys)["coordinators"][0])
+
+    def _make_producer(self, name: str | None) -> tuple[int, int]:
+        asked = {"transactional_id": name, "transaction_timeout_ms": 600_000}
+        told = self._wait(lambda: self.asker.ask("InitProducerId", 5, asked))
+        return told["producer_id"], told["producer_epoch"]
+
+    @staticmethod
+    def _wait(look: Callable[[], Any]) -> Any:
+        return wait_until(look, "no error", lambda row: not row["error_code"])
+
+
+def _place(row: Any) -> str:
+    if not isinstance(row, dict):
+        return f"{row:>9}" if isinstance(row, int) else repr(row)
+    return repr([f"{row[name]!s:>9}" for name in ORDER if name in row])
+
+
+def steps(ids: Ids) -> Iterator[Step]:
+    """Yield all steps; those that change nothing come first."""
+    yield from of_topics(ids)
+    yield from of_settings()
+    yield from of_administration()
+    yield from of_quotas()
+    yield from of_users_and_features()
+    yield from of_batches(ids)
+    yield from of_positions(ids)
+    yield from of_transactions(ids)
+
+
+def every(api: str, first: int = 0) -> tuple[int, ...]:
+    """Return the versions of an API from one on."""
+    return tuple(version for version in VERSIONS[api] if version >= first)
+
+
+def of_topics(ids: Ids) -> Iterator[Step]:
+    """Names, counts and replicas that cannot be; pages from a cursor; ids of nothing."""
+    made: list[tuple[str, int, int, list[list[int]]]] = [
+        ("", 1, 1, []), (".", 1, 1, []), ("x/y", 1, 1, []), ("x" * 249, 1, 1, []),
+        ("x" * 250, 1, 1, []), ("é", 1, 1, []), ("a", 1, 1, []), ("n", 0, 1, []), ("n", -2, 1, []),
+        ("n", 1, 0, []), ("n", 1, 2, []), ("n", 1, -2, []), ("n", -1, -1, []), ("n", 2, -1, [[1]]),
+        ("n", -1, 1, [[1]]), ("n", -1, -1, [[1], [1]]), ("n", -1, -1, [[7]]), ("n", -1, -1, [[]]),
+        ("n", -1, -1, [[1, 1]]), ("n", -1, -1, [[1], [1, 2]]),
+    ]  # fmt: skip
+    rows: Any
+    for name, count, factor, brokers in made:
+        rows = [{"partition_index": i, "broker_ids": each} for i, each in enumerate(brokers)]
+        topic = {"name": name, "num_partitions": count, "replication_factor": factor}
+        asked = {"topics": [topic | {"assignments": rows}], "validate_only": True}
+        yield Step("CreateTopics", asked, every("CreateTopics"))
+    grown: list[tuple[str, int, list[list[int]] | None]] = [
+        ("b", 3, None), ("b", 2, None), ("b", 0, None), (MISSING, 3, None), ("", 3, None),
+        ("b", 5, [[1]]), ("b", 4, [[1], [1]]), ("b", 4, [[5]]), ("b", 4, [[1, 1]]), ("b", 4, [[]]),
+        ("b", 4, []), ("b", 4, None),
+    ]  # fmt: skip
+    for name, count, replicas in grown:
+        rows = None if replicas is None else [{"broker_ids": each} for each in replicas]
+        more = {"name": name, "count": count, "assignments": rows}
+        asked = {"topics": [more], "timeout_ms": 9_000, "validate_only": True}
+        yield Step("CreatePartitions", asked, every("CreatePartitions"))
+    gone: list[list[tuple[str | None, bytes]]] = [
+        [(MISSING, NO_ID)], [("a b", NO_ID)], [("a", NO_ID), ("a", NO_ID)], [(None, KEY)],
+        [(None, NO_ID)], [("a", ids.topics["a"])], [("a", NO_ID), (None, ids.topics["a"])],
+    ]  # fmt: skip
+    for topics in gone:
+        rows = [{"name": each, "topic_id": key} for each, key in topics]
+        yield Step("DeleteTopics", {"topics": rows, "timeout_ms": 9_000})
+    for names, limit, cursor in [
+        (["b", "a"], 2000, None), (["b", "a"], 1, None), (["b", "a"], 0, None),
+        (["b", "a"], 3, ("b", 1)), (["a", "b"], 3, ("b", 9)), (["a"], 3, ("a", -1)),
+        (["a b", MISSING], 3, None), (["a"], 3, ("c", 0)), (["b", "b"], 9, None),
+    ]:  # fmt: skip
+        at = cursor and {"topic_name": cursor[0], "partition_index": cursor[1]}
+        rows = [{"name": name} for name in names]
+        asked = {"topics": rows, "response_partition_limit": limit, "cursor": at}
+        yield Step("DescribeTopicPartitions", asked)
+    for name in ("a", MISSING, "a b", ""):
+        asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+        yield Step("Metadata", asked, every("Metadata", 4))
+    for key in (ids.topics["a"], KEY):
+        yield Step("Metadata", {"topics": [{"name": None, "topic_id": key}]}, (12, 13))
+
+
+VALUES: Final = (
+    "", "x", "0", "1", "-1", "-2", " 5 ", "1.5", "0.5", "1.1", "9223372036854775808", "2147483648",
+    "true", "TRUE", "yes", "delete", "compact", "delete,compact", "delete, compact", ",", "a,,b",
+    "gzip", "GZIP", "zstd", "producer", "uncompressed", "*", "1:1", "0:1,1:2", "0:x", "CreateTime",
+    "LogAppendTime", "100", "1048576", "45000", None,
+)  # fmt: skip
+TOPIC_SETTINGS: Final = (
+    "cleanup.policy", "compression.type", "compression.gzip.level", "compression.lz4.level",
+    "compression.zstd.level", "delete.retention.ms", "file.delete.delay.ms", "flush.messages",
+    "flush.ms", "index.interval.bytes", "leader.replication.throttled.replicas",
+    "local.retention.ms", "max.compaction.lag.ms", "max.message.bytes",
+    "message.timestamp.after.max.ms", "message.timestamp.type", "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms", "min.insync.replicas", "preallocate", "retention.bytes",
+    "retention.ms", "segment.index.bytes", "segment.jitter.ms", "segment.ms",
+    "unclean.leader.election.enable", "no.such",
+)  # fmt: skip
+BROKER_SETTINGS: Final = (
+    "log.retention.ms", "log.cleaner.threads", "log.cleaner.backoff.ms", "message.max.bytes",
+    "max.connections", "max.connections.per.ip", "min.insync.replicas", "compression.type",
+    "log.message.timestamp.type", "node.id", "log.retention.hours",
+)  # fmt: skip
+GROUP_SETTINGS: Final = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "no.such")
+METRICS_SETTINGS: Final = ("interval.ms", "metrics", "match", "no.such")
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+def of_settings() -> Iterator[Step]:
+    """Each kind of value for each setting, each operation, and resources that are not there."""
+    for kind, name, settings in [
+        (TOPIC, "a", TOPIC_SETTINGS), (BROKER, "1", BROKER_SETTINGS),
+        (GROUP, "g", GROUP_SETTINGS), (METRICS, "m", METRICS_SETTINGS),
+    ]:  # fmt: skip
+        for setting in settings:
+            for value in VALUES:
+                yield _alter(kind, name, setting, 0, value)
+    for value in ("client_id=", "client_id=a=b", "client_id=(", "client_id=a,client_id=b", "x=y"):
+        yield _alter(METRICS, "m", "match", 0, value)
+    for kind, name, setting in [
+        (TOPIC, "a", "retention.ms"), (TOPIC, "a", "cleanup.policy"), (TOPIC, MISSING, "no.such"),
+        (TOPIC, MISSING, "retention.ms"), (TOPIC, "a b", "retention.ms"),
+        (TOPIC, "", "retention.ms"),
+        (BROKER, "1", "log.cleanup.policy"), (BROKER, "2", "log.retention.ms"),
+        (BROKER, "x", "log.retention.ms"), (BROKER, "", "node.id"), (LOGGER, "1", "no.such"),
+        (LOGGER, "2", "root"), (METRICS, "m", "metrics"), (METRICS, "", "metrics"),
+        (GROUP, "", "consumer.session.timeout.ms"), (0, "x", "x"), (3, "x", "x"), (99, "x", "x"),
+    ]:  # fmt: skip
+        for operation in range(4):
+            for value in ("compact", "70000", None):
+                yield _alter(kind, name, setting, operation, value)
+        resource = {"resource_type": kind, "resource_name": name, "configuration_keys": [setting]}
+        asked = {"resources": [resource], "include_synonyms": True}
+        yield Step("DescribeConfigs", asked, every("DescribeConfigs"))
+
+
+def _alter(kind: int, name: str, setting: str, operation: int, value: str | None) -> Step:
+    change = {"name": setting, "config_operation": operation, "value": value}
+    resource = {"resource_type": kind, "resource_name": name, "configs": [change]}
+    return Step("IncrementalAlterConfigs", {"resources": [resource], "validate_only": True})
+
+
+def of_administration() -> Iterator[Step]:
+    """Elections, reassignments, moves to other folders."""
+    asked: dict[str, Any]
+    for kind in (0, 1, 2):
+        for topic, index in (("a", 0), ("a", 9), (MISSING, 0)):
+            rows = [{"topic": topic, "partitions": [index]}]
+            asked = {"election_type": kind, "topic_partitions": rows}
+            yield Step("ElectLeaders", asked, every("ElectLeaders"))
+    moves: list[tuple[str, int, list[int] | None]] = [
+        ("a", 0, [1]), ("a", 0, [1, 2]), ("a", 0, [5]), ("a", 0, []), ("a", 0, None),
+        ("a", 0, [1, 1]), ("a", 9, [1]), (MISSING, 0, [1]),
+    ]  # fmt: skip
+    for topic, index, replicas in moves:
+        row = {"partition_index": index, "replicas": replicas}
+        topics = [{"name": topic, "partitions": [row]}]
+        yield Step("AlterPartitionReassignments", {"topics": topics}, (0, 1))
+    for folder, topic, index in (("/nowhere", "a", 0), ("nowhere", "a", 0), ("/nowhere", "a", 9)):
+        asked = {"dirs": [{"path": folder, "topics": [{"name": topic, "partitions": [index]}]}]}
+        yield Step("AlterReplicaLogDirs", asked, every("AlterReplicaLogDirs"))
+
+
+def of_quotas() -> Iterator[Step]:
+    """Entities, keys and values that cannot be, and filters that contradict themselves."""
+    quotas: list[tuple[list[tuple[str, str]], str, float]] = [
+        ([("user", "u")], "producer_byte_rate", 5.0), ([], "producer_byte_rate", 5.0),
+        ([("user", "")], "producer_byte_rate", 5.0), ([("x", "u")], "producer_byte_rate", 5.0),
+        ([("user", "u")], "x", 5.0), ([("user", "u")], "producer_byte_rate", 0.0),
+        ([("user", "u")], "producer_byte_rate", 1.5), ([("user", "u")], "request_percentage", 1.5),
+        ([("user", "u")], "producer_byte_rate", 1e19),
+        ([("ip", "::1")], "producer_byte_rate", 5.0),
+        ([("ip", "::1")], "connection_creation_rate", 5.0),
+        ([("ip", "no such")], "connection_creation_rate", 5.0),
+        ([("ip", "::1"), ("user", "u")], "connection_creation_rate", 5.0),
+    ]  # fmt: skip
+    for entity, key, value in quotas:
+        parts = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+        entry = {"entity": parts, "ops": [{"key": key, "value": value}]}
+        for entries in ([entry], [entry, entry]):
+            asked = {"entries": entries, "validate_only": True}
+            yield Step("AlterClientQuotas", asked, every("AlterClientQuotas"))
+    for kind, how, match in [
+        ("user", 0, "u"), ("user", 0, None), ("user", 1, None), ("user", 1, "u"), ("user", 2, None),
+        ("user", 3, None), ("x", 2, None), ("", 2, None),
+    ]:  # fmt: skip
+        part = {"entity_type": kind, "match_type": how, "match": match}
+        yield Step("DescribeClientQuotas", {"components": [part]}, (0, 1))
+        yield Step("DescribeClientQuotas", {"components": [part, part]}, (0, 1))
+
+
+def of_users_and_features() -> Iterator[Step]:
+    """Mechanisms, iterations and levels that cannot be."""
+    for name, mechanism, iterations in [
+        ("u", 1, 4095), ("u", 1, 16385), ("u", 0, 4096), ("u", 9, 4096), ("", 1, 4096),
+    ]:  # fmt: skip
+        user = {"name": name, "mechanism": mechanism}
+        secret = {"salt": b"salt", "salted_password": bytes(32), "iterations": iterations}
+        yield Step("AlterUserScramCredentials", {"upsertions": [user | secret]})
+        yield Step("AlterUserScramCredentials", {"deletions": [user]})
+        yield Step("DescribeUserScramCredentials", {"users": [{"name": name}]})
+    for feature, level, kind in [
+        ("x", 1, 1), ("transaction.version", 9, 1), ("transaction.version", 1, 1),
+        ("transaction.version", 1, 2), ("transaction.version", -1, 1), ("group.version", 0, 2),
+        ("transaction.version", 1, 7), ("", 1, 1),
+    ]:  # fmt: skip
+        update = {"feature": feature, "max_version_level": level}
+        asked = {"feature_updates": [update | {"upgrade_type": kind}], "validate_only": True}
+        yield Step("UpdateFeatures", asked, (1, 2))
+        asked = {"feature_updates": [update | {"allow_downgrade": True}]}
+        if level != 1 or feature != "group.version":
+            yield Step("UpdateFeatures", asked, (0,))
+
+
+def of_batches(ids: Ids) -> Iterator[Step]:
+    """Batches with one field that is wrong, acks that are none, sequences out of order."""
+    fine = bytes(make_batch(2))
+    spoilt = {
+        "fine": fine,
+        "empty": b"",
+        "cut": fine[:-1],
+        "trailing": fine + b"x",
+        "twice": fine + fine,
+        "crc": fine[:CRC_POSITION] + b"\0\0\0\1" + fine[CRC_POSITION + 4 :],
+        "magic": fine[:16] + b"\1" + fine[17:],
+        "size": fine[:8] + b"\0\0\0\1" + fine[12:],
+        "control": bytes(make_batch(1, flags=0x20)),
+        "count": bytes(make_batch(2, last_offset_delta=4)),
+        "transactional": bytes(make_batch(1, flags=TRANSACTIONAL)),
+        "gzip": bytes(make_batch(2, codec=1)),
+        "no time": bytes(make_batch(1, timestamp=-1)),
+    }
+    for records in spoilt.values():
+        yield _produce("a", 0, records, versions=(3, 7, 8, 12))
+    for topic, index in (("a", 9), (MISSING, 0)):
+        yield _produce(topic, index, fine, versions=(3, 7, 8, 12))
+    for acks in (2, -2, 100):
+        yield _produce("a", 0, fine, acks=acks, versions=(3, 12))
+    producer, _ = ids.producers[None]
+    for epoch, sequence in [
+        (0, 0), (0, 2), (0, 2), (0, 0), (0, 9), (1, 5), (1, 0), (0, 4), (1, -1), (-1, 2),
+    ]:  # fmt: skip
+        assert fine[ATTRIBUTES_POSITION] == 0
+        batch = make_batch(2, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+        yield _produce("b", 0, bytes(batch))
+
+
+def _produce(
+    topic: str, index: int, records: bytes, *, acks: int = -1, versions: tuple[int, ...] = (12,)
+) -> Step:
+    partitions = [{"index": index, "records": records}]
+    topics = [{"name": topic, "partition_data": partitions}]
+    return Step("Produce", {"acks": acks, "timeout_ms": 9_000, "topic_data": topics}, versions)
+
+
+def of_positions(ids: Ids) -> Iterator[Step]:
+    """Offsets, epochs and times in and out of bounds."""
+    for topic in ("b", MISSING):
+        for index in (0, 9):
+            for stamp in (-1, -2, -3, -4, -5, -6, -7, 0, 1_700_000_000_001, 1 << 60):
+                row = {"partition_index": index, "timestamp": stamp}
+                asked = {"replica_id": -1, "topics": [{"name": topic, "partitions": [row]}]}
+                yield Step("ListOffsets", asked, every("ListOffsets"))
+    for epoch in (-1, 0, 1, -2):
+        row = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
+        asked = {"replica_id": -1, "topics": [{"name": "b", "partitions": [row]}]}
+        yield Step("ListOffsets", asked, (4, 11))
+        for offset in (0, 1, 3, 6, 7, -1):
+            row = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+            wanted = {"topic": "b", "topic_id": ids.topics["b"], "partitions": [row]}
+            row["current_leader_epoch"] = epoch
+            yield Step("Fetch", {"topics": [wanted]}, (4, 9, 12, 13, 18))
+    for key in (KEY, NO_ID):
+        wanted = {"topic_id": key, "partitions": [{"partition": 0, "partition_max_bytes": 100}]}
+        yield Step("Fetch", {"topics": [wanted]}, (13, 18))
+    for session, epoch in ((0, 5), (5, 1), (-5, 1), (5, -1)):
+        yield Step("Fetch", {"session_id": session, "session_epoch": epoch}, (7, 12, 18))
+    for topic, offset in (("b", -2), ("b", 1_000), (MISSING, 0), ("b", 1), ("b", 0), ("b", -1)):
+        rows = [{"partition_index": 0, "offset": offset}]
+        asked = {"topics": [{"name": topic, "partitions": rows}], "timeout_ms": 9_000}
+        yield Step("DeleteRecords", asked, every("DeleteRecords"))
+
+
+def of_transactions(ids: Ids) -> Iterator[Step]:
+    """Producers, epochs and states that do not fit; markers of nobody."""
+    producer, epoch = ids.producers["t"]
+    for name, known, at in [
+        ("", -1, -1), ("t", 4_000, 0), ("t", producer, epoch + 5), ("t", -1, 3),
+        (None, producer, 0),
+    ]:  # fmt: skip
+        asked = {"transactional_id": name, "transaction_timeout_ms": 60_000}
+        yield Step("InitProducerId", asked | {"producer_id": known, "producer_epoch": at}, (4,))
+    for timeout in (0, -1, 1 << 30):
+        asked = {"transactional_id": "t", "transaction_timeout_ms": timeout}
+        yield Step("InitProducerId", asked, (0, 4))
+    who: dict[str, Any]
+    for name, known, at in [
+        ("x", producer, epoch), ("", producer, epoch), ("t", 4_000, epoch),
+        ("t", producer, epoch + 1), ("t", producer, epoch - 1),
+    ]:  # fmt: skip
+        who = {"transactional_id": name, "producer_id": known, "producer_epoch": at}
+        yield Step("EndTxn", who | {"committed": True}, every("EndTxn"))
+        yield Step("AddOffsetsToTxn", who | {"group_id": "g"}, every("AddOffsetsToTxn"))
+        old = {f"v3_and_below_{key}": value for key, value in who.items()}
+        topics = [{"name": "b", "partitions": [0]}]
+        yield Step("AddPartitionsToTxn", old | {"v3_and_below_topics": topics}, (0, 2, 3))
+        rows = [{"partition_index": 0, "committed_offset": 5}]
+        commit = {"group_id": "g", "topics": [{"name": "b", "partitions": rows}]}
+        yield Step("TxnOffsetCommit", who | commit, (0, 3))
+    yield Step("DescribeTransactions", {"transactional_ids": ["t", "x", ""]})
+    for states in ([], ["Empty"], ["empty"], ["Ongoing", "Nope"]):
+        yield Step("ListTransactions", {"state_filters": states}, (0, 1, 2))
+    for pattern in ("t", "t.*", "", "(", "x"):
+        yield Step("ListTransactions", {"transactional_id_pattern": pattern})
+    for known, at, coordinator in ((producer, epoch, 0), (producer, epoch, -1), (4_000, 0, -1)):
+        for index in (1, 9):
+            marker = {"producer_id": known, "producer_epoch": at, "coordinator_epoch": coordinator}
+            topics = [{"name": "b", "partition_indexes": [index]}]
+            yield Step("WriteTxnMarkers", {"markers": [marker | {"topics": topics}]}, (1, 2))
+    yield Step("DescribeProducers", {"topics": [{"name": "b", "partition_indexes": [0, 1, 9]}]})

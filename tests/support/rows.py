@@ -1,0 +1,92 @@
+"""Requests written as dictionaries and asked over a socket; answers come back as dictionaries.
+
+They are written and read by the tables of `protocol.messages`, which other tests hold against kio.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from siltstone.broker.api import APIS
+from siltstone.protocol.messages import describe
+from tests.support.ports import address_of
+from tests.support.waiting import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from siltstone.protocol.messages import Description
+
+CLOSED: Final = "the connection was closed"
+_BY_NAME: Final = {api.name: api for api in APIS}
+_HEAD: Final = struct.Struct(">hhihB")
+
+
+class Asker:
+    """A connection to a broker, made anew after that broker has closed it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._address = address_of(bootstrap)
+        self._connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+        self._socket.close()
+
+    def ask(self, name: str, version: int, values: Mapping[str, Any]) -> Any:
+        """Return the answer as a dictionary, or `CLOSED`."""
+        api = _BY_NAME[name]
+        asked, answered = api.load_messages()
+        row = make(describe(asked.struct, version), values)
+        tags = b"\0" if asked.is_flexible(version) else b""
+        request = _HEAD.pack(api.key, version, 1, 1, ord("r")) + tags + asked.write(version, row)
+        self._socket.sendall(struct.pack(">i", len(request)) + request)
+        size = self._stream.read(4)
+        if not size:
+            self.close()
+            self._connect()
+            return CLOSED
+        answer = self._stream.read(int.from_bytes(size, "big"))
+        start = 5 if answered.has_tagged_head(version) else 4
+        told, end = answered.read(version, answer, start, len(answer), len(answer))
+        assert end == len(answer)
+        return plain(told)
+
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(self._address, PATIENCE)
+        self._stream = self._socket.makefile("rb")
+
+
+def make(description: Description, values: Mapping[str, Any]) -> Any:
+    """Return a structure of a message; what is left out is at its default."""
+    of, fields = description
+    made = {}
+    for name, field in zip(of._fields, fields, strict=True):  # type: ignore[attr-defined]
+        if name in values:
+            value = values[name]
+            if field.child is not None and value is not None:
+                rows = value if field.is_array else [value]
+                found = [make(field.child, each) for each in rows]
+                value = found if field.is_array else found[0]
+            made[name] = value
+    return of(**made)
+
+
+def plain(value: Any) -> Any:
+    """Return what was read as dictionaries, lists and values."""
+    if hasattr(value, "_asdict"):
+        return {name: plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, memoryview | bytes | bytearray):
+        return bytes(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return [plain(each) for each in value]
