@@ -88,12 +88,14 @@ def commit(
     """Write offsets that count once their transaction is committed."""
     if _SLICES.is_large(request):
         return _commit_large(context, request)
-    codes, offsets = _sort(context, request)
+    codes, too_long, offsets = _sort(context, request)
 
     def refuse(error: KafkaError) -> TxnOffsetCommitResponse:
         return finish(_respond(request, codes, _code_of(error, context.version)))
 
-    code = _try(context, request, offsets)
+    code = _try(context, request, offsets) if offsets or too_long else ErrorCode.none
+    if not code:
+        codes |= too_long
     answer = finish(_respond(request, codes, code))
     return answer if code else when_durable(context, answer, refuse)
 
@@ -107,10 +109,12 @@ async def _commit_large(
     code = ErrorCode.none
     for piece, _ in _SLICES.cut(request):
         await share.rest()
-        refused, offsets = _sort(context, piece)
-        codes.update(refused)
-        if not code:
+        refused, too_long, offsets = _sort(context, piece)
+        codes |= refused
+        if not code and (offsets or too_long):
             code = _try(context, piece, offsets)
+        if not code:
+            codes |= too_long
     if not code:
         try:
             await flush(context)
@@ -132,12 +136,17 @@ def _try(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offs
     return ErrorCode.none
 
 
-def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Codes, Offsets]:
-    """Return a code for each partition that cannot be committed, and the offsets of the others."""
+def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Codes, Codes, Offsets]:
+    """Return a code for each partition that is unknown, or told too much of, and other offsets.
+
+    Of the unknown the coordinator does not hear; without others it is not asked at all, and the
+    transaction does not begin. It looks at metadata last.
+    """
     rooms = context.rooms
     now_ms = rooms.clock.now_ms()
     limits = rooms.settings.server
     codes: Codes = {}
+    too_long: Codes = {}
     offsets: Offsets = []
     for topic in request.topics:
         found = rooms.topics.topics.get(topic.name)
@@ -146,11 +155,11 @@ def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Cod
             if found is None or not 0 <= index < found.partitions:
                 codes[topic.name, index] = UnknownTopicOrPartition.code
             elif is_too_long(metadata, limits):
-                codes[topic.name, index] = OffsetMetadataTooLarge.code
+                too_long[topic.name, index] = OffsetMetadataTooLarge.code
             else:
                 committed = OffsetCommitValue(offset, leader_epoch, metadata, now_ms, NO_EXPIRY)
                 offsets.append((topic.name, index, committed))
-    return codes, offsets
+    return codes, too_long, offsets
 
 
 def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets) -> None:

@@ -232,6 +232,17 @@ async def commit(
     return code
 
 
+async def test_what_cannot_be_committed_begins_no_transaction(home: RoomsOnDisk) -> None:
+    """Of topics that are not there the coordinator does not hear; it looks at metadata last."""
+    producer = await init(home)
+
+    assert await commit(home, producer, topic="missing") is E.unknown_topic_or_partition
+    assert home.rooms.transactions().describe(COPY).state is TransactionState.EMPTY
+    assert await commit(home, producer, version=3, metadata="m" * 5_000) is E.invalid_txn_state
+    assert await commit(home, producer, metadata="m" * 5_000) is E.offset_metadata_too_large
+    assert home.rooms.transactions().describe(COPY).state is TransactionState.ONGOING
+
+
 async def add_offsets(home: RoomsOnDisk, producer: Producer, version: int = 3) -> ErrorCode:
     """Make the group part of the transaction."""
     request = AddOffsetsToTxnRequest(
