@@ -152,7 +152,7 @@ async def _create_and_describe(
         try:
             await _create(context, name)
         except KafkaError as error:
-            refused[name] = _refuse(error.code, name)
+            refused[name] = _refuse_name(context, form, error.code, name)
 
     missing = [name for name in names if name not in context.rooms.topics.topics]
     await work_off(missing, create, _WIDTH)
@@ -195,8 +195,15 @@ def _describe_name(context: RequestContext, form: Form, name: str) -> Any:
     try:
         check_topic_name(name)
     except InvalidTopic as error:
-        return _refuse(error.code, name)
-    return _refuse(UnknownTopicOrPartition.code, name)
+        return _refuse_name(context, form, error.code, name)
+    return _refuse_name(context, form, UnknownTopicOrPartition.code, name)
+
+
+def _refuse_name(context: RequestContext, form: Form, code: ErrorCode, name: str) -> Any:
+    """Return an error with what the client might do with a topic of that name."""
+    if form[2] == authorized.OF_THE_CLIENT:
+        form = authorized.form_for(context, form, name)
+    return _refuse(code, name)._replace(topic_authorized_operations=form[2])
 
 
 async def _create(context: RequestContext, name: str) -> None:

@@ -77,12 +77,12 @@ def _describe_page(
         form = everybodys
         if operations == authorized.OF_THE_CLIENT:
             form = authorized.form_for(context, form, name)
+        if not room:  # what the cursor names need not be there
+            return _respond(described, ResponseCursor(name, start))
         topic = registry.topics.get(name)
         if topic is None:
             described.append(_unknown(name, form[2]))
             continue
-        if not room:
-            return _respond(described, ResponseCursor(name, start))
         partitions = topic.partitions
         if not start and partitions <= room:
             described.append(topic.answers.get(form) or _describe_and_keep(topic, node_id, form))

@@ -156,11 +156,11 @@ async def test_neither_name_nor_id_refuses_the_request(home: RoomsOnDisk) -> Non
 async def test_authorized_operations_are_told_when_asked(home: RoomsOnDisk) -> None:
     """All of them, as nobody is restricted; else the value that means not asked."""
     await home.rooms.topics.create("a", 1, {})
-    asked = await ask(home, KEY, _request("a", operations=True))
-    silent = await ask(home, KEY, _request("a"))
+    asked = await ask(home, KEY, _request("a", "missing", "a/b", operations=True))
+    silent = await ask(home, KEY, _request("a", "missing", "a/b"))
 
-    assert asked.topics[0].topic_authorized_operations == 3576
-    assert silent.topics[0].topic_authorized_operations == -(2**31)
+    assert [each.topic_authorized_operations for each in asked.topics] == [3576] * 3
+    assert [each.topic_authorized_operations for each in silent.topics] == [-(2**31)] * 3
 
 
 async def test_what_is_kept_of_an_answer_follows_the_topic(home: RoomsOnDisk) -> None:

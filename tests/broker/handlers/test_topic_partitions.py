@@ -132,6 +132,16 @@ async def test_topics_that_are_not_there(topics: RoomsOnDisk) -> None:
     assert "missing" not in topics.rooms.topics.topics
 
 
+async def test_a_cursor_may_name_a_topic_that_is_not_there(topics: RoomsOnDisk) -> None:
+    """A full page ends before the next name, whatever is behind it; the next page says that."""
+    first = await ask(topics, KEY, _request("b", "ba", "c", limit=1))
+    second = await ask(topics, KEY, _request("b", "ba", "c", limit=1, cursor=("ba", 0)))
+
+    assert [each.name for each in first.topics] == ["b"]
+    assert (first.next_cursor.topic_name, first.next_cursor.partition_index) == ("ba", 0)
+    assert [each.name for each in second.topics] == ["ba", "c"]
+
+
 @pytest.mark.parametrize("cursor", [("b", 0), ("a", -1)])
 async def test_a_cursor_to_nowhere_refuses_every_topic(
     topics: RoomsOnDisk, cursor: tuple[str, int]
