@@ -225,6 +225,7 @@ def of_topics(ids: Ids) -> Iterator[Step]:
         (["b", "a"], 2000, None), (["b", "a"], 1, None), (["b", "a"], 0, None),
         (["b", "a"], 3, ("b", 1)), (["a", "b"], 3, ("b", 9)), (["a"], 3, ("a", -1)),
         (["a b", MISSING], 3, None), (["a"], 3, ("c", 0)), (["b", "b"], 9, None),
+        (["a", "aa", "b"], 1, None), (["a", "aa", "b"], 1, ("aa", 0)),
     ]:  # fmt: skip
         at = cursor and {"topic_name": cursor[0], "partition_index": cursor[1]}
         rows = [{"name": name} for name in names]
@@ -232,6 +233,7 @@ def of_topics(ids: Ids) -> Iterator[Step]:
         yield Step("DescribeTopicPartitions", asked)
     for name in ("a", MISSING, "a b", ""):
         asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+        asked["include_topic_authorized_operations"] = True
         yield Step("Metadata", asked, every("Metadata", 4))
     for key in (ids.topics["a"], KEY):
         yield Step("Metadata", {"topics": [{"name": None, "topic_id": key}]}, (12, 13))
@@ -464,7 +466,14 @@ def of_transactions(ids: Ids) -> Iterator[Step]:
         rows = [{"partition_index": 0, "committed_offset": 5}]
         commit = {"group_id": "g", "topics": [{"name": "b", "partitions": rows}]}
         yield Step("TxnOffsetCommit", who | commit, (0, 3))
-    yield Step("DescribeTransactions", {"transactional_ids": ["t", "x", ""]})
+    for topic, metadata in ((MISSING, ""), ("b", "m" * 5_000)):
+        who = {"transactional_id": "t", "producer_id": producer, "producer_epoch": epoch}
+        told = {"partition_index": 0, "committed_metadata": metadata}
+        commit = {"group_id": "g", "topics": [{"name": topic, "partitions": [told]}]}
+        yield Step("TxnOffsetCommit", who | commit, (0, 3, 4))
+        if topic == MISSING:
+            yield Step("TxnOffsetCommit", who | commit)
+        yield Step("DescribeTransactions", {"transactional_ids": ["t", "x", ""]})
     for states in ([], ["Empty"], ["empty"], ["Ongoing", "Nope"]):
         yield Step("ListTransactions", {"state_filters": states}, (0, 1, 2))
     for pattern in ("t", "t.*", "", "(", "x"):
