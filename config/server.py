@@ -492,6 +492,7 @@ class ServerConfig:
         "How long a target assignment is kept at least, so that members that come together are "
         "assigned together (KIP-1263). 0: not at all.",
         check=at_least(0),
+        dynamic=True,
     )
     group_consumer_min_assignment_interval_ms: int = key(
         0, "The least that consumer.assignment.interval.ms of a group may be.", check=at_least(0)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from siltstone.broker.groups.consumer.group_settings import GroupPolicies
 from siltstone.config.errors import ConfigError
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 from siltstone.storage.directory.catalog import CatalogState
@@ -159,3 +160,15 @@ async def test_settings_without_meaning_here_are_kept_with_a_line(
         home.rooms.settings.check_topic("t", {"follower.replication.throttled.replicas": text})
 
     assert "has no meaning here" in caplog.text
+
+
+async def test_consumer_groups_obey_at_once(home: RoomsOnDisk) -> None:
+    """Kafka alters the interval between their assignments while it runs."""
+    settings = home.rooms.settings
+    policies = GroupPolicies(settings)
+    before = policies.of("g").assignment_interval_ms
+    await settings.alter(cluster={"group.consumer.assignment.interval.ms": "1500"})
+    for_all = policies.of("g").assignment_interval_ms
+    await settings.alter(broker={"group.consumer.assignment.interval.ms": "2000"})
+
+    assert (before, for_all, policies.of("g").assignment_interval_ms) == (1000, 1500, 2000)
