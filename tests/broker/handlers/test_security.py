@@ -229,7 +229,7 @@ async def test_unknown_elements_of_acls_end_the_connection(home: Running) -> Non
 
 
 async def test_credentials_are_stored_whoever_asks(home: Running) -> None:
-    """Nobody is refused without an authorizer; those to be deleted are not there, as Kafka says."""
+    """Nobody is refused without an authorizer, nor a password of any length, as with Kafka."""
     deletion = request_class(51, 0, "ScramCredentialDeletion")
     upsertion = request_class(51, 0, "ScramCredentialUpsertion")
     request = request_class(51, 0)(
@@ -239,8 +239,8 @@ async def test_credentials_are_stored_whoever_asks(home: Running) -> None:
             deletion(name="c", mechanism=9),
         ),
         upsertions=tuple(
-            upsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=bytes(32))
-            for name in ("a", "d", "d")
+            upsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=password)
+            for name, password in (("a", b"short"), ("d", bytes(32)), ("d", bytes(32)))
         ),
     )
     caller = await home.call()
