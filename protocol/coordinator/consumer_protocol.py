@@ -57,6 +57,19 @@ def decode_subscription(data: Buffer) -> Subscription:
     return Subscription(tuple(topics), _by_topic(owned), rack_id)
 
 
+def decode_topics(data: Buffer) -> tuple[str, ...]:
+    """Return the topics in the metadata of a joining consumer, which are there in every version.
+
+    What comes behind them is not read, as Kafka's coordinator does: there are clients that name a
+    version and leave out its fields.
+
+    Raises:
+        ProtocolError: it is no such metadata.
+    """
+    read_version(data)
+    return tuple(read_body(CONSUMER_PROTOCOL_SUBSCRIPTION, 0, data)[0])
+
+
 def decode_assignment(data: Buffer) -> Assignment:
     """Return what a leader assigned.
 

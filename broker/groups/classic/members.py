@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.groups._member_kernels import LivingMember, MemberTable
 from siltstone.broker.groups.classic.messages import JoinedMember, JoinResult
-from siltstone.protocol.coordinator.consumer_protocol import decode_subscription
+from siltstone.protocol.coordinator.consumer_protocol import decode_topics
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 
@@ -222,9 +222,7 @@ class Members(MemberTable):
             return None
         try:
             said = {member.metadata_of(protocol) for member in self.by_id.values()}
-            return frozenset(
-                topic for metadata in said for topic in decode_subscription(metadata).topics
-            )
+            return frozenset(topic for metadata in said for topic in decode_topics(metadata))
         except ProtocolError:
             return None
 

@@ -10,6 +10,7 @@ from kio.serial import entity_writer
 from siltstone.protocol.coordinator.consumer_protocol import (
     decode_assignment,
     decode_subscription,
+    decode_topics,
     encode_assignment,
     read_version,
 )
@@ -49,6 +50,7 @@ def test_a_subscription_is_read_as_kio_writes_it() -> None:
 
     subscription = decode_subscription(b"\0\3" + body.getvalue())
 
+    assert decode_topics(b"\0\3" + body.getvalue()) == ("a", "b")
     assert subscription.topics == ("a", "b")
     assert subscription.owned == {"a": {0, 2}}
     assert subscription.rack_id == "r"

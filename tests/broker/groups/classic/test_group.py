@@ -637,6 +637,17 @@ def test_offsets_are_of_use_while_somebody_reads_the_topic() -> None:
     assert not hand.group.is_subscribed_to("t")
 
 
+def test_topics_are_read_whatever_the_version_says_of_the_rest() -> None:
+    """A client that names version 1 and leaves out what it owns subscribes to its topics alone."""
+    hand = GroupInHand()
+    joined = hand.join(version=3, protocols=(("range", b"\0\1" + subscription("t")[2:]),))
+    hand.advance(DELAY_MS)
+    hand.sync(joined.answer.member_id, {})
+
+    assert hand.group.is_subscribed_to("t")
+    assert not hand.group.is_subscribed_to("x")
+
+
 def test_what_can_not_be_read_may_be_any_topic() -> None:
     """Metadata of a consumer that is none keeps all offsets."""
     hand = GroupInHand()
