@@ -12,9 +12,10 @@ the answer to a Fetch above the quota has its records, where Kafka reads them ag
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.security.quotas.entities import IP, TYPES, check_quota, make_entity
+from siltstone.broker.security.quotas.entities import IP, QUOTAS, TYPES, check_quota, make_entity
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
 from siltstone.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
@@ -29,7 +30,7 @@ from siltstone.protocol.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.security.quotas.book import Values
@@ -60,7 +61,8 @@ def describe(
         )
     entries = [
         EntryData(
-            [EntityData(*part) for part in entity], [ValueData(*each) for each in own.items()]
+            [EntityData(*part) for part in _in_order(entity)],
+            [ValueData(key, own[key]) for key in QUOTAS if key in own],
         )
         for entity, own in context.rooms.security.quotas.get().values.items()
         if _matches(entity, request)
@@ -181,5 +183,10 @@ def _answer(entry: Alteration, fault: KafkaError | None) -> ResponseEntryData:
     return ResponseEntryData(
         error_code=ErrorCode.none if fault is None else fault.code,
         error_message=None if fault is None else fault.message,
-        entity=[ResponseEntityData(*each) for each in entry.entity],
+        entity=[ResponseEntityData(*each) for each in _in_order(entry.entity)],
     )
+
+
+def _in_order(entity: Iterable[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+    """Return the parts as Kafka has them, by the names of their types; clients compare lists."""
+    return sorted(entity, key=itemgetter(0))

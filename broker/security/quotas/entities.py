@@ -25,6 +25,8 @@ CONSUMER: Final = "consumer_byte_rate"
 REQUEST: Final = "request_percentage"
 MUTATION: Final = "controller_mutation_rate"
 CONNECTION: Final = "connection_creation_rate"
+QUOTAS: Final = (CONNECTION, REQUEST, PRODUCER, CONSUMER, MUTATION)
+"""In the order in which Kafka tells those of an entity, whichever was set first."""
 
 _OF_CLIENTS: Final = frozenset({PRODUCER, CONSUMER, REQUEST, MUTATION})
 _OF_ADDRESSES: Final = frozenset({CONNECTION})

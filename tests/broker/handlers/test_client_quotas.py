@@ -128,7 +128,7 @@ async def test_an_entity_twice_is_refused_once(tmp_path: Path, io: IoThreads) ->
     twice, once = (await alter(context, request)).entries
 
     assert twice.error_code == ErrorCode.invalid_request.value
-    assert [tuple(each) for each in twice.entity] == list(both)
+    assert [tuple(each) for each in twice.entity] == sorted(both)
     assert once.error_code == 0
     assert context.rooms.security.quotas.get().values == {
         both: {"request_percentage": 5},
@@ -167,11 +167,24 @@ async def test_a_quota_that_makes_no_sense_is_refused(
 
     assert refused.error_code == ErrorCode.invalid_request.value
     assert message in str(refused.error_message)
-    assert [tuple(each) for each in refused.entity] == list(entity)
+    assert [tuple(each) for each in refused.entity] == sorted(entity)
     assert (done.error_code, done.error_message) == (0, None)
     assert context.rooms.security.quotas.get().values == {
         (("client-id", None),): {"controller_mutation_rate": 0.5}
     }
+
+
+async def test_parts_and_quotas_stand_in_kafkas_order(tmp_path: Path, io: IoThreads) -> None:
+    """Whatever the order of the request: tests of clients compare the lists."""
+    context = rooms(tmp_path, io)
+    quotas = ("consumer_byte_rate", "producer_byte_rate", "request_percentage")
+    asked = entry((("user", "a"), ("client-id", "b")), dict.fromkeys(quotas, 2.0))
+    (altered,) = (await alter(context, AlterClientQuotasRequest([asked]))).entries
+    (described,) = describe(context, DescribeClientQuotasRequest()).entries or ()
+
+    for row in (altered, described):
+        assert [part.entity_type for part in row.entity] == ["client-id", "user"]
+    assert [each.key for each in described.values] == [*reversed(quotas)]
 
 
 async def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, io: IoThreads) -> None:
