@@ -6,7 +6,8 @@ ListConfigResources: v0 client metrics only (KIP-714) · v1 every type (KIP-1142
 Differs from Kafka: DescribeConfigs leaves out settings of brokers and groups that are not obeyed,
 unless they were given, and has those that only this broker has; broker settings that it cannot
 change while it runs are read-only, and so is advertised.listeners, as Kafka says, though it can be
-altered; a resource that is named twice is described once, as it is named last.
+altered; a resource that is named twice is described once, as it is named last; what is said of a
+setting is in this broker's own words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Apache Kafka: its own integration tests, of the test jars that its release has on Maven Central.
 
-They start brokers through a class of Kafka's test framework. Ours stands before it on the class
-path (``java/``) and starts this broker as a process, anew for each test.
+They start brokers through two classes of Kafka's test framework. Ours stand before them on the
+class path (``java/``) and start this broker as a process: anew for each test, or for each class.
 """
 
 import re
@@ -18,25 +18,36 @@ from tools.compat.suite import Outcome, cached, execute, prepare, tool
 VERSION = "4.3.1"
 JAVA = Path(__file__).parent / "java"
 JARS = "kafka-test-jars"
-STARTS_BROKERS = b"org/apache/kafka/common/test/api/Cluster"
 # What is not served here, and what needs classes of the test's own inside of the broker.
 LEFT_OUT = re.compile(
     r"Share|Streams|Sasl|CustomQuota|Authorizer|Acl|Policies|WithPolicy|BrokerMetricNames"
     r"|SocketServerMemory|Legacy|ClientRebootstrap|MetadataVersionIntegration|AllocateProducerIds"
 )
+LEFT_OUT_OF_STREAMS = re.compile("Telemetry|RebalanceProtocolMigration")
+LEFT_OUT_OF_CONNECT = re.compile("SSL|StartAndStop|/runtime/")
 TIMEOUT = 900  # seconds a class
 _PLAINLY = ("--disable-banner", "--disable-ansi-colors", "--details=verbose")
 _LISTED = re.compile(r"\[class:(?P<class>[\w.]+)\]/\[(test-template|method):(?P<method>\w+)\(")
-_BADNESS = (Outcome.PASSED, Outcome.SKIPPED, Outcome.FAILED)
+_WORTH = (Outcome.SKIPPED, Outcome.PASSED, Outcome.FAILED)
 
 
 class ApacheKafka:
-    """The tests of classes that ask for a cluster; a class runs whole, in one JVM."""
+    """The tests of classes that ask for a cluster; a class runs whole, in one JVM.
 
-    name: ClassVar[str] = "apache-kafka"
+    Args:
+        name: The suite's.
+        jars: Which test jars have its classes, as a pattern of the shell.
+        marker: What the class files have in them.
+        left_out: Names of classes that are not run.
+    """
+
     settings: ClassVar[Mapping[str, str] | None] = None
 
-    def __init__(self) -> None:
+    def __init__(
+        self, name: str, jars: str, marker: re.Pattern[bytes], left_out: re.Pattern[str]
+    ) -> None:
+        self.name = name
+        self._pattern, self._marker, self._left_out = jars, marker, left_out
         self._outcomes: dict[str, dict[str, Outcome]] = {}
         self._java: list[str] = []
 
@@ -57,7 +68,7 @@ class ApacheKafka:
             "-Djunit.jupiter.extensions.autodetection.enabled=true",
             f"-Dlog4j2.configurationFile={kafka.folder / 'log4j2.properties'}",
             "-cp",
-            f"{classes}:{jars}",
+            f"{classes}:{JAVA}:{jars}",
             "org.junit.platform.console.ConsoleLauncher",
         ]
 
@@ -73,14 +84,14 @@ class ApacheKafka:
 
     def _classes(self) -> list[str]:
         found = []
-        for jar in sorted(self._jars.glob("kafka*-test.jar")):
+        for jar in sorted(self._jars.glob(self._pattern)):
             with ZipFile(jar) as archive:
                 found += [
                     name.removesuffix(".class").replace("/", ".")
                     for name in sorted(archive.namelist())
                     if name.endswith("Test.class")
-                    and not LEFT_OUT.search(name)
-                    and STARTS_BROKERS in archive.read(name)
+                    and not self._left_out.search(name)
+                    and self._marker.search(archive.read(name))
                 ]
         return found
 
@@ -105,8 +116,20 @@ class ApacheKafka:
         return _read_report(report) if report.exists() else {}
 
 
+def apache_kafka() -> tuple[ApacheKafka, ...]:
+    """Return the suites of its clients and tools, of Streams, and of Connect with MirrorMaker."""
+    of_cluster = re.compile(rb"org/apache/kafka/common/test/api/Cluster")
+    of_streams = re.compile(rb"org/apache/kafka/streams/integration/utils/EmbeddedKafkaCluster")
+    of_connect = re.compile(rb"org/apache/kafka/connect/(mirror/)?integration/")
+    return (
+        ApacheKafka("apache-kafka", "kafka*-test.jar", of_cluster, LEFT_OUT),
+        ApacheKafka("kafka-streams", "kafka-streams-i*.jar", of_streams, LEFT_OUT_OF_STREAMS),
+        ApacheKafka("kafka-connect", "connect-*-test.jar", of_connect, LEFT_OUT_OF_CONNECT),
+    )
+
+
 def _read_report(report: Path) -> dict[str, Outcome]:
-    """Return the outcome of each method: the worst of its runs, each with other settings."""
+    """Return the outcome of each method: that of its runs, one of which must pass and none fail."""
     outcomes: dict[str, Outcome] = {}
     for run in ET.parse(report).iter("testcase"):
         method = re.split(r"\W", run.get("name", ""), maxsplit=1)[0]
@@ -115,6 +138,6 @@ def _read_report(report: Path) -> dict[str, Outcome]:
             outcome = Outcome.SKIPPED
         if run.find("failure") is not None or run.find("error") is not None:
             outcome = Outcome.FAILED
-        if _BADNESS.index(outcome) >= _BADNESS.index(outcomes.get(method, Outcome.PASSED)):
+        if _WORTH.index(outcome) >= _WORTH.index(outcomes.get(method, Outcome.SKIPPED)):
             outcomes[method] = outcome
     return outcomes

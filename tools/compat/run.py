@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars
-from tools.compat.apache_kafka import ApacheKafka
+from tools.compat.apache_kafka import apache_kafka
 from tools.compat.confluent_kafka_python import ConfluentKafkaPython
 from tools.compat.franz_go import FranzGo
 from tools.compat.franz_go_logins import FranzGoLogins
@@ -31,7 +31,7 @@ SUITES: tuple[Suite, ...] = (
     Librdkafka(),
     KafkaPython(),
     ConfluentKafkaPython(),
-    ApacheKafka(),
+    *apache_kafka(),
 )
 _ADVERTISED = {"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}  # set, as Apache Kafka's is
 

@@ -26,8 +26,11 @@ class Outcome(Enum):
 class Suite(Protocol):
     """A suite of one release of one client, pinned by the digest of its archive."""
 
-    name: ClassVar[str]
     settings: ClassVar[Mapping[str, str] | None]  # of the broker; None: the suite starts its own
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line, and of its allow-list."""
 
     def build(self) -> None:
         """Bring the sources into the cache and build them; do nothing where that is done.

@@ -30,11 +30,16 @@ class Verdict:
 
     @property
     def unexplained(self) -> list[str]:
-        """Tests that did not pass, are not listed, and of which the page says nothing."""
+        """Tests that did not pass, are not listed, and of which the page says nothing.
+
+        It may also speak of the class of a test, as what stands before ``#``.
+        """
         return [
             name
             for name in self._others()
-            if name not in self.allowed and f"`{name}`" not in self.page
+            if name not in self.allowed
+            and f"`{name}`" not in self.page
+            and f"`{name.partition('#')[0]}`" not in self.page
         ]
 
     def lines(self) -> Iterator[str]:

@@ -40,6 +40,14 @@ def test_what_does_not_pass_is_explained_on_the_page() -> None:
     assert found.unexplained == ["idle"]
 
 
+def test_a_class_is_explained_as_a_whole() -> None:
+    """Where its name stands there, with what its tests have in common."""
+    outcomes = {"some.Test#one": FAILED, "some.Test#two": SKIPPED, "some.TestOf#three": FAILED}
+    found = Verdict(outcomes=outcomes, allowed=frozenset(), page="`some.Test` needs three brokers")
+
+    assert found.unexplained == ["some.TestOf#three"]
+
+
 def test_the_verdict_is_told_in_counts_and_names() -> None:
     """Every name that asks something of a person is printed."""
     lines = list(verdict(allowed=frozenset(("bad",))).lines())

@@ -1,15 +1,10 @@
 package org.apache.kafka.common.test.junit;
 
-import java.io.File;
 import java.io.IOException;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.time.Duration;
 import java.time.Instant;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,8 +13,6 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
@@ -28,8 +21,10 @@ import kafka.server.KafkaConfig;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
+import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
+import org.apache.kafka.common.test.BrokerProcess;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
@@ -81,24 +76,15 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
     /** The broker of one test: a process, and its folder. */
     private static final class OneBroker implements ClusterInstance {
-        private static final int ID = 1;
-        private static final Set<String> OF_SEVERAL_BROKERS = Set.of(
-            "default.replication.factor",
-            "min.insync.replicas",
-            "offsets.topic.replication.factor",
-            "transaction.state.log.min.isr",
-            "transaction.state.log.replication.factor");
-        private static final Duration PATIENCE = Duration.ofSeconds(60);
-        private static final Pattern ADDRESS = Pattern.compile("listening listener=EXTERNAL address=\\S*:(\\d+)");
-        private static final Pattern READY = Pattern.compile("(^|\\s)ready(\\s|$)", Pattern.MULTILINE);
-
+        private static final int ID = 0; // as the first broker of Kafka's own framework
         private final ClusterConfig config;
-        private Path folder;
-        private Process process;
-        private int port;
+        private final BrokerProcess process;
 
         OneBroker(ClusterConfig config) {
             this.config = config;
+            Map<String, String> settings = new HashMap<>(config.serverProperties());
+            settings.putAll(config.perServerOverrideProperties().getOrDefault(ID, Map.of()));
+            this.process = new BrokerProcess(ID, config.numDisksPerBroker(), settings);
         }
 
         void checkItCanBe() {
@@ -110,34 +96,10 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         @Override
         public void start() {
             try {
-                if (folder == null) {
-                    folder = Files.createTempDirectory("siltstone-");
-                }
-                launch();
+                process.start();
                 chooseFeatures();
             } catch (IOException error) {
                 throw new IllegalStateException(error);
-            }
-        }
-
-        private void launch() throws IOException {
-            Path log = folder.resolve("log.txt");
-            process = new ProcessBuilder(command())
-                .redirectErrorStream(true)
-                .redirectOutput(ProcessBuilder.Redirect.to(log.toFile()))
-                .start();
-            Instant end = Instant.now().plus(PATIENCE);
-            while (true) {
-                String said = Files.readString(log);
-                Matcher address = ADDRESS.matcher(said);
-                if (READY.matcher(said).find() && address.find()) {
-                    port = Integer.parseInt(address.group(1));
-                    return;
-                }
-                if (!process.isAlive() || Instant.now().isAfter(end)) {
-                    throw new IllegalStateException("the broker did not start:\n" + said);
-                }
-                sleep();
             }
         }
 
@@ -156,81 +118,24 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             }
         }
 
-        private List<String> command() {
-            Map<String, String> settings = new HashMap<>(config.serverProperties());
-            settings.putAll(config.perServerOverrideProperties().getOrDefault(0, Map.of()));
-            List<String> directories = new ArrayList<>();
-            for (int disk = 0; disk < config.numDisksPerBroker(); disk++) {
-                directories.add(folder.resolve("data-" + disk).toString());
-            }
-            settings.replaceAll((key, value) -> OF_SEVERAL_BROKERS.contains(key) ? "1" : value);
-            settings.put("log.dirs", String.join(",", directories));
-            settings.put("listeners", "EXTERNAL://localhost:" + port);
-            settings.put("listener.security.protocol.map", "EXTERNAL:PLAINTEXT");
-            settings.put("http.listener", "127.0.0.1:0");
-            settings.put("node.id", String.valueOf(ID));
-            List<String> command = new ArrayList<>(List.of(System.getProperty("siltstone"), "serve"));
-            settings.forEach((key, value) -> command.addAll(List.of("--set", key + "=" + value)));
-            return command;
-        }
-
         @Override
         public void stop() {
-            halt();
-            if (folder != null) {
-                delete(folder.toFile());
-                folder = null;
-            }
-        }
-
-        private void halt() {
-            if (process == null) {
-                return;
-            }
-            process.destroy();
-            try {
-                if (!process.waitFor(PATIENCE.toSeconds(), TimeUnit.SECONDS)) {
-                    process.destroyForcibly().waitFor();
-                }
-            } catch (InterruptedException error) {
-                process.destroyForcibly();
-                Thread.currentThread().interrupt();
-            }
-            process = null;
-        }
-
-        private static void delete(File file) {
-            File[] inside = file.listFiles();
-            if (inside != null) {
-                for (File each : inside) {
-                    delete(each);
-                }
-            }
-            file.delete();
-        }
-
-        private static void sleep() {
-            try {
-                Thread.sleep(20);
-            } catch (InterruptedException error) {
-                Thread.currentThread().interrupt();
-                throw new IllegalStateException(error);
-            }
+            process.close();
         }
 
         @Override
         public boolean started() {
-            return process != null;
+            return process.isRunning();
         }
 
         @Override
         public boolean stopped() {
-            return process == null;
+            return !process.isRunning();
         }
 
         @Override
         public void shutdownBroker(int id) {
-            halt();
+            process.halt();
         }
 
         @Override
@@ -255,7 +160,7 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public Map<Integer, KafkaBroker> aliveBrokers() {
-            return process == null ? Map.of() : brokers();
+            return !process.isRunning() ? Map.of() : brokers();
         }
 
         @Override
@@ -275,12 +180,12 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public List<Integer> brokerBoundPorts() {
-            return List.of(port);
+            return List.of(process.port());
         }
 
         @Override
         public List<Integer> controllerBoundPorts() {
-            return List.of(port);
+            return List.of(process.port());
         }
 
         @Override
@@ -295,12 +200,17 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public String bootstrapServers() {
-            return "localhost:" + port;
+            return "localhost:" + process.port();
         }
 
         @Override
         public String bootstrapControllers() {
             return bootstrapServers();
+        }
+
+        @Override
+        public Set<GroupProtocol> supportedGroupProtocols() {
+            return Set.of(GroupProtocol.CLASSIC, GroupProtocol.CONSUMER);
         }
 
         @Override
@@ -365,7 +275,7 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         private KafkaBroker outside() {
             return answering(KafkaBroker.class, (method, arguments) -> switch (method.getName()) {
                 case "shutdown" -> {
-                    halt();
+                    process.halt();
                     yield null;
                 }
                 case "awaitShutdown" -> null;
@@ -373,8 +283,8 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
                     start();
                     yield null;
                 }
-                case "isShutdown" -> process == null;
-                case "boundPort" -> port;
+                case "isShutdown" -> !process.isRunning();
+                case "boundPort" -> process.port();
                 case "config" -> kafkaConfig();
                 case "clusterId" -> clusterId();
                 case "groupCoordinator" -> answering(GroupCoordinator.class, (of, with) -> switch (of.getName()) {
@@ -412,7 +322,7 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
                 "node.id", String.valueOf(ID),
                 "controller.listener.names", "CONTROLLER",
                 "controller.quorum.voters", ID + "@localhost:1",
-                "listeners", "EXTERNAL://localhost:" + port + ",CONTROLLER://localhost:1",
+                "listeners", "EXTERNAL://localhost:" + process.port() + ",CONTROLLER://localhost:1",
                 "listener.security.protocol.map", "EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 "inter.broker.listener.name", "EXTERNAL"));
             return new KafkaConfig(properties);
