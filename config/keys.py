@@ -64,7 +64,8 @@ def one_of(*words: str) -> Check:
 
 def one_of_any_case(*words: str) -> Check:
     """Accept these words, written in capitals or not."""
-    return Check(lambda value: value.lower() in words, f"one of {', '.join(words)}")
+    lower = [word.lower() for word in words]
+    return Check(lambda value: value.lower() in lower, f"one of {', '.join(words)}")
 
 
 def some_of(*words: str) -> Check:

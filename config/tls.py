@@ -43,6 +43,7 @@ TRUST_STORE_COMMAND: Final = (
 )
 
 
+_STORE_TYPE = one_of_any_case("PEM", "PKCS12", "JKS")
 _CLIENT_AUTH = one_of_any_case("required", "requested", "none")
 _SUITES = Check(
     lambda value: set(value) <= {*NEWER_SUITES, *OLDER_SUITES} and len(set(value)) == len(value),
@@ -57,11 +58,14 @@ class TlsConfig:
 
     ssl_keystore_type: str = key(
         "PEM",
-        "What ssl.keystore.location holds. Kafka's default is JKS; only PEM is read.",
+        "What ssl.keystore.location holds: PEM, PKCS12 or JKS. The file itself says which of PEM "
+        "and PKCS12 it is; one that is JKS is refused with the command that converts it. Kafka's "
+        "default is JKS.",
+        check=_STORE_TYPE,
     )
     ssl_keystore_location: str | None = key(
         None,
-        "A PEM file with the broker's private key and its certificate, which comes before those "
+        "A file with the broker's private key and its certificate, which in PEM comes before those "
         "of the authorities between it and the root.",
         kind=Kind.STRING,
     )
@@ -77,21 +81,23 @@ class TlsConfig:
     )
     ssl_keystore_password: str | None = key(
         None,
-        "Nothing: a PEM file has no password but that of its key, ssl.key.password.",
+        "The password of a store that is PKCS12; a PEM file has none but that of its key, "
+        "ssl.key.password.",
         kind=Kind.PASSWORD,
     )
     ssl_key_password: str | None = key(
         None,
-        "The password of the private key, if it is encrypted.",
+        "The password of the private key, if it is encrypted in PEM.",
         kind=Kind.PASSWORD,
     )
     ssl_truststore_type: str = key(
         "PEM",
-        "What ssl.truststore.location holds. Kafka's default is JKS; only PEM is read.",
+        "What ssl.truststore.location holds: PEM, PKCS12 or JKS, as of ssl.keystore.type.",
+        check=_STORE_TYPE,
     )
     ssl_truststore_location: str | None = key(
         None,
-        "A PEM file with the certificates of the authorities that sign those of clients.",
+        "A file with the certificates of the authorities that sign those of clients.",
         kind=Kind.STRING,
     )
     ssl_truststore_certificates: str | None = key(
@@ -100,7 +106,9 @@ class TlsConfig:
         kind=Kind.PASSWORD,
     )
     ssl_truststore_password: str | None = key(
-        None, "Nothing: a PEM file of certificates has no password.", kind=Kind.PASSWORD
+        None,
+        "The password of a store that is PKCS12; a PEM file of certificates has none.",
+        kind=Kind.PASSWORD,
     )
     ssl_client_auth: str = key(
         "none",
@@ -130,13 +138,11 @@ class TlsSettings(NamedTuple):
     """What one listener with TLS is given."""
 
     listener: str
-    keystore_type: str
     keystore_location: str | None
     certificate_chain: str | None
     private_key: str | None
     keystore_password: str | None
     key_password: str | None
-    truststore_type: str
     truststore_location: str | None
     truststore_certificates: str | None
     truststore_password: str | None
@@ -173,13 +179,11 @@ def settings_of_listener(
         client_auth = "none"
     return TlsSettings(
         listener=listener,
-        keystore_type=find("ssl.keystore.type").upper(),
         keystore_location=find("ssl.keystore.location"),
         certificate_chain=find("ssl.keystore.certificate.chain"),
         private_key=find("ssl.keystore.key"),
         keystore_password=find("ssl.keystore.password"),
         key_password=find("ssl.key.password"),
-        truststore_type=find("ssl.truststore.type").upper(),
         truststore_location=find("ssl.truststore.location"),
         truststore_certificates=find("ssl.truststore.certificates"),
         truststore_password=find("ssl.truststore.password"),
@@ -211,18 +215,6 @@ def faults_of(settings: TlsSettings) -> Iterator[tuple[str, str]]:
 
 
 def _store_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]]:
-    for name, kind, path, command in (
-        ("keystore", settings.keystore_type, settings.keystore_location, KEY_STORE_COMMAND),
-        ("truststore", settings.truststore_type, settings.truststore_location, TRUST_STORE_COMMAND),
-    ):
-        if kind != "PEM":
-            yield (
-                f"ssl.{name}.type",
-                (
-                    f"{where} has ssl.{name}.type={kind}, but only PEM is read; convert the store "
-                    f"by {command.replace('STORE', path or 'STORE')} and set ssl.{name}.type=PEM"
-                ),
-            )
     chain, private_key = settings.certificate_chain, settings.private_key
     if settings.keystore_location and (chain or private_key):
         yield (
@@ -252,22 +244,18 @@ def _store_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]
                 "remove one"
             ),
         )
-    if settings.keystore_password:
-        yield (
-            "ssl.keystore.password",
-            (
-                f"{where} has ssl.keystore.password, but a PEM file has none; give the password of "
-                "the private key as ssl.key.password"
-            ),
-        )
-    if settings.truststore_password:
-        yield (
-            "ssl.truststore.password",
-            (
-                f"{where} has ssl.truststore.password, but a PEM file of certificates has none; "
-                "remove it"
-            ),
-        )
+    for name, password, location in (
+        ("keystore", settings.keystore_password, settings.keystore_location),
+        ("truststore", settings.truststore_password, settings.truststore_location),
+    ):
+        if password and not location:
+            yield (
+                f"ssl.{name}.password",
+                (
+                    f"{where} has ssl.{name}.password, but no ssl.{name}.location; PEM in settings "
+                    "has no password but that of the private key, ssl.key.password"
+                ),
+            )
 
 
 def _suite_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]]:

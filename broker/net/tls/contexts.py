@@ -127,7 +127,7 @@ def _read_key_store(settings: TlsSettings) -> tuple[list[Block], str, tuple[str,
     """Return the blocks of key and certificates, where the latter stand, and notes."""
     if settings.keystore_location is not None:
         path = settings.keystore_location
-        source = _read(path, "ssl.keystore.location", KEY_STORE_COMMAND)
+        source = _read(path, "ssl.keystore", settings.keystore_password, KEY_STORE_COMMAND)
         return list(read_blocks(source.text)), source.name, _note_rights(path)
     blocks = [
         *read_blocks(settings.private_key or ""),
@@ -142,9 +142,9 @@ def _note_rights(path: str) -> tuple[str, ...]:
     return ()
 
 
-def _read(path: str, setting: str, command: str) -> _Source:
-    """Read a PEM file."""
-    name = f"{setting} {path}"
+def _read(path: str, store: str, password: str | None, command: str) -> _Source:
+    """Read a PEM file, or a PKCS12 store as one: what the file is counts, not its type."""
+    name = f"{store}.location {path}"
     try:
         with Path(path).open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
@@ -159,14 +159,33 @@ def _read(path: str, setting: str, command: str) -> _Source:
     if data.startswith((_JKS, _JCEKS)):
         raise TlsError(f"{name} is a JKS store, which is not read; convert it by {command}")
     if data[:1] == bytes((_DER_SEQUENCE,)):
-        raise TlsError(
-            f"{name} is PKCS12 or DER, which is not read; convert it: a store by {command}, a "
-            f"certificate by openssl x509 -inform DER -in {path}"
-        )
+        return _Source(name, _read_pkcs12(data, name, f"{store}.password", password, command))
     text = data.decode("utf-8", "replace")
     if next(read_blocks(text), None) is None:
         raise TlsError(f"{name} has no block of PEM (-----BEGIN …); name a PEM file")
+    if password is not None:
+        raise TlsError(
+            f"{name} is PEM, which has no password, but {store}.password is set; remove it, and "
+            "give that of an encrypted private key as ssl.key.password"
+        )
     return _Source(name, text)
+
+
+def _read_pkcs12(data: bytes, name: str, setting: str, password: str | None, command: str) -> str:
+    from siltstone.broker.net.tls.stores import StoreError, read_store  # noqa: PLC0415  # few have one
+
+    try:
+        return read_store(data, password)
+    except LookupError as error:
+        raise TlsError(
+            f"{name} is PKCS12, which is read where cryptography is installed (pip install "
+            f"'siltstone[oauth]'); install it, or convert the store by {command}"
+        ) from error
+    except StoreError as error:
+        raise TlsError(
+            f"{name} cannot be opened: {error}; give it as {setting}, or convert the store by "
+            f"{command}"
+        ) from error
 
 
 def _certificates(blocks: Sequence[Block], where: str) -> list[Certificate]:
@@ -254,7 +273,8 @@ def _why_unusable(error: ssl.SSLError, key_at: str, where: str, *, is_encrypted:
 def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
     """Take the authorities whose clients are let in."""
     if settings.truststore_location is not None:
-        source = _read(settings.truststore_location, "ssl.truststore.location", TRUST_STORE_COMMAND)
+        path, password = settings.truststore_location, settings.truststore_password
+        source = _read(path, "ssl.truststore", password, TRUST_STORE_COMMAND)
     elif settings.truststore_certificates:
         source = _Source("ssl.truststore.certificates", settings.truststore_certificates)
     else:

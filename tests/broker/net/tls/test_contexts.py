@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -194,20 +195,24 @@ def test_a_weak_key(authority: Authority) -> None:
     assert "too weak (EE_KEY_TOO_SMALL)" in fault_of(f"ssl.keystore.location={weak.store}")
 
 
-def test_stores_of_java(tmp_path: Path, server: Pair) -> None:
-    """The command that converts one is in the sentence, with its path, and works."""
-    store = tmp_path / "s.p12"
+def pkcs12(server: Pair, path: Path, *more: str) -> Path:
+    """Write a store of type PKCS12 with the password hushhush."""
     openssl(
         "pkcs12", "-export", "-inkey", str(server.key), "-in", str(server.certificate),
-        "-out", str(store), "-passout", "pass:hushhush",
+        "-out", str(path), "-passout", "pass:hushhush", *more,
     )  # fmt: skip
+    return path
+
+
+def test_a_store_of_java_that_is_refused(tmp_path: Path, server: Pair) -> None:
+    """The command that converts one is in the sentence, with its path, and works."""
     jks = tmp_path / "s.jks"
     jks.write_bytes(bytes.fromhex("feedfeed00000002"))
+    store = pkcs12(server, tmp_path / "store.p12")
 
     converts = f"is not read; convert it by keytool -importkeystore -srckeystore {jks}"
-    assert f"is a JKS store, which {converts}" in fault_of(f"ssl.keystore.location={jks}")
-    fault = fault_of(f"ssl.keystore.location={store}")
-    assert "is PKCS12 or DER, which is not read; convert it: a store by keytool" in fault
+    fault = fault_of(f"ssl.keystore.location={jks}", "ssl.keystore.type=JKS")
+    assert f"is a JKS store, which {converts}" in fault
     assert "openssl pkcs12 -in store.p12 -out store.pem" in fault
     made = tmp_path / "store.pem"
     openssl(
@@ -215,6 +220,86 @@ def test_stores_of_java(tmp_path: Path, server: Pair) -> None:
         "-passin", "pass:hushhush", "-passout", "pass:hush",
     )  # fmt: skip
     assert endpoint_of(f"ssl.keystore.location={made}", "ssl.key.password=hush")
+
+
+@pytest.mark.parametrize("type_", ["", "ssl.keystore.type=PKCS12", "ssl.keystore.type=jks"])
+def test_a_store_that_is_pkcs12(
+    tmp_path: Path, server: Pair, authority: Authority, type_: str
+) -> None:
+    """It is read whatever its type is said to be, as Java reads one that it calls JKS."""
+    pytest.importorskip("cryptography")
+    store = pkcs12(server, tmp_path / "s.jks", "-certfile", str(authority.certificate))
+
+    made = endpoint_of(
+        f"ssl.keystore.location={store}",
+        "ssl.keystore.password=hushhush",
+        "ssl.key.password=hushhush",
+        *filter(None, [type_]),
+    )
+
+    assert made.certificate.subject == "CN=server"
+    assert "PRIVATE" not in made.pem
+
+
+def test_a_store_with_another_password(tmp_path: Path, server: Pair) -> None:
+    """Is refused without the password, with the setting that lacks it."""
+    pytest.importorskip("cryptography")
+    store = pkcs12(server, tmp_path / "s.p12")
+    cut = tmp_path / "cut.p12"
+    cut.write_bytes(store.read_bytes()[:-30])
+
+    for path, *sets in ((store, "ssl.keystore.password=wrong"), (store,), (cut,)):
+        fault = fault_of(f"ssl.keystore.location={path}", *sets)
+        assert f"{path} cannot be opened: it is no PKCS12, or its password is another" in fault
+        assert "give it as ssl.keystore.password, or convert the store by keytool" in fault
+        assert "wrong" not in fault
+
+
+def test_a_store_where_nothing_reads_one(
+    tmp_path: Path, server: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What to install, and how to do without."""
+    store = pkcs12(server, tmp_path / "s.p12")
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+
+    fault = fault_of(f"ssl.keystore.location={store}", "ssl.keystore.password=hushhush")
+
+    assert "is PKCS12, which is read where cryptography is installed" in fault
+    assert "openssl pkcs12 -in store.p12 -out store.pem" in fault
+
+
+def test_a_trust_store_that_is_pkcs12(tmp_path: Path, server: Pair, authority: Authority) -> None:
+    """As keytool -importcert makes it, without any key."""
+    pytest.importorskip("cryptography")
+    trust = tmp_path / "trust.p12"
+    openssl(
+        "pkcs12", "-export", "-nokeys", "-in", str(authority.certificate),
+        "-out", str(trust), "-passout", "pass:hushhush",
+    )  # fmt: skip
+
+    made = endpoint_of(
+        f"ssl.keystore.location={server.store}",
+        f"ssl.truststore.location={trust}",
+        "ssl.truststore.password=hushhush",
+        "ssl.truststore.type=PKCS12",
+        "ssl.client.auth=required",
+    )
+
+    assert [each["subject"] for each in made.context.get_ca_certs()] == [
+        ((("commonName", "authority"),),)
+    ]
+
+
+def test_a_password_of_a_file_without_one(tmp_path: Path, server: Pair) -> None:
+    """As in Kafka, that is refused: somebody believes that the file is encrypted."""
+    store = f"ssl.keystore.location={server.store}"
+
+    assert "is PEM, which has no password, but ssl.keystore.password is set" in fault_of(
+        store, "ssl.keystore.password=x"
+    )
+    assert "is PEM, which has no password, but ssl.truststore.password is set" in fault_of(
+        store, f"ssl.truststore.location={server.certificate}", "ssl.truststore.password=x"
+    )
 
 
 def test_a_trust_store_without_certificates(tmp_path: Path, server: Pair) -> None:
