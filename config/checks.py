@@ -104,12 +104,12 @@ def _security_faults(server: ServerConfig) -> list[tuple[str, str]]:
         bound = server.bound_listeners
     except ValueError:
         return []  # said as a fault of listeners
-    names = [*(each.name for each in bound), *server.controllers_listeners]
     protocols = {each.name: each.protocol for each in bound}
     protocols[HTTP] = server.http_security_protocol
     on_loopback = {each.name for each in bound if is_loopback(each.host)}
     given = server.listener_settings
-    faults = list(listener_faults(server.security, given, protocols, names, on_loopback))
+    controllers = server.controllers_listeners
+    faults = list(listener_faults(server.security, given, protocols, controllers, on_loopback))
     for settings in server.tls_listeners().values():
         faults += faults_of(settings)
     return faults

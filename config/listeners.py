@@ -12,12 +12,6 @@ from typing import NamedTuple
 AUTO = "auto"
 """As an advertised host: each client is told the address that it has reached."""
 
-BEHIND = (
-    "listen only on loopback or on a network where everybody may do everything, or put a proxy "
-    "that asks who is there in front"
-)
-"""The advice for users who want clients to log in, or to be kept out."""
-
 _ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARDS = ("0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0")  # noqa: S104 - refused, not bound

@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 from siltstone.config.errors import ConfigError
 from siltstone.config.known import Known, known_broker, known_settings, without_listener
-from siltstone.config.listeners import BEHIND
 from siltstone.config.security import parse_name
 from siltstone.config.table import BROKER
 from siltstone.config.values import parse
 
 
 class Promise(NamedTuple):
-    """A pattern of names, what they promise, why it is not kept, and what to do instead."""
+    """A pattern of names, what they promise, why it is not kept, and what is so or to be done."""
 
     names: str
     words: str
@@ -33,12 +32,12 @@ _PROMISES = (
     Promise(
         r"early\.start\.listeners",
         "listeners that open before the authorizer knows its ACLs, but there are none",
-        "remove it: all ACLs are known before clients are served",
+        "all ACLs are known before clients are served",
     ),
     Promise(
         r"ssl\..*|security\.providers",
         "something of TLS in Java that is not done here",
-        "remove it: keys and certificates are PEM files, and OpenSSL encrypts",
+        "OpenSSL does it; docs/security-tls.md says by what settings",
     ),
     Promise(
         r"sasl\..*|connections\.max\.reauth\.ms|connection\.failed\.authentication\.delay\.ms",
@@ -46,12 +45,15 @@ _PROMISES = (
         "use a mechanism that sasl.enabled.mechanisms takes here, with what belongs to it as "
         "listener.name.NAME.MECHANISM.sasl.jaas.config",
     ),
-    Promise(r"principal\.builder\.class", "principals, but every client is ANONYMOUS", BEHIND),
-    Promise(r"delegation\.token\..*", "delegation tokens, but there are none", BEHIND),
     Promise(
-        r"security\.inter\.broker\.protocol",
-        "protected connections between brokers, but only PLAINTEXT is served",
-        BEHIND,
+        r"principal\.builder\.class",
+        "principals by rules of its own, but no class of Java is asked",
+        "make names of certificates shorter by ssl.principal.mapping.rules",
+    ),
+    Promise(
+        r"delegation\.token\..*",
+        "delegation tokens, but there are none",
+        "give each client a user of its own, or tokens of OAUTHBEARER",
     ),
     Promise(
         r"password\.encoder\..*",
@@ -86,6 +88,16 @@ _HARMLESS = {
 }
 
 
+_BETWEEN_BROKERS = frozenset(
+    {
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
+        "security.inter.broker.protocol",
+    }
+)
+"""How brokers log in to each other: there is one, so nobody comes in by what they say."""
+
+
 def find_promise(name: str) -> Promise | None:
     """Return what a setting promises, for one listener or for all; None if nothing.
 
@@ -94,6 +106,8 @@ def find_promise(name: str) -> Promise | None:
     if name in BROKER or parse_name(name) is not None:
         return None
     setting = without_listener(name)
+    if setting in _BETWEEN_BROKERS:
+        return None
     return next((each for each in _PROMISES if re.fullmatch(each.names, setting)), None)
 
 

@@ -237,7 +237,7 @@ def listener_faults(
     config: SecurityConfig,
     given: Mapping[str, str],
     protocols: Mapping[str, str],
-    names: Collection[str],
+    controllers: Collection[str],
     on_loopback: Collection[str],
 ) -> Iterator[tuple[str, str]]:
     """Yield what keeps listeners from asking who is there, each with the setting to look at.
@@ -246,14 +246,16 @@ def listener_faults(
         config: the settings of all listeners.
         given: those of single listeners.
         protocols: the protocol of each listener that is served, and of the HTTP port.
-        names: the names of all listeners.
+        controllers: the names of listeners of a controller, which are not opened: whatever is said
+            of them lets nobody in.
         on_loopback: the names of those that only this machine reaches.
     """
-    known = {name.lower() for name in (*names, *protocols)}
+    known = {name.lower() for name in protocols}
     sasl = [name for name, protocol in protocols.items() if protocol.startswith("SASL_")]
     asking = {name.lower() for name in sasl if name != HTTP}
     encrypting = {name.lower() for name, each in protocols.items() if each.endswith("SSL")}
-    listening = {name.lower() for name in names}
+    listening = {name.lower() for name in protocols if name != HTTP}
+    unopened = {name.lower() for name in controllers}
     serving = {
         **dict.fromkeys(OF_LISTENER, encrypting),
         **dict.fromkeys(LIMITS, listening),
@@ -262,7 +264,7 @@ def listener_faults(
     yield from unasked(config.tls, encrypting)
     for name, text in given.items():
         parts = parse_name(name)
-        if parts is None or parts.listener in serving.get(parts.setting, asking):
+        if parts is None or parts.listener in {*unopened, *serving.get(parts.setting, asking)}:
             continue
         is_tls = parts.setting in OF_LISTENER
         if is_tls and is_harmless(parts.setting, parse(OF_LISTENER[parts.setting][0], text)):

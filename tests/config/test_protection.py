@@ -18,9 +18,12 @@ ABOUT_PROTECTION = re.compile(
     r"|max\.conn|creation\.rate|per\.ip|credential|kerberos|jaas|early\.start"
 )
 PROMISE_NOTHING = {
-    # between brokers, and of one broker there are no replicas to slow down
+    # between brokers, of which there is one: nobody logs in, and there are no replicas to slow down
     "alter.log.dirs.replication.quota.window.num",
     "alter.log.dirs.replication.quota.window.size.seconds",
+    "sasl.mechanism.controller.protocol",
+    "sasl.mechanism.inter.broker.protocol",
+    "security.inter.broker.protocol",
     "replication.quota.window.num",
     "replication.quota.window.size.seconds",
     "remote.log.manager.copy.quota.window.num",
@@ -116,15 +119,42 @@ def test_a_promise_in_a_file_has_its_line(tmp_path: Path) -> None:
     [
         "ssl.endpoint.identification.algorithm=",
         "security.inter.broker.protocol=PLAINTEXT",
+        "security.inter.broker.protocol=SASL_SSL",
+        "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256",
+        "sasl.mechanism.controller.protocol=PLAIN",
         "listener.name.lan.max.connections.per.ip=2147483647",
         "quota.producer.default=9223372036854775807",
     ],
 )
 def test_a_value_that_promises_nothing_passes(setting: str) -> None:
-    """Kafka's defaults, and what is empty, are taken with a warning as other settings are."""
+    """Kafka's defaults, what is empty, and how brokers log in to others, of which there are none.
+
+    They are taken with a warning as other settings are.
+    """
     (warning,) = load(None, {}, [setting]).warnings
 
     assert "has no meaning here" in warning
+
+
+def test_the_listener_of_a_controller_is_not_opened() -> None:
+    """So that whatever is said of it counts for nothing, and keeps nothing from starting."""
+    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
+    server = load(
+        None,
+        {},
+        [
+            "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "controller.listener.names=CONTROLLER",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL",
+            "listener.name.controller.ssl.keystore.location=/x",
+            "listener.name.controller.sasl.enabled.mechanisms=PLAIN",
+            f"listener.name.controller.plain.sasl.jaas.config={module}",
+        ],
+    ).server()
+
+    assert [each.name for each in server.bound_listeners] == ["PLAINTEXT"]
+    (fault,) = faults_of("listener.name.controller.ssl.keystore.location=/x")
+    assert "controller, which is not in listeners" in fault
 
 
 def test_super_users_without_an_authorizer_stop_the_start() -> None:
