@@ -122,7 +122,9 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     ),
     20: (  # DeleteTopics
         _cluster(_O.DELETE, instead="delete"),
-        _topics(_O.DESCRIBE, "topics.name")._replace(when="to be told the name of an id"),
+        _topics(_O.DESCRIBE, "topics.name", "topic_names")._replace(
+            when="by name, or to be told the name of an id"
+        ),
         _topics(_O.DELETE, "topics.name", "topic_names")._replace(instead="delete"),
     ),
     21: (_topics(_O.DELETE, "topics.name"),),

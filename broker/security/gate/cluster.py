@@ -12,8 +12,11 @@ from siltstone.broker.security.gate.rows import (
     Guard,
     Handler,
     Rows,
+    twice,
 )
 from siltstone.broker.security.requirements import REQUIREMENTS
+from siltstone.broker.topics.settings.resources import ALL_BROKERS, ResourceType, check_broker
+from siltstone.protocol.errors import InvalidRequest
 from siltstone.protocol.messages import alter_configs, incremental_alter_configs
 from siltstone.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
@@ -62,7 +65,7 @@ from siltstone.protocol.messages.list_partition_reassignments import (
 from siltstone.protocol.messages.update_features import UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.security.rights import Rights
@@ -177,22 +180,30 @@ list_configs: Final = _of_cluster(74, lambda _: ListConfigResourcesResponse(erro
 
 # Settings, each of a resource of its own
 
-_TOPIC_TYPE, _GROUP_TYPE = 2, 32
-_CLUSTER_TYPES = frozenset({4, 8, 16})
-_TYPES = _CLUSTER_TYPES | {_TOPIC_TYPE, _GROUP_TYPE}
+_CLUSTER_TYPES = frozenset(
+    {ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS}
+)
+_TYPES = frozenset(ResourceType)
 
 
 def _of_configs(
-    key: int, answer: str, response: Callable[..., Any], row: Callable[..., Any]
+    key: int,
+    answer: str,
+    response: Callable[..., Any],
+    row: Callable[..., Any],
+    faulty: Callable[[RequestContext, Any], Collection[tuple[int, str]]] | None = None,
 ) -> Guard:
-    """Return the guard of a request that names what has settings."""
+    """Return the guard of a request that names what has settings.
+
+    What is ``faulty`` of it, the handler refuses whoever asks.
+    """
     of_topic, of_group, of_cluster = REQUIREMENTS[key]
     rows = Rows("resources", answer, response)
 
     def judge(rights: Rights, kind: int, name: str) -> int:
-        if kind == _TOPIC_TYPE:
+        if kind == ResourceType.TOPIC:
             return 0 if rights.may(of_topic, name) else TOPIC
-        if kind == _GROUP_TYPE:
+        if kind == ResourceType.GROUP:
             return 0 if rights.may(of_group, name) else GROUP
         if kind not in _CLUSTER_TYPES:
             return 0  # the handler refuses it, whoever asks
@@ -200,13 +211,35 @@ def _of_configs(
 
     def guard(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
         refused: dict[int, Any] = {}
+        left = faulty(context, request.resources) if faulty is not None else ()
         for place, (kind, name, _) in enumerate(request.resources):
-            code = judge(rights, kind, name)
+            code = 0 if (kind, name) in left else judge(rights, kind, name)
             if code:
                 refused[place] = row(code, MESSAGES[code], kind, name)
         return rows.serve(context, request, handler, refused)
 
     return guard
+
+
+def _faulty_change(context: RequestContext, resources: Any) -> set[tuple[int, str]]:
+    """Return what cannot be changed whoever asks: what is named twice, and other brokers."""
+    named = [(kind, name) for kind, name, _ in resources]
+    brokers = {each for each in named if each[0] == ResourceType.BROKER and each[1] != ALL_BROKERS}
+    return {*twice(named), *(each for each in brokers if _is_other(context, each[1]))}
+
+
+def _is_other(context: RequestContext, name: str) -> bool:
+    try:
+        check_broker(name, context.rooms.identity.node_id)
+    except InvalidRequest:
+        return True
+    return False
+
+
+def _faulty_replacement(context: RequestContext, resources: Any) -> set[tuple[int, str]]:
+    """Return the same for AlterConfigs, which changes no levels of loggers."""
+    loggers = {(kind, name) for kind, name, _ in resources if kind == ResourceType.BROKER_LOGGER}
+    return _faulty_change(context, resources) | loggers
 
 
 _DESCRIBED: Final = _of_configs(32, "results", DescribeConfigsResponse, DescribeConfigsResult)
@@ -215,12 +248,14 @@ alter_configs_whole: Final = _of_configs(
     "responses",
     alter_configs.AlterConfigsResponse,
     alter_configs.AlterConfigsResourceResponse,
+    _faulty_replacement,
 )
 alter_configs_one_by_one: Final = _of_configs(
     44,
     "responses",
     incremental_alter_configs.IncrementalAlterConfigsResponse,
     incremental_alter_configs.AlterConfigsResourceResponse,
+    _faulty_change,
 )
 
 

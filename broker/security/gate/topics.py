@@ -142,7 +142,7 @@ def _hide_configs(rights: Rights, row: CreatableTopicResult) -> CreatableTopicRe
     )
 
 
-_DELETE_ALL, _DESCRIBE_DELETED, _DELETE = REQUIREMENTS[20]
+_DELETE_ALL, _DESCRIBE, _DELETE = REQUIREMENTS[20]
 _BY_STATE: Final = Rows("topics", "responses", DeleteTopicsResponse)
 _BY_NAME: Final = Rows("topic_names", "responses", DeleteTopicsResponse)
 
@@ -170,13 +170,12 @@ def _judge_deletion(
         return None  # nonsense, which the handler refuses
     if name is None:
         topic = context.rooms.topics.by_id.get(wanted.topic_id)
-        if topic is None:
+        if topic is None or rights.may(_DELETE, topic.name):
             return None
-        if rights.may(_DELETE, topic.name):
-            return None
-        told = topic.name if rights.sees(_DESCRIBE_DELETED, topic.name) else None
+        told = topic.name if rights.sees(_DESCRIBE, topic.name) else None
         return DeletableTopicResult(told, wanted.topic_id, TOPIC, _MESSAGE)
-    is_known = name in context.rooms.topics.topics
-    if rights.may(_DELETE, name) or (not is_known and rights.sees(_DESCRIBE_DELETED, name)):
-        return None
-    return DeletableTopicResult(name, NO_ID, TOPIC, _MESSAGE)
+    if name not in context.rooms.topics.topics:
+        may = rights.may(_DESCRIBE, name)  # and it is told that there is none
+    else:
+        may = rights.may(_DELETE, name) and rights.may(_DESCRIBE, name)
+    return None if may else DeletableTopicResult(name, NO_ID, TOPIC, _MESSAGE)

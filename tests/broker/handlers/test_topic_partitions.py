@@ -109,6 +109,18 @@ async def test_a_page_has_at_least_one_partition(topics: RoomsOnDisk, limit: int
     assert answer.next_cursor.partition_index == 1
 
 
+async def test_a_full_page_ends_before_a_topic_that_is_not_there(topics: RoomsOnDisk) -> None:
+    """The next page begins with it, and says so."""
+    answer = await ask(topics, KEY, _request("a", "zz", limit=3))
+    page = await ask(topics, KEY, _request("a", "zz", limit=3, cursor=("zz", 0)))
+
+    assert [each.name for each in answer.topics] == ["a"]
+    assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == ("zz", 0)
+    assert [(each.name, each.error_code) for each in page.topics] == [
+        ("zz", ErrorCode.unknown_topic_or_partition)
+    ]
+
+
 async def test_the_broker_limits_pages_too(tmp_path: Path) -> None:
     """max.request.partition.size.limit."""
     home = await RoomsOnDisk(tmp_path, max_request_partition_size_limit="2").open()

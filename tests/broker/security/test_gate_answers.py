@@ -183,7 +183,8 @@ async def test_the_answer_tells_what_the_client_may_do(guarded: Guarded) -> None
     """To each client its own, of topics, groups and the cluster."""
     guarded.allow(Operation.READ, TOPIC, "a")
     guarded.allow(Operation.READ, GROUP, "g")
-    asked = metadata("a", operations=True)
+    guarded.allow(Operation.READ, TOPIC, "missing")
+    asked = metadata("a", "missing", operations=True)
     bobs = await guarded.ask(3, asked, 10)
     admins = await guarded.ask(3, asked, 10, who="User:admin")
     again = await guarded.ask(3, asked, 10)
@@ -193,6 +194,7 @@ async def test_the_answer_tells_what_the_client_may_do(guarded: Guarded) -> None
 
     read = 1 << Operation.READ | 1 << Operation.DESCRIBE
     assert bobs.topics[0].topic_authorized_operations == read
+    assert bobs.topics[1].topic_authorized_operations == read
     assert again == bobs
     assert admins.topics[0].topic_authorized_operations == 0b1101_1111_1000
     assert admins.cluster_authorized_operations == 0b1_1111_1010_0000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.security.acl import Operation, PatternType, ResourceType
+from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from siltstone.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -26,6 +26,10 @@ from siltstone.protocol.messages.describe_configs import (
 from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
 from siltstone.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
+from siltstone.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource as IncrementalAlterConfigsResource,
+)
+from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
 from siltstone.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -37,7 +41,7 @@ from siltstone.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from siltstone.protocol.messages.sync_group import SyncGroupRequest
-from tests.support.asking_as import Guarded
+from tests.support.asking_as import Guarded, rule
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -176,9 +180,64 @@ async def test_settings_of_what_has_none(guarded: Guarded) -> None:
     assert {each.resource_type: each.error_code for each in changed.responses} == {
         1: INVALID,
         2: NO_TOPIC,
-        4: NO_CLUSTER,
+        4: INVALID,
     }
     assert [each.error_code for each in told.results] == [INVALID, INVALID]
+
+
+@pytest.mark.parametrize("key", [33, 44])
+async def test_settings_of_other_brokers(guarded: Guarded, key: int) -> None:
+    """Are refused as such before a right counts, as a resource is that is named twice.
+
+    A level of a logger is none that AlterConfigs could change; this broker is asked for the right,
+    however its number is written.
+    """
+    named = (
+        (4, "9"),
+        (4, "x"),
+        (4, ""),
+        (4, "1"),
+        (4, "+1"),
+        (8, "1"),
+        (2, "a"),
+        (2, "b"),
+        (2, "b"),
+    )
+    request: Any = AlterConfigsRequest([AlterConfigsResource(*each) for each in named])
+    if key == 44:
+        one = IncrementalAlterConfigsResource
+        request = IncrementalAlterConfigsRequest([one(*each) for each in named])
+    answer = await guarded.ask(key, request)
+
+    assert [(each.resource_name, each.error_code) for each in answer.responses] == [
+        ("9", INVALID),
+        ("x", INVALID),
+        ("", NO_CLUSTER),
+        ("1", NO_CLUSTER),
+        ("+1", NO_CLUSTER),
+        ("1", INVALID if key == 33 else NO_CLUSTER),
+        ("a", NO_TOPIC),
+        ("b", INVALID),
+        ("b", INVALID),
+    ]
+
+
+async def test_who_may_delete_a_topic_and_not_describe_it(guarded: Guarded) -> None:
+    """May delete it by its id alone, since the name would tell that it is there."""
+    guarded.allow(Operation.DELETE, TOPIC)
+    deny = rule(Operation.DESCRIBE, TOPIC, "a", Permission.DENY)
+    guarded.authorizer.add([deny])
+    key = guarded.home.rooms.topics.topics["a"].key
+    states = [DeleteTopicState("a"), DeleteTopicState("gone")]
+    by_name = await guarded.ask(20, DeleteTopicsRequest(topics=states, timeout_ms=1000))
+    states = [DeleteTopicState(None, key)]
+    by_id = await guarded.ask(20, DeleteTopicsRequest(topics=states, timeout_ms=1000))
+
+    assert codes(by_name.responses) == [
+        ("a", NO_TOPIC),
+        ("gone", ErrorCode.unknown_topic_or_partition),
+    ]
+    assert codes(by_id.responses) == [("a", ErrorCode.none)]
 
 
 async def test_rules_with_elements_of_a_later_release(guarded: Guarded) -> None:
