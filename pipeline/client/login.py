@@ -6,22 +6,17 @@ librdkafka's ``sasl.username`` and ``sasl.password``.
 
 import hashlib
 import hmac
-import re
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from siltstone.config.jaas import parse_jaas
+from siltstone.pipeline.client import tls
 from siltstone.pipeline.errors import BadOption, SourceUnavailable
 
 MECHANISMS: Final = {"PLAIN": "", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The mechanisms, with the hash of each."""
-_LOGIN: Final = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-_LIBRDKAFKA: Final = {
-    "ssl.truststore.location": "ssl.ca.location",
-    "ssl.keystore.location": "ssl.keystore.location",
-}
-_JAVA_ONLY: Final = {"sasl.jaas.config", "ssl.truststore.type", "ssl.keystore.type"}
 _LEAST_ITERATIONS: Final = 4096
 
 Exchange = Callable[[bytes], bytes]
@@ -69,22 +64,33 @@ def read_login(settings: Mapping[str, str]) -> Login:
 def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings of Java clients by the names that librdkafka has for them."""
     found = {
-        _LIBRDKAFKA.get(name, name): value
+        name: value
         for name, value in settings.items()
-        if name not in _JAVA_ONLY
+        if name != "sasl.jaas.config" and not name.startswith("ssl.")
     }
+    found |= tls.for_librdkafka(settings)
     named = {f"sasl.{name}": value for name, value in _names(settings).items()}
     return named | found if "sasl.mechanism" in settings else found
 
 
 def _names(settings: Mapping[str, str]) -> dict[str, str]:
-    given = {
+    """Return name and password, as far as they are there.
+
+    Raises:
+        BadOption: sasl.jaas.config is no such text.
+    """
+    found: dict[str, str] = {}
+    if "sasl.jaas.config" in settings:
+        try:
+            options = parse_jaas(settings["sasl.jaas.config"]).options
+        except ValueError as error:
+            raise BadOption(f"kafka.sasl.jaas.config must be {error}") from error
+        found = {name: options[name] for name in ("username", "password") if name in options}
+    return found | {
         name: settings[f"sasl.{name}"]
         for name in ("username", "password")
         if f"sasl.{name}" in settings
     }
-    found = _LOGIN.findall(settings.get("sasl.jaas.config", ""))
-    return {name: double or single for name, double, single in found} | given
 
 
 def _perform_scram(login: Login, hashed: str, exchange: Exchange) -> None:

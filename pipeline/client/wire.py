@@ -5,13 +5,13 @@ Apache Kafka serves since 2.8. Nothing is shared between threads.
 """
 
 import socket
-import ssl
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 from siltstone.pipeline.client.login import Login, read_login
+from siltstone.pipeline.client.tls import SETTINGS, make_context
 from siltstone.pipeline.errors import BadOption, PipelineError, SourceUnavailable
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message, sasl_authenticate, sasl_handshake
@@ -28,13 +28,7 @@ _OBEYED: Final = {
     "sasl.jaas.config",
     "sasl.username",
     "sasl.password",
-    "ssl.truststore.location",
-    "ssl.truststore.type",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.keystore.location",
-    "ssl.keystore.type",
-    "ssl.key.password",
-}
+} | SETTINGS
 _SECURITY: Final = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 
@@ -74,12 +68,12 @@ class Wire:
         if protocol not in _SECURITY:
             raise BadOption(f"kafka.security.protocol is one of {', '.join(sorted(_SECURITY))}")
         login = read_login(settings) if protocol.startswith("SASL") else None
+        context = make_context(settings) if protocol.endswith("SSL") else None
         self._correlation = 0
         try:
             self._socket = socket.create_connection(address, _SECONDS)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if protocol.endswith("SSL"):
-                context = _tls(settings)
+            if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=address[0])
         except (OSError, ValueError) as error:
             raise self._silent(error) from error
@@ -215,13 +209,3 @@ def split_addresses(bootstrap: str) -> list[tuple[str, int]]:
             raise BadOption(f"kafka.bootstrap.servers={bootstrap} is not host:port,host:port")
         found.append((host.removeprefix("[").removesuffix("]"), int(port)))
     return found
-
-
-def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=settings.get("ssl.truststore.location"))
-    if not settings.get("ssl.endpoint.identification.algorithm", "https"):
-        context.check_hostname = False
-    keystore = settings.get("ssl.keystore.location")
-    if keystore:
-        context.load_cert_chain(keystore, password=settings.get("ssl.key.password"))
-    return context

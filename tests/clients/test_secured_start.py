@@ -204,6 +204,19 @@ def test_the_first_user_produces_and_consumes(operator: Operator) -> None:
     assert operator.page(f"admin:{operator.password}") == 200
 
 
+def test_the_commands_take_what_the_script_has_made(operator: Operator) -> None:
+    """admin.properties is all that they need: the authority stands in it."""
+    options = "--config ../config/server-secure.yaml --command-config admin/admin.properties"
+    made = operator.type(
+        f"siltstone topics create orders {options}\n"
+        f"echo first | siltstone produce orders {options}\n"
+        f"siltstone consume orders {options}"
+    )
+
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.splitlines()[-1] == "first"
+
+
 def test_strangers_are_refused(operator: Operator) -> None:
     """Whoever has no password, a wrong one, or no TLS; on the HTTP port, too."""
     right = {

@@ -1,0 +1,132 @@
+"""TLS by the settings of Kafka's clients: stores that are PEM, as files or as settings themselves.
+
+What is read here is told to librdkafka too, by its own names. (Java: DefaultSslEngineFactory.)
+"""
+
+import os
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from siltstone.pipeline.errors import BadOption
+
+SETTINGS: Final = frozenset(
+    {
+        "ssl.truststore.location",
+        "ssl.truststore.certificates",
+        "ssl.truststore.type",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.keystore.location",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.type",
+        "ssl.key.password",
+    }
+)
+"""Those that are obeyed."""
+_BLOCK: Final = re.compile(r"(-----BEGIN ([A-Z ]+)-----)(.*?)(-----END \2-----)\s*", re.DOTALL)
+
+
+def make_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """Return what a connection encrypts with.
+
+    Raises:
+        BadOption: a file cannot be read, is not PEM, or holds no such thing.
+    """
+    authorities = _read(settings, "ssl.truststore.location", "ssl.truststore.certificates")
+    try:
+        context = ssl.create_default_context(cadata=authorities)
+    except (ssl.SSLError, ValueError) as error:
+        raise BadOption(
+            "kafka.ssl.truststore.location or kafka.ssl.truststore.certificates has no certificate "
+            "as PEM"
+        ) from error
+    if not settings.get("ssl.endpoint.identification.algorithm", "https"):
+        context.check_hostname = False
+    chain = _read(settings, "ssl.keystore.location", "ssl.keystore.certificate.chain")
+    if chain is not None:
+        key = chain
+        if "ssl.keystore.location" not in settings:
+            key = unfold(settings.get("ssl.keystore.key", ""))
+        _show(context, chain, key, settings.get("ssl.key.password"))
+    return context
+
+
+def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of TLS, and no others, by the names that librdkafka has for them."""
+    found = {
+        name: settings[name]
+        for name in settings
+        if name.startswith("ssl.") and (name not in SETTINGS or name == "ssl.key.password")
+    }
+    for ours, theirs in (
+        ("ssl.truststore.location", ("ssl.ca.location",)),
+        ("ssl.keystore.location", ("ssl.certificate.location", "ssl.key.location")),
+    ):
+        found |= dict.fromkeys(theirs, settings[ours]) if ours in settings else {}
+    for ours, name in (
+        ("ssl.truststore.certificates", "ssl.ca.pem"),
+        ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+        ("ssl.keystore.key", "ssl.key.pem"),
+    ):
+        found |= {name: unfold(settings[ours])} if ours in settings else {}
+    algorithm = settings.get("ssl.endpoint.identification.algorithm")
+    if algorithm is not None:
+        found["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    return found
+
+
+def unfold(text: str) -> str:
+    """Return PEM with lines: in a setting each may have become a word, as Kafka takes it too."""
+
+    def cut(block: re.Match[str]) -> str:
+        begin, _, body, end = block.groups()
+        words = body.split() if "\n" not in body.strip() else [body.strip()]
+        return "\n".join((begin, *words, end, ""))
+
+    return _BLOCK.sub(cut, text)
+
+
+def _read(settings: Mapping[str, str], location: str, itself: str) -> str | None:
+    path = settings.get(location)
+    if not path:
+        text = settings.get(itself)
+        return unfold(text) if text else None
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise BadOption(f"kafka.{location}={path} cannot be read: {error.strerror}") from error
+    if b"-----BEGIN " not in data:
+        raise BadOption(
+            f"kafka.{location}={path} is not PEM, and nothing else is read; convert a store of "
+            f"Java by keytool -importkeystore -srckeystore {path} -destkeystore store.p12 "
+            "-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -out store.pem"
+        )
+    return data.decode("ascii", "replace").replace("\ufffd", "?")
+
+
+def _show(context: ssl.SSLContext, chain: str, key: str, password: str | None) -> None:
+    """Have a context show a certificate."""
+    try:
+        with _as_file(chain) as chain_file, _as_file(key) as key_file:
+            context.load_cert_chain(chain_file, key_file, password=lambda: password or "")
+    except (ssl.SSLError, ValueError) as error:
+        raise BadOption(
+            "the key and the certificate of kafka.ssl.keystore.location, or kafka.ssl.keystore.key "
+            "and kafka.ssl.keystore.certificate.chain, cannot be used; check that they belong "
+            "together, and kafka.ssl.key.password"
+        ) from error
+
+
+@contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """Yield a path of a file in memory: OpenSSL takes keys from nowhere else."""
+    file = os.memfd_create("siltstone", os.MFD_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+        yield f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)
