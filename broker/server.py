@@ -535,7 +535,7 @@ class Broker:
             return
         meter = self.meter.get()
         meter.look_for_change()
-        self._dispatcher.meter(meter.find_handler)
+        self._dispatcher.meter(meter.find_handler, meter.find_timer())
         for listener in self.listeners:
             listener.shorten_waits(meter.find_wait)
 

@@ -6,7 +6,7 @@ Differs from Kafka: the entity ``ip`` is an address, since names are not resolve
 twice in an entity is refused; a quota holds whatever the requests are, since the connections of a
 client wait one after the other, and a client that was silent has half of Kafka's credit at once;
 the answer to a Fetch above the quota has its records, where Kafka reads them again later;
-``request_percentage`` is of the event loop alone, and a client waits up to
+``request_percentage`` is of the event loop alone, whole turns of it, and a client waits up to
 ``quota.window.num`` windows for it instead of one; topics that Metadata creates are no mutations.
 """
 

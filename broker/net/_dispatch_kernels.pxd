@@ -29,7 +29,7 @@ cdef class Route:
 cdef class Gate:
     cdef public dict _routes
     cdef public list _served
-    cdef public object stats, _rare
+    cdef public object stats, timer, _rare
 
     @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, position=Py_ssize_t, route=Route, caller=Caller, context=RequestContext)
     cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end)

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from siltstone.protocol.core import Table
     from siltstone.protocol.errors import KafkaError
 
+    class TurnTimer(Protocol):
+        """Who counts what the turns of connections take of the loop."""
+
+        def begin(self) -> object:
+            """Begin a turn, perhaps inside of another one's; return what `end` asks."""
+
+        def end(self, connection: Any, began: Any) -> None:
+            """Count what the turn has taken since."""
+
     class Connection(Protocol):
         """The connection of a request."""
 
@@ -320,7 +329,7 @@ class Gate:
     Compiled and held by `Dispatcher`, so that a request makes no call of Python's but its handler.
     """
 
-    __slots__ = ("_rare", "_routes", "_served", "stats")
+    __slots__ = ("_rare", "_routes", "_served", "stats", "timer")
 
     def __init__(
         self,
@@ -333,6 +342,8 @@ class Gate:
         self._served = served
         self._rare = rare
         self.stats = stats
+        # Who counts what the turns of connections take of the loop; None: nobody.
+        self.timer: TurnTimer | None = None
 
     def dispatch(
         self, connection: "Connection", buffer: memoryview, start: int, end: int

@@ -215,8 +215,17 @@ class Connection(Turn):
 
     def resume(self) -> None:
         """Continue when an answer is sent or memory is free: kept bytes first, then new ones."""
-        self._serve_kept()
-        self._count()
+        timer = self._gate.timer
+        if timer is None:
+            self._serve_kept()
+            self._count()
+            return
+        began = timer.begin()
+        try:
+            self._serve_kept()
+            self._count()
+        finally:
+            timer.end(self, began)
 
     def close(self, reason: str | None = None) -> None:
         """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
@@ -400,11 +409,17 @@ class Connection(Turn):
         finally:
             self._task = None
             self._release_frame()
-        if answer is not None:
-            self._send(answer)
-        if self._throttled and not self.is_closed:
-            self._mute_for_a_while()
-        self.resume()
+        timer = self._gate.timer
+        began = None if timer is None else timer.begin()
+        try:
+            if answer is not None:
+                self._send(answer)
+            if self._throttled and not self.is_closed:
+                self._mute_for_a_while()
+            self.resume()
+        finally:
+            if timer is not None:
+                timer.end(self, began)
 
     def _mute_for_a_while(self) -> None:
         seconds, self._throttled = self._throttled, 0.0

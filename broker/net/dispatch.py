@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from siltstone.broker.api import Api
-    from siltstone.broker.net._dispatch_kernels import Connection, RequestContext
+    from siltstone.broker.net._dispatch_kernels import Connection, RequestContext, TurnTimer
     from siltstone.broker.net.answers import Answer
     from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.security.gate.gatekeeper import Gatekeeper
@@ -87,12 +87,16 @@ class Dispatcher:
             route.handler = handler
             route.slices = route.api.slices
 
-    def meter(self, find: Callable[[Api], Callable[..., Any] | None]) -> None:
+    def meter(
+        self, find: Callable[[Api], Callable[..., Any] | None], timer: TurnTimer | None
+    ) -> None:
         """Have ``find`` say what serves an API in place of its handler; None: nothing.
 
-        It is asked now, and whoever serves an API cuts large requests itself.
+        It is asked now, and whoever serves an API cuts large requests itself. ``timer`` counts
+        what whole turns take.
         """
         self._find_metered = find
+        self.gate.timer = timer
         for key, route in self._routes.items():
             if key not in self._replaced:
                 self._meter(route)

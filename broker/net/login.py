@@ -195,6 +195,7 @@ class Login(Gate):
             return self._dispatcher.dispatch(connection, buffer, start, end)
         key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
         if self.state is State.DONE:
+            self.timer = self._dispatcher.timer  # of the next turn
             if key != HANDSHAKE and self._loop.time() >= self._expires:
                 self._logins.expired += 1
                 raise ProtocolError(

@@ -89,6 +89,8 @@ cdef class Turn:
 
     cpdef _on_readable(self)
 
+    cdef object _turn(self)
+
     @cython.locals(tail=bytes, start=Py_ssize_t, kept=Py_ssize_t, received=Py_ssize_t)
     cpdef _receive(self)
 

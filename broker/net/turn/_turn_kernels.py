@@ -396,6 +396,17 @@ class Turn:
         self._task: asyncio.Task[None] | None = None
 
     def _on_readable(self) -> None:
+        timer = self._gate.timer
+        if timer is None:
+            self._turn()
+            return
+        began = timer.begin()
+        try:
+            self._turn()
+        finally:
+            timer.end(self, began)
+
+    def _turn(self) -> None:
         self.last_active = self._loop.time()
         try:
             if (
@@ -536,8 +547,17 @@ class Turn:
         """Send what is owed."""
         owed = self._owed
         self._owed = None
-        if owed:
+        if not owed:
+            return
+        timer = self._gate.timer
+        if timer is None:
             self._send_joined(owed)
+            return
+        began = timer.begin()
+        try:
+            self._send_joined(owed)
+        finally:
+            timer.end(self, began)
 
     def not_written(self, error: NotWrittenError) -> None:
         """Close without an answer, since batches that were sent are not stored."""

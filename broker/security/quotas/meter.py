@@ -102,6 +102,7 @@ class Meter:
         self._sweep_above = _MIN_SWEEP
         self._found: dict[tuple[str, str, str], TokenBucket | None] = {}
         self._version = quotas.version
+        self._handled = 0.0  # seconds of this turn that are counted already
 
     @property
     def known_count(self) -> int:
@@ -113,6 +114,33 @@ class Meter:
         own = {_PRODUCE: PRODUCER, _FETCH: CONSUMER, **dict.fromkeys(STRICT_SINCE, MUTATION)}
         keys = self._quotas.keys & {REQUEST, own.get(api.key, REQUEST)}
         return _Metered(self, api, is_timed=REQUEST in keys, key=own.get(api.key)) if keys else None
+
+    def find_timer(self) -> Meter | None:
+        """Return who counts what turns take of the loop; None if no quota concerns it."""
+        return self if REQUEST in self._quotas.keys else None
+
+    def begin(self) -> tuple[float, float]:
+        """Begin a turn of a connection, perhaps inside of another one's; return what `end` asks."""
+        handled, self._handled = self._handled, 0.0
+        return self.timer(), handled
+
+    def end(self, connection: Client, began: tuple[float, float]) -> None:
+        """Count what a turn took beside its handlers: to receive, read, write and send.
+
+        Nobody waits for that at once; the client's next request does. What a turn inside of it
+        took is that connection's.
+        """
+        began_at, handled = began
+        seconds = self.timer() - began_at
+        rest = seconds - self._handled
+        self._handled = handled + seconds
+        if connection.principal != _OURSELVES and connection.is_known:
+            user, client_id = _user_of(connection), connection.client_id or ""
+            self.charge(REQUEST, user, client_id, rest * _PERCENT)
+
+    def note_handled(self, seconds: float) -> None:
+        """Take note of what a handler took, which is counted with its request."""
+        self._handled += seconds
 
     def charge(self, key: str, user: str, client_id: str, count: float) -> float:
         """Count what a client has had; return how many seconds it has to wait."""
@@ -253,6 +281,8 @@ class _Metered:
         began = self._meter.timer()
         answer = self._handle(context, request)
         metered.seconds = self._meter.timer() - began
+        if is_timed:
+            self._meter.note_handled(metered.seconds)
         if answer is None or isinstance(answer, tuple):
             delay = self._judge(metered, answer, is_timed=is_timed)
             return self._tell(connection, answer, delay) if delay else answer

@@ -103,6 +103,55 @@ async def test_above_it_the_answer_says_how_long_to_wait() -> None:
     assert peer.told == [told.throttle_time_ms / 1000]
 
 
+def test_a_turn_counts_with_all_that_it_takes() -> None:
+    """To receive, read, write and send; what its handlers took is counted once, with them."""
+    quotas = Quotas()
+    quotas.replace({EVERYBODY: {REQUEST: 10.0}})
+    clock = FakeClock()
+    meter = Meter(quotas, clock, WINDOWS, WINDOWS, clock.monotonic)
+
+    def handle(*_: object) -> HeartbeatResponse:
+        clock.advance(250)
+        return HeartbeatResponse()
+
+    api = Served(BY_KEY[12].key, "Heartbeat", BY_KEY[12].versions, "")
+    object.__setattr__(api, "own", handle)
+    serve_one = meter.find_handler(api)
+    assert serve_one is not None
+    assert meter.find_timer() is meter
+    peer = Peer()
+    bucket = meter.find_bucket(REQUEST, "alice", "app")
+    full = meter.find_credit(REQUEST, "alice", "app")
+    assert bucket is not None
+    assert full is not None
+    bucket.take(full, clock.monotonic())
+
+    began = meter.begin()
+    clock.advance(250)
+    serve_one(asked(peer), None).close()  # its answer tells to wait, and comes later
+    other = Peer("User:bob")  # whose answer leaves in the same round
+    other.client_id = "other"
+    inner = meter.begin()
+    clock.advance(1000)
+    meter.end(other, inner)
+    clock.advance(250)
+    meter.end(peer, began)
+    assert bucket.find_delay(clock.monotonic()) == pytest.approx(75 / 10 - 1.75)
+
+    began = meter.begin()
+    clock.advance(250)
+    meter.end(Peer(is_known=False), began)  # who has not logged in is nobody's
+    assert bucket.find_delay(clock.monotonic()) == pytest.approx(75 / 10 - 2)
+
+
+def test_turns_are_not_timed_without_such_a_quota() -> None:
+    """Nothing is asked of the clock for other quotas."""
+    quotas = Quotas()
+    quotas.replace({EVERYBODY: {PRODUCER: 10.0}})
+
+    assert Meter(quotas, FakeClock(), WINDOWS, WINDOWS).find_timer() is None
+
+
 async def test_a_quota_holds_over_an_hour() -> None:
     """Four connections that never rest, with requests of many sizes, wait as they are told.
 
