@@ -28,7 +28,7 @@ COPY docker/entrypoint /usr/local/bin/siltstone-entrypoint
 ENV PATH=/opt/siltstone/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    SILTSTONE_CONFIG=/etc/siltstone/server.yaml
+    SILTSTONE_CONFIG=/mnt/shared/config/server.properties:/etc/siltstone/server.yaml
 USER 65534:65534
 WORKDIR /var/lib/siltstone
 VOLUME /var/lib/siltstone

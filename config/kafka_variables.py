@@ -151,8 +151,10 @@ def _clusters(entries: Mapping[str, Entry]) -> Iterator[str]:
             f"{roles.where} is {roles.text}: that is a controller without a broker, and one node "
             "needs none; remove this container, or set it to broker"
         )
-    voters = entries.get("controller.quorum.voters")
-    if voters is not None and voters.text.count(",") > 0:
+    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        voters = entries.get(name)
+        if voters is None or len([each for each in voters.text.split(",") if each.strip()]) < 2:
+            continue
         yield (
             f"{voters.where} names several nodes, but a broker here is a cluster by itself: each "
             "would have data of its own; start one of them, and name only that one"

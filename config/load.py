@@ -16,6 +16,7 @@ from siltstone.config.security import check_value, parse_name
 from siltstone.config.sources import Entry, environment_entries, set_entries
 from siltstone.config.table import BROKER, SERVER, TOPIC
 
+_IMAGES_PREFIX = "KAFKA_"
 _CHECKED_TOGETHER = frozenset(
     name
     for name in BROKER
@@ -36,6 +37,7 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
     given_last = [*environment_entries(environ, faults), *set_entries(sets, faults)]
     over = [*_kafka_entries(environ, given_last, faults, warnings), *given_last]
     in_file = _file_entries(path, faults) if path is not None else []
+    in_file = _without_outranked(in_file, over, warnings)
     entries = [*_without_replaced(in_file, over, warnings), *over]
     faulty = {entry.name for entry in entries if _is_faulty(entry, faults, warnings)}
     given = {
@@ -90,16 +92,41 @@ def _kafka_entries(
     return entries if listeners is None else [*entries, listeners]
 
 
+def _without_outranked(in_file: list[Entry], over: list[Entry], warnings: list[str]) -> list[Entry]:
+    """Return what a file gives, without values that another name of theirs gives over the file.
+
+    Among names of one source the first of a chain wins, log.retention.ms over log.retention.hours;
+    but a variable wins over a file by whatever name.
+    """
+    given = {each.name: each.where for each in over}
+    outranked: dict[str, str] = {}
+    for chain in _chains():
+        anew = next((name for name in chain if name in given), None)
+        if anew is not None and anew not in SERVER:
+            outranked |= {
+                name: f"{given[anew]} gives {anew}" for name in chain if name not in given
+            }
+    gone = [each for each in in_file if each.name in outranked]
+    warnings += (
+        f"{each.where}: {each.name} has no effect, because {outranked[each.name]}" for each in gone
+    )
+    return [each for each in in_file if each not in gone]
+
+
 def _without_replaced(in_file: list[Entry], over: list[Entry], warnings: list[str]) -> list[Entry]:
     """Return what a file gives, without what it advertises for listeners that others replace.
 
     As the image's file does: whoever names listeners anew by a variable has not advertised those.
+    Where a compose file for Kafka binds one on all interfaces by leaving out its host, it counts on
+    this machine's name, as of Kafka.
     """
     bound, told = (_last(in_file, name) for name in ("listeners", "advertised.listeners"))
     anew = _last(over, "listeners")
     if bound is None or told is None or anew is None or _last(over, told.name) is not None:
         return in_file
     gone = names_in(bound.text) - names_in(anew.text)
+    if anew.where.startswith(_IMAGES_PREFIX):
+        gone |= {name for each in anew.text.split(",") if "://:" in each for name in names_in(each)}
     kept = [each for each in told.text.split(",") if names_in(each).isdisjoint(gone)]
     left_out = gone & names_in(told.text)
     if not left_out:
@@ -169,11 +196,15 @@ def _other_names(given: Mapping[str, Given]) -> dict[str, Given]:
     }
 
 
+def _chains() -> Iterable[tuple[str, ...]]:
+    """Yield the names of each setting of the broker, of which the first that is given counts."""
+    yield from (setting.synonyms for setting in TOPIC.values())
+    yield from ((setting.name, *setting.synonyms) for setting in SERVER.values())
+
+
 def _shadowed(given: Mapping[str, Given]) -> Iterable[str]:
     """Yield a warning for each value that is overridden by another name of the same setting."""
-    chains = [setting.synonyms for setting in TOPIC.values()]
-    chains += [(setting.name, *setting.synonyms) for setting in SERVER.values()]
-    for chain in chains:
+    for chain in _chains():
         first, *others = [name for name in chain if name in given] or [""]
         for name in others:
             if name not in SERVER:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,9 @@ LOG_OPTIONS = {
 }
 """What ``--log-NAME`` and its variable of the environment may say, and the default."""
 
+ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"0": b"\0"}
+"""What a letter behind a backslash stands for, in a format or a separator."""
+
 _LONGEST_SECONDS = 1e9  # some thirty years: sockets take no infinity
 
 
@@ -29,9 +34,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        default=os.environ.get("SILTSTONE_CONFIG") or None,
+        default=_first_file(os.environ.get("SILTSTONE_CONFIG", "")),
         help="server.yaml, or server.properties as Kafka has it (default: the environment's "
-        "SILTSTONE_CONFIG, else no file)",
+        "SILTSTONE_CONFIG, of several parted by : the first that is there; else no file)",
     )
     parser.add_argument(
         "--set",
@@ -41,6 +46,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         dest="sets",
         help="a setting over file and environment, such as log.segment.bytes=1048576; repeatable",
     )
+
+
+def _first_file(paths: str) -> Path | None:
+    """Return the first of these paths, parted as in PATH, that is there, else the last."""
+    named = [Path(each) for each in paths.split(os.pathsep) if each]
+    return next((each for each in named if each.exists()), named[-1] if named else None)
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
@@ -103,14 +114,31 @@ def seconds(text: str) -> float:
 
 def natural(text: str) -> int:
     """Return a whole number from 0 on."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
-    return int(text)
+    return _number(text, 0)
 
 
 def positive(text: str) -> int:
     """Return a whole number from 1 on."""
-    number = natural(text)
-    if not number:
-        raise argparse.ArgumentTypeError("0 is too few")
-    return number
+    return _number(text, 1)
+
+
+def _number(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from {least} on")
+    return int(text)
+
+
+def moment(text: str) -> int:
+    """Return a time, given in ms since 1970 or by ISO 8601, in ms since 1970.
+
+    Raises:
+        ValueError: It is neither; the text says so.
+    """
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+        return int(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        wanted = "ms since 1970, or ISO 8601 as 2026-11-23T12:00:00"
+        raise ValueError(f"{text} is no time; write {wanted}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,57 @@ def test_what_the_image_advertises_stays_for_its_own_listener() -> None:
         "INSIDE://127.0.0.1:19092",
     ]
     assert layers.warnings == ()
+
+
+def test_a_listener_without_a_host_is_told_by_this_machines_name() -> None:
+    """Other containers of such a compose file find the broker by it, and not by 127.0.0.1."""
+    layers = load(
+        IMAGE,
+        {
+            "KAFKA_CFG_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "KAFKA_CFG_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        },
+        [],
+    )
+
+    (told,) = layers.server().advertised
+    assert (told.port, told.host) == (9092, socket.getfqdn()) or told.host == socket.gethostname()
+    assert any("PLAINTEXT in advertised.listeners is left out" in each for each in layers.warnings)
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "value"),
+    [
+        ({"KAFKA_LOG_DIR": "/data"}, "log.dirs", "/data"),
+        ({"KAFKA_LOG_RETENTION_HOURS": "2"}, "retention.ms", "7200000"),
+        ({"KAFKA_LOG_RETENTION_HOURS": "2", "KAFKA_LOG_RETENTION_MS": "5"}, "retention.ms", "5"),
+    ],
+)
+def test_a_variable_wins_over_a_file_by_any_name(
+    tmp_path: Path, environ: dict[str, str], name: str, value: str
+) -> None:
+    """Kafka's order among the names of a setting counts within one source."""
+    file = tmp_path / "server.yaml"
+    file.write_text("log.dirs: /var/lib/siltstone\nlog.retention.ms: 1000\n")
+
+    layers = load(file, environ, [])
+
+    server = layers.server()
+    found = {
+        "log.dirs": ",".join(server.log_dirs),
+        "retention.ms": str(server.topic_defaults.retention_ms),
+    }
+    assert found[name] == value
+
+
+@pytest.mark.parametrize("name", ["VOTERS", "BOOTSTRAP_SERVERS"])
+def test_a_quorum_of_several_nodes_stops_the_start(name: str) -> None:
+    """By either name of Kafka's; one node is none."""
+    variable = f"KAFKA_CONTROLLER_QUORUM_{name}"
+
+    assert load(None, {variable: "1@kafka:9093"}, []).server()
+    with pytest.raises(ConfigError, match=f"{variable} names several nodes"):
+        load(None, {variable: "1@kafka-1:9093,2@kafka-2:9093"}, [])
 
 
 def test_advertised_listeners_beside_new_ones_are_obeyed_as_they_are() -> None:

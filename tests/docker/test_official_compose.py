@@ -28,7 +28,10 @@ hostname broker
 mount --bind "$1" /etc/hosts
 mkdir -p /tmp/kraft-combined-logs
 mount -t tmpfs tmpfs /tmp/kraft-combined-logs
-shift
+mount -t tmpfs tmpfs /mnt
+mkdir -p /mnt/shared/config
+cp "$2"/* /mnt/shared/config
+shift 2
 exec "$@"
 """
 CLIENT = """
@@ -68,6 +71,24 @@ SINGLE_NODE = {
     "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR": "1",
     "KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs",
 }
+# What its example of a file as input sets beside the file, without TLS.
+BESIDE_A_FILE = {
+    "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@broker:29093",
+    "KAFKA_LISTENERS": "PLAINTEXT_HOST://:9092,CONTROLLER://:29093,PLAINTEXT://:19092",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+}
+FILE = f"""\
+advertised.listeners=PLAINTEXT_HOST://localhost:9092,PLAINTEXT://broker:19092
+controller.listener.names=CONTROLLER
+group.initial.rebalance.delay.ms=0
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map={MAP}
+log.dirs=/tmp/kraft-combined-logs
+offsets.topic.replication.factor=1
+process.roles=broker
+"""
 # One of the three of its cluster with combined roles.
 OF_THREE = {
     **SINGLE_NODE,
@@ -80,23 +101,26 @@ OF_THREE = {
 class Container:
     """The image's command with the image's file and a compose file's variables."""
 
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str], file: str = "") -> None:
         for program in ("unshare", "nsenter", "ip"):
             require(program)
         if os.geteuid():
             pytest.skip("root: only root may mount")
         hosts = folder / "hosts"
         hosts.write_text("127.0.0.1 localhost broker\n", encoding="utf-8")
+        shared = folder / "shared"
+        shared.mkdir()
+        (shared / ("server.properties" if file else "none")).write_text(file, encoding="utf-8")
         self.daemon = Daemon(folder / "output")
         path = os.environ["PATH"]
         self.daemon.launch(
             [
                 str(shutil.which("unshare")), "--mount", "--net", "--uts", "--propagation",
-                "private", "sh", "-c", ENTER, "sh", str(hosts), siltstone(), "serve",
-                # Its own folder belongs to the image's user and is not here.
-                "--config", str(DOCKER / "server.yaml"),
+                "private", "sh", "-c", ENTER, "sh", str(hosts), str(shared), siltstone(),
+                "serve",
             ],
-            environ={"PATH": path, **environ},
+            # Its own folder belongs to the image's user and is not here.
+            environ={"PATH": path, "SILTSTONE_CONFIG": _files_of_the_image(), **environ},
         )  # fmt: skip
 
     def close(self) -> None:
@@ -109,6 +133,13 @@ class Container:
         """Run a command of this machine in the container's network."""
         enter = ["nsenter", "--target", str(self.daemon.pid), "--net", "--mount", *command]
         return subprocess.run(enter, capture_output=True, text=True, check=False)
+
+
+def _files_of_the_image() -> str:
+    """Return the files that the image names, with this tree's in the place of its own."""
+    image = (DOCKER.parent / "Dockerfile").read_text(encoding="utf-8")
+    named = image.partition("SILTSTONE_CONFIG=")[2].split()[0]
+    return named.replace("/etc/siltstone", str(DOCKER))
 
 
 @pytest.fixture
@@ -138,6 +169,19 @@ def test_the_single_node_keeps_its_folder_and_id(node: Container) -> None:
 
     assert f"cluster.id={SINGLE_NODE['CLUSTER_ID']}" in listed.stdout.splitlines()
     assert f"cluster_id={SINGLE_NODE['CLUSTER_ID']}" in node.daemon.printed()
+
+
+def test_a_mounted_file_takes_the_place_of_the_images(tmp_path: Path) -> None:
+    """Where Apache Kafka's image looks for one; variables win over it."""
+    made = Container(tmp_path, BESIDE_A_FILE, FILE)
+    try:
+        made.daemon.wait_for(READY)
+        done = made.inside(sys.executable, "-c", CLIENT, "localhost:9092", "broker:19092")
+    finally:
+        made.close()
+
+    assert done.returncode == 0, done.stderr
+    assert "log_dirs=/tmp/kraft-combined-logs" in made.daemon.printed()
 
 
 def test_one_of_three_does_not_start(tmp_path: Path) -> None:

@@ -30,6 +30,25 @@ def test_empty_variable_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["check"]) == 0
 
 
+def test_the_first_file_that_is_there_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So the image reads what is mounted where Apache Kafka's image looks, else its own."""
+    mounted, own = tmp_path / "server.properties", tmp_path / "server.yaml"
+    monkeypatch.setenv("SILTSTONE_CONFIG", f"{mounted}:{own}")
+    own.write_text("num.partitions: 2\n")
+
+    def partitions() -> str:
+        assert main(["config", "--offline", *NOBODY]) == 0
+        return next(
+            line for line in capsys.readouterr().out.splitlines() if line.startswith("num.part")
+        )
+
+    assert partitions() == f"num.partitions = 2  ({own} line 1)"
+    mounted.write_text("num.partitions=3\n")
+    assert partitions() == f"num.partitions = 3  ({mounted} line 1)"
+
+
 @pytest.mark.parametrize(
     ("environ", "options", "expected"),
     [
