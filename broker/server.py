@@ -31,6 +31,7 @@ from siltstone.broker.http.readiness import Readiness
 from siltstone.broker.http.server import Routes
 from siltstone.broker.net.addresses import Addresses
 from siltstone.broker.net.advertised import announce, show_address, try_all
+from siltstone.broker.net.binding import why_not_bound
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.exposed import warn_of_exposed
@@ -299,6 +300,9 @@ class Broker:
         self._tasks.start(self._preload(), "preload")
         if self.certificates is not None:
             self._tasks.start(self.certificates.watch(), "certificates")
+        origin = self._settings.layers.origin
+        if origin is not None and origin.path is not None:
+            self._tasks.start(self._watch_file(origin.path), "settings file")
         self._try_advertised()
 
     async def wait_until_ready(self) -> None:
@@ -330,6 +334,12 @@ class Broker:
             "http": show_address(*self._http.address),
             "log_dirs": [str(directory.path) for directory in self.logs.directories],
         }
+
+    async def _watch_file(self, path: Path) -> None:
+        # Late, since a start has no use for it.
+        from siltstone.broker.topics.settings.file_watch import SettingsFile  # noqa: PLC0415
+
+        await SettingsFile(path, self._settings, self._io, self.certificates).run()
 
     async def reload(self) -> None:
         """Read the settings again and put in force what may change; a fault is only logged."""
@@ -381,10 +391,7 @@ class Broker:
             try:
                 listener.bind(bound.host, bound.port)
             except OSError as error:
-                raise StartError(
-                    f"cannot listen on {bound}: {error.strerror or error}; stop what uses the "
-                    "address or choose another in listeners"
-                ) from error
+                raise StartError(f"cannot listen on {bound}: {why_not_bound(error)}") from error
         self._rooms.advertised.update(self._find_advertised())
 
     async def _open_topics(self) -> None:
@@ -426,10 +433,9 @@ class Broker:
         await self.probe.open((first.host, first.port), dial)
         for listener in self.listeners:
             log.info(
-                "listening listener=%s address=%s:%d",
+                "listening listener=%s address=%s",
                 listener.name,
-                listener.host or "*",
-                listener.port,
+                show_address(listener.host or "*", listener.port),
             )
         announce(self._rooms.advertised)
         warn_of_exposed(self._settings.server)

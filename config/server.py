@@ -196,6 +196,14 @@ class ServerConfig:
         dynamic=True,
         ours=True,
     )
+    config_reload_on_change: bool = key(
+        False,  # the default
+        "Reload the file of the settings by itself as soon as it has changed, as SIGHUP does. "
+        "Without it a changed file leaves a line in the log that says how many settings a reload "
+        "would change, or what is wrong with it.",
+        dynamic=True,
+        ours=True,
+    )
     num_partitions: int = key(
         1, "How many partitions a topic gets when nobody says.", check=at_least(1)
     )

@@ -44,7 +44,9 @@ be altered while the broker runs, each default of topics under any of its names 
 force at once; any other setting keeps its value until the restart and is named. A value that was
 changed while the broker ran still wins, and is named, too. A file with a fault changes nothing, and
 its faults are logged. `siltstone diff` prints beforehand what a reload would change and what a
-restart would; every change leaves a line in the log with old value, new value and source.
+restart would; every change leaves a line in the log with old value, new value and source. A changed
+file is noticed within some seconds: with `config.reload.on.change=true` it is reloaded then, else a
+line in the log says what a reload would do.
 """
 
 _KAFKA_VARIABLES = """\
@@ -52,11 +54,17 @@ Variables of Apache Kafka's container image are taken by its rule, so that a com
 is: behind `KAFKA_`, or `KAFKA_CFG_` as of Bitnami's, `_` is a dot, `__` is `_` and `___` is `-`.
 `CLUSTER_ID` is `cluster.id`. Where `KAFKA_ADVERTISED_LISTENERS` is given and no variable gives
 listeners, these are bound on all interfaces. Where a variable or `--set` gives listeners alone,
-what a file advertises for listeners of its own that are not among them is left out. Each variable
-is obeyed, or named in a line of the log as of no meaning here. What asks a script of the image for
-TLS or users stops the start; so does a controller without a broker, a quorum of several nodes,
-another cluster id than that of the folder, and a setting to which two variables give different
-values.
+what a file advertises for listeners of its own that are not among them is left out; where
+`KAFKA_LISTENERS` has one without a host, as `PLAINTEXT://:9092`, it is told by this machine's name,
+as of Kafka. A variable or `--set` wins over a file by whatever name of the setting, so
+`KAFKA_LOG_RETENTION_HOURS` over a file's `log.retention.ms`. Each variable is obeyed, or named in a
+line of the log as of no meaning here. What asks a script of the image for TLS or users stops the
+start; so does a controller without a broker, a quorum of several nodes, another cluster id than
+that of the folder, and a setting to which two variables give different values.
+
+The image reads `/mnt/shared/config/server.properties` in place of its own file, as Apache Kafka's
+does, if a folder with one is mounted there. Nothing of its own file counts then: the data folder is
+what that file says, and `http.listener` is on the container's loopback unless it is set.
 """
 
 _VARIABLES = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from siltstone.broker.server import Broker
+from siltstone.broker.topics.settings.file_watch import SettingsFile
 from siltstone.broker.topics.settings.reload import reload
 from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
@@ -88,3 +89,61 @@ async def test_a_broker_without_sources_says_so(tmp_path: Path) -> None:
     broker = Broker(layers, Clock(), asyncio.Event())
     with pytest.raises(ConfigError, match="came from no file"):
         await reload(broker._settings, broker._io)
+
+
+async def test_a_changed_file_is_told_when_it_has_settled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line says how many settings would change; nothing has changed yet."""
+    home = Home(tmp_path)
+    watched = SettingsFile(home.file, home.settings, home.broker._io)
+    home.write("log.retention.ms: 5000\nnode.id: 7\n")
+
+    with caplog.at_level(logging.INFO):
+        await watched.look()
+        assert "has changed" not in caplog.text
+        await watched.look()
+        await watched.look()
+
+    assert caplog.text.count("settings file has changed, siltstone diff shows how") == 1
+    assert f"path={home.file} now=1 restart=1" in caplog.text
+    assert home.settings.topic_config({}).retention_ms == 604_800_000
+
+
+async def test_a_changed_file_with_a_fault_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is wrong is in the log before anybody asks for a reload; so it is when the file goes."""
+    home = Home(tmp_path)
+    watched = SettingsFile(home.file, home.settings, home.broker._io)
+    home.write("log.retention.ms: soon\n")
+    await watched.look()
+    await watched.look()
+    home.file.unlink()
+    await watched.look()
+    await watched.look()
+
+    assert "a reload would change nothing: " in caplog.text
+    assert "log.retention.ms is soon; it must be" in caplog.text
+    assert "cannot be read: No such file or directory" in caplog.text
+
+
+async def test_a_changed_file_is_taken_if_that_is_wanted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by SIGHUP: what may change is in force, and a faulty file changes nothing."""
+    home = Home(tmp_path)
+    home.write("config.reload.on.change: true\n")
+    await home.broker.reload()
+    watched = SettingsFile(home.file, home.settings, home.broker._io)
+    home.write("config.reload.on.change: true\nlog.retention.ms: 5000\n")
+    await watched.look()
+    await watched.look()
+    taken = home.settings.layers
+    home.write("config.reload.on.change: true\nlog.retention.ms: no\n")
+    await watched.look()
+    await watched.look()
+
+    assert home.settings.topic_config({}).retention_ms == 5000
+    assert home.settings.layers is taken
+    assert "settings are not reloaded, nothing has changed: " in caplog.text
