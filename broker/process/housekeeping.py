@@ -21,6 +21,8 @@ DELETION_SECONDS = 0.5
 """How often it is looked whether a delayed deletion is due."""
 DIRECTORY_SECONDS = 1.0
 """How soon it is noticed that a full disk has room again, or that a log directory is gone."""
+SHORT_OF_ROOM_SECONDS = 5.0
+"""How often retention is applied while a disk has no room for produces: it may make some."""
 LONGEST_FLUSH_PAUSE_MS = 1000
 SHORTEST_PAUSE_MS = 20
 """A setting of 0 must not keep the loop busy."""
@@ -51,6 +53,7 @@ class Housekeeping:
         self._server = server
         self._clock = clock
         self._flush_pause_ms = LONGEST_FLUSH_PAUSE_MS
+        self._hurry_at = 0.0
         self._flushing: set[Log] = set()  # the background thread takes out what it has done
 
     async def run(self) -> None:
@@ -188,9 +191,19 @@ class Housekeeping:
         yield
 
     def check_directories(self) -> Iterator[None]:
-        """Check the log directories, in the background."""
+        """Check the log directories, in the background; where one is full, look for what can go.
+
+        Kafka waits for log.retention.check.interval.ms, five minutes, while clients are refused.
+        """
         self._logs.check_directories(self._server().log_dirs_reserve_bytes)
         yield
+        now = self._clock.monotonic()
+        if now >= self._hurry_at and any(
+            each.failure is None and each.client_refusal is not None
+            for each in self._logs.directories
+        ):
+            self._hurry_at = now + SHORT_OF_ROOM_SECONDS
+            yield from self.apply_retention()
 
     def run_deletions(self) -> Iterator[None]:
         """Unlink the files and folders that are due."""

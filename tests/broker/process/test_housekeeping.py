@@ -69,6 +69,27 @@ def test_retention_deletes(
     assert not list((tmp_path / "orders-0").glob("*.deleted"))
 
 
+def test_a_full_disk_has_what_may_go_at_once(
+    logs: LogManager, clock: FakeClock, tmp_path: Path
+) -> None:
+    """Whose records were deleted to make room does not wait for the next time of retention."""
+    log = _create(logs, TopicConfig(file_delete_delay_ms=500))
+    log.roll()
+    log.delete_records(1)
+    short_of_room = ServerConfig(log_dirs_reserve_bytes=1 << 60)
+    at_ease = Housekeeping(logs, lambda: SERVER, clock)
+    short = Housekeeping(logs, lambda: short_of_room, clock)
+
+    _do(logs, at_ease.check_directories())
+    _do(logs, at_ease.check_directories())
+    before = list((tmp_path / "orders-0").glob("*.deleted"))
+    _do(logs, short.check_directories())
+    _do(logs, short.check_directories())
+
+    assert before == []
+    assert len(list((tmp_path / "orders-0").glob("*.deleted"))) == 3
+
+
 def test_compacted_logs_are_left_to_the_cleaner(
     logs: LogManager, housekeeping: Housekeeping, clock: FakeClock
 ) -> None:
@@ -117,6 +138,7 @@ def test_checkpoints_are_written(
     """Each of the three has its step."""
     log = _create(logs, TopicConfig())
     log.flush()
+    log.roll()
     log.delete_records(1)
 
     _do(logs, housekeeping.checkpoint_recovery_points())
