@@ -65,8 +65,10 @@ def parse_listeners(
     listeners: dict[str, Listener] = {}
     for text in texts:
         match = _ENDPOINT.fullmatch(text)
-        if match is None or int(match[3]) > _HIGHEST_PORT:
+        if match is None:
             raise ValueError(f"has the entry {text}; write NAME://host:port, an IPv6 host in []")
+        if int(match[3]) > _HIGHEST_PORT:
+            raise ValueError(f"has the entry {text}; a port is at most {_HIGHEST_PORT}")
         name = match[1].upper()
         if name in listeners:
             raise ValueError(f"names the listener {name} twice; give each a name of its own")

@@ -127,7 +127,11 @@ def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool)
         sys.stdout.write(f"none of {counted} {_filter_words(asked)}\n")
     in_detail = in_detail or len(partitions) <= explain_text.MAX_IN_DETAIL
     lines = explain_text.explanation_lines(
-        partitions, answer["now_ms"], in_detail=in_detail, width=find_width()
+        partitions,
+        answer["now_ms"],
+        in_detail=in_detail,
+        width=find_width(),
+        of_many=len(every),
     )
     sys.stdout.writelines(f"{line}\n" for line in lines)
 

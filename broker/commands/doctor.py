@@ -20,6 +20,7 @@ from siltstone.broker.commands.explain_text import size
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import find_width, paint, wrap
 from siltstone.broker.net.advertised import find_faults, is_loopback, show_address, who_for
+from siltstone.broker.net.binding import why_not_bound
 from siltstone.config.listeners import AUTO, parse_host_port
 from siltstone.storage import files
 from siltstone.storage.directory.lock import is_held
@@ -84,6 +85,9 @@ def _try_folder(folder: Path, reserve_bytes: int) -> Finding:
         free, total = files.find_room(there)
     except OSError as error:
         return Finding(subject, is_fine=False, sentence=f"cannot be looked at: {error}")
+    fault = _why_not_made(folder, there)
+    if fault is not None:
+        return Finding(subject, is_fine=False, sentence=fault)
     if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
         return Finding(
             subject,
@@ -102,6 +106,15 @@ def _try_folder(folder: Path, reserve_bytes: int) -> Finding:
     if there != folder:
         return Finding(subject, is_fine=True, sentence=f"is made by the start; {room}")
     return Finding(subject, is_fine=True, sentence=_who_has(folder) + room)
+
+
+def _why_not_made(folder: Path, there: Path) -> str | None:
+    """Return why a start would not take or make a folder; None if it would, as far as one sees."""
+    if not there.is_dir():
+        return f"{there} is not a folder; choose another log.dirs"
+    if there not in (folder, folder.parent):
+        return f"does not exist, nor does {folder.parent}; create that, or choose another log.dirs"
+    return None
 
 
 def _nearest(folder: Path) -> Path:
@@ -156,9 +169,8 @@ def _try_ports(layers: Layers) -> Iterator[Finding]:
         try:
             _bind(host, port)
         except OSError as error:
-            why = error.strerror or error
-            remedy = "stop what uses the address, or choose another"
-            yield Finding(subject, is_fine=False, sentence=f"cannot use {where} ({why}); {remedy}")
+            sentence = f"cannot use {where}: {why_not_bound(error)}"
+            yield Finding(subject, is_fine=False, sentence=sentence)
         else:
             yield Finding(subject, is_fine=True, sentence=f"{where} can be bound")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 from siltstone.broker.commands.internal_records import describe_for
+from siltstone.broker.commands.options import moment
 from siltstone.storage.dump.any_file import run
 from siltstone.storage.dump.log_file import Wanted
 
@@ -46,6 +47,9 @@ def run_dump_log(options: argparse.Namespace) -> int:
     if options.follow and len(options.paths) > 1:
         sys.stderr.write("dump-log --follow wants one log or folder\n")
         return 2
+    if options.since > options.until:
+        sys.stderr.write("dump-log: --since is later than --until; nothing is between them\n")
+        return 2
     first_offset, last_offset = options.offsets
     wanted = Wanted(
         deep=options.deep_iteration or options.print_data,
@@ -68,19 +72,18 @@ def _wait() -> None:
 
 def _range(text: str) -> tuple[int, int]:
     """Return the first and the last offset of FIRST-LAST."""
-    first, dash, last = text.partition("-")
-    if dash and all(not each or (each.isascii() and each.isdigit()) for each in (first, last)):
-        return int(first or 0), int(last or _LAST_OFFSET)
-    raise argparse.ArgumentTypeError(f"{text} is not FIRST-LAST, as 100-199, 100- or -199")
+    match = re.fullmatch(r"([0-9]*)-([0-9]*)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text} is not FIRST-LAST, as 100-199, 100- or -199")
+    first, last = int(match[1] or 0), int(match[2] or _LAST_OFFSET)
+    if first > last:
+        raise argparse.ArgumentTypeError(f"{text} has none; write the lower offset first")
+    return first, last
 
 
 def _moment(text: str) -> int:
     """Return a time in ms since 1970."""
-    if text.isascii() and text.isdigit():
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return moment(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text} is no time: {error}") from error
-    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-    return int(moment.timestamp() * 1000)
+        raise argparse.ArgumentTypeError(str(error)) from error

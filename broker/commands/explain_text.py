@@ -20,11 +20,19 @@ _VERDICTS = {"in-progress": "being cleaned", "requested": "next"}
 
 
 def explanation_lines(
-    partitions: list[dict[str, Any]], now_ms: int, *, in_detail: bool, width: int | None = None
+    partitions: list[dict[str, Any]],
+    now_ms: int,
+    *,
+    in_detail: bool,
+    width: int | None = None,
+    of_many: int = 0,
 ) -> Iterator[str]:
-    """Yield the explanations: several by reason first, then a few lines for each, or one."""
+    """Yield the explanations: several by reason first, then a few lines for each, or one.
+
+    ``of_many`` says how many there are, if only some of them are wanted.
+    """
     if len(partitions) > 1:
-        yield from _summary(partitions, width)
+        yield from _summary(partitions, width, of_many)
         yield ""
     if in_detail:
         for facts in partitions:
@@ -35,14 +43,18 @@ def explanation_lines(
         yield from _table(partitions, width)
 
 
-def _summary(partitions: list[dict[str, Any]], width: int | None) -> Iterator[str]:
+def _summary(partitions: list[dict[str, Any]], width: int | None, of_many: int) -> Iterator[str]:
     counts = Counter(facts["rule"] for facts in partitions)
     waiting = sum(map(is_waiting, partitions))
     failed = sum(map(is_failed, partitions))
-    yield f"{counted(len(partitions), 'partition')}: {failed} failed, {waiting} waiting"
+    is_part = of_many > len(partitions)
+    some = f"{len(partitions)} of {of_many} partitions" if is_part else ""
+    some = some or counted(len(partitions), "partition")
+    yield f"{some}: {failed} failed, {waiting} waiting"
     for rule, count in counts.most_common():
         yield from wrap(f"{count:>7}  {rule:<20} {ADVICE.get(rule, '')}", width, 30)
-    yield from _sizes(partitions, width)
+    if not is_part:  # shares of what is chosen say nothing about the disk
+        yield from _sizes(partitions, width)
 
 
 def _sizes(partitions: list[dict[str, Any]], width: int | None) -> Iterator[str]:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from siltstone.broker.http.control.token import ControlToken, note_address
 from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import Admission
+from siltstone.broker.net.advertised import show_address
+from siltstone.broker.net.binding import why_not_bound
 from siltstone.broker.process.start_error import StartError
 from siltstone.config.listeners import is_loopback
 from siltstone.config.tls import HTTP
@@ -78,8 +80,7 @@ class HttpPort:
             addresses = await self._server.start(host, port)
         except OSError as error:
             raise StartError(
-                f"cannot listen on http.listener {host}:{port}: {error.strerror or error}; stop "
-                "what uses the address or choose another in http.listener"
+                f"cannot listen on http.listener {show_address(host, port)}: {why_not_bound(error)}"
             ) from error
         self.address = addresses[0]
         shown = None if self._handshakes is None else self._handshakes.endpoint.pem
@@ -91,7 +92,7 @@ class HttpPort:
             is_encrypted=server.http_security_protocol.endswith("SSL"),
         )
         for bound_host, bound_port in addresses:
-            log.info("listening listener=http address=%s:%d", bound_host, bound_port)
+            log.info("listening listener=http address=%s", show_address(bound_host, bound_port))
 
     def admit(self, hosts: frozenset[str]) -> None:
         """Answer requests for these hosts from now on."""

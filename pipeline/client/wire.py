@@ -143,7 +143,7 @@ class Wire:
         """Return the body of the answer to the oldest request that waits for one. Blocks."""
         size = int.from_bytes(self._read(4), "big")
         if not _CORRELATION_BYTES <= size <= _MAX_FRAME_BYTES:
-            raise self._silent(ValueError(f"an answer of {size} bytes"))
+            raise self._silent(ValueError(_strange(size)))
         return self._read(size)[_CORRELATION_BYTES:]
 
     def _read(self, size: int) -> memoryview:
@@ -209,3 +209,10 @@ def split_addresses(bootstrap: str) -> list[tuple[str, int]]:
             raise BadOption(f"kafka.bootstrap.servers={bootstrap} is not host:port,host:port")
         found.append((host.removeprefix("[").removesuffix("]"), int(port)))
     return found
+
+
+def _strange(size: int) -> str:
+    """Say what it means that an answer begins with this size."""
+    if size.to_bytes(4, "big") == b"HTTP":
+        return "it speaks HTTP, not Kafka's protocol"
+    return f"an answer of {size} bytes is none of Kafka's"

@@ -135,8 +135,9 @@ def _lock(path: Path) -> _Locked:
             path.mkdir()
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise LogDirError(
-                f"log directory {path} can not be written by this user; give it the right to or "
-                "choose another log.dirs"
+                f"log directory {path} can not be written by user {os.geteuid()}, it belongs to "
+                f"{path.stat().st_uid}; chown -R {os.geteuid()} {path} (of a container: the folder "
+                "that is mounted there), or choose another log.dirs"
             )
         lock = DirectoryLock(path)
         lock.acquire()

@@ -4,7 +4,9 @@ Indexes are compared with the ``.log`` beside them. Keys and values are printed 
 Nothing is written, and the folder may be in use.
 """
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -42,6 +44,8 @@ def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
         return
     name = files.parse_name(path.name)
     if name is None:
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         raise ValueError(f"{path} is none of a log directory's files")
     if name.kind == files.LOG:
         yield from dump_log(path, wanted)
@@ -62,7 +66,7 @@ def dump_files(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], obj
                 write(f"  {line}\n")
         except (OSError, ValueError) as error:
             faults += 1
-            write(f"  FAULT {error}\n")
+            write(f"  FAULT {_why(error)}\n")
     return faults
 
 
@@ -76,8 +80,14 @@ def dump_as_json(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], o
                 write(json.dumps({"file": str(path), **line.as_json()}) + "\n")
         except (OSError, ValueError) as error:
             faults += 1
-            write(json.dumps({"file": str(path), "fault": str(error)}) + "\n")
+            write(json.dumps({"file": str(path), "fault": _why(error)}) + "\n")
     return faults
+
+
+def _why(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot be read: {error.strerror}"
+    return str(error)
 
 
 def run(

@@ -108,7 +108,7 @@ def test_a_controllers_listener_is_left_out() -> None:
     [
         (("127.0.0.1:9092",), "write NAME://host:port"),
         (("PLAINTEXT://host",), "write NAME://host:port"),
-        (("PLAINTEXT://host:65536",), "write NAME://host:port"),
+        (("PLAINTEXT://host:65536",), "a port is at most 65535"),
         (("PLAINTEXT://host:-1",), "write NAME://host:port"),
         (("PLAINTEXT://a b:1",), "write NAME://host:port"),
         (("PLAINTEXT://a:1", "plaintext://b:2"), "names the listener PLAINTEXT twice"),

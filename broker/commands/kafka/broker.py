@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from siltstone.broker.commands.options import read_settings
 from siltstone.broker.net.loopback import reachable
 from siltstone.config.listeners import AUTO, parse_host_port
 from siltstone.config.properties import properties_entries
-from siltstone.pipeline.client.wire import Exchange, Wire, split_addresses
+from siltstone.pipeline.client.wire import Exchange, Wire
 from siltstone.pipeline.errors import PipelineError
 from siltstone.protocol.errors import ErrorCode, error_name
 from siltstone.protocol.messages import find_coordinator, list_offsets, metadata
@@ -25,7 +26,6 @@ from siltstone.protocol.messages.list_offsets import (
 from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Mapping
 
     from siltstone.config.layers import Layers
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 START: Final = -2
 END: Final = -1
 CLIENT_ID: Final = "siltstone"
+_HIGHEST_PORT: Final = 65_535
 
 _METADATA: Final = Exchange(metadata.REQUEST, metadata.RESPONSE, 12)
 _LIST_OFFSETS: Final = Exchange(list_offsets.REQUEST, list_offsets.RESPONSE, 6)
@@ -148,6 +149,10 @@ def why(code: int, message: str | None, what: str) -> str:
 
 _KNOWN: Final = {
     int(ErrorCode.unknown_topic_or_partition): "there is no such topic or partition",
+    int(ErrorCode.invalid_topic_exception): "this cannot be a topic's name; use up to 249 letters, "
+    "digits, '.', '_' and '-' of ASCII",
+    int(ErrorCode.topic_authorization_failed): "this user may not do that with it",
+    int(ErrorCode.group_authorization_failed): "this user may not do that with it",
     int(ErrorCode.topic_already_exists): "it exists already",
     int(ErrorCode.group_id_not_found): "there is no such group",
     int(ErrorCode.non_empty_group): "it has members; stop them first",
@@ -162,6 +167,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-b",
         "--bootstrap-server",
+        type=_bootstrap_server,
         metavar="HOST:PORT",
         help="the broker (default: the first of the settings' listeners)",
     )
@@ -171,6 +177,14 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="security.protocol and its like in a file, as for Kafka's tools",
     )
+
+
+def _bootstrap_server(text: str) -> tuple[str, int]:
+    """Return the host and the port of the first address of a list with commas."""
+    host, colon, port = text.split(",", maxsplit=1)[0].strip().rpartition(":")
+    if not (colon and port.isascii() and port.isdigit() and 0 < int(port) <= _HIGHEST_PORT):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
 
 
 def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
@@ -190,9 +204,9 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
     return 1
 
 
-def _find_address(layers: Layers, given: str | None) -> tuple[str, int]:
+def _find_address(layers: Layers, given: tuple[str, int] | None) -> tuple[str, int]:
     if given is not None:
-        return split_addresses(given)[0]
+        return given
     listener = layers.server().bound_listeners[0]
     if listener.port:
         return reachable(listener.host), listener.port

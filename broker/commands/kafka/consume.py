@@ -9,12 +9,11 @@ import base64
 import json
 import re
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.broker.commands.kafka.broker import END, START, Broker, Refused, add_connection, why
 from siltstone.broker.commands.kafka.broker import run as run_command
-from siltstone.broker.commands.options import natural, positive
+from siltstone.broker.commands.options import ESCAPES, moment, natural, positive
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.messages import fetch
@@ -40,7 +39,6 @@ _PARTITION_BYTES: Final = 1 << 20
 _WAIT_MS: Final = 500
 _COMMITTED: Final = 1
 _TOKEN: Final = re.compile(rb"%(.)|\\(.)|%$|\\$", re.DOTALL)
-_ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"0": b"\0"}
 
 
 class BadFormat(ValueError):  # noqa: N818  # wrong usage
@@ -268,11 +266,14 @@ def read_format(text: str) -> Callable[[Printed], bytes]:
             parts.append(b"%")
         elif letter in _FIELDS:
             parts.append(_FIELDS[letter])
-        elif escape in _ESCAPES:
-            parts.append(_ESCAPES[escape])
+        elif escape in ESCAPES:
+            parts.append(ESCAPES[escape])
         else:
             known = ", ".join(f"%{each.decode()}" for each in _FIELDS)
-            raise BadFormat(f"-f has {match[0].decode(errors='replace')}; there are {known}, %%")
+            raise BadFormat(
+                f"-f has {match[0].decode(errors='replace')}; there are {known}, %%, "
+                r"\n, \r, \t, \0 and \\"
+            )
     parts.append(data[position:])
     return lambda each: b"".join(
         [part if isinstance(part, bytes) else part(each) for part in parts]
@@ -289,8 +290,11 @@ def read_offset(text: str) -> Callable[[Broker, dict[str, list[int]]], dict[Plac
         at = START if text == "start" else END
         return lambda broker, wanted: broker.offsets(wanted, at)
     if text.startswith("@"):
-        moment = _moment(text[1:])
-        return lambda broker, wanted: _at(broker, wanted, moment)
+        try:
+            when = moment(text[1:])
+        except ValueError as error:
+            raise BadFormat(f"-o {text}: {error}") from error
+        return lambda broker, wanted: _at(broker, wanted, when)
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         number = int(text)
         if text.startswith("-"):
@@ -299,22 +303,10 @@ def read_offset(text: str) -> Callable[[Broker, dict[str, list[int]]], dict[Plac
     raise BadFormat(f"-o {text}: write start, end, a number, -N, or @ and a time")
 
 
-def _moment(text: str) -> int:
-    if re.fullmatch(r"[0-9]{1,18}", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadFormat(f"-o @{text}: {error}; write ms since 1970 or ISO 8601") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
-
-
-def _at(broker: Broker, wanted: dict[str, list[int]], moment: int) -> dict[Place, int]:
+def _at(broker: Broker, wanted: dict[str, list[int]], when: int) -> dict[Place, int]:
     """Return the first offsets that are as late; the end where none is."""
     ends = broker.offsets(wanted, END)
-    found = broker.offsets(wanted, moment)
+    found = broker.offsets(wanted, when)
     return {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
 
 

@@ -6,7 +6,9 @@ at once and a fast one's in large batches.
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
 import sys
 from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,7 +17,7 @@ from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.kafka.broker import Broker, Refused, add_connection, why
 from siltstone.broker.commands.kafka.broker import run as run_command
 from siltstone.broker.commands.kafka.partitioner import partition_for
-from siltstone.broker.commands.options import natural
+from siltstone.broker.commands.options import ESCAPES, natural
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages import produce
@@ -30,7 +32,6 @@ from siltstone.protocol.records.record import Record
 from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Mapping, Sequence
     from typing import BinaryIO
 
@@ -53,7 +54,11 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
     """Add what a line becomes, and the broker."""
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
-        "-k", "--key-separator", metavar="TEXT", help="what stands between key and value of a line"
+        "-k",
+        "--key-separator",
+        type=_separator,
+        metavar="TEXT",
+        help="what stands between key and value of a line; \\t is a tab",
     )
     parser.add_argument(
         "--tombstones", action="store_true", help="an empty value after a key is a tombstone"
@@ -68,17 +73,30 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
 
 def run_produce(options: argparse.Namespace) -> int:
     """Send the input; return the exit code."""
+    if sys.stdin is None:  # closed by who started it
+        sys.stderr.write("the input is closed; send lines to standard input\n")
+        return 1
     headers = []
     for each in options.header:
         name, equals, value = each.partition("=")
         if not equals or not name:
             sys.stderr.write(f"-H {each}: write NAME=VALUE\n")
             return 2
-        headers.append((name.encode(), value.encode()))
+        headers.append(
+            (name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
+        )
     if options.tombstones and options.key_separator is None:
         sys.stderr.write("--tombstones wants --key-separator: only a key can be deleted\n")
         return 2
     return run_command(options, lambda broker: _Sender(broker, options, tuple(headers)).send_all())
+
+
+def _separator(text: str) -> bytes:
+    """Return the bytes that part key and value."""
+    data = text.encode("utf-8", "surrogateescape")
+    if not data:
+        raise argparse.ArgumentTypeError("nothing parts nothing; name a character, such as :")
+    return re.sub(rb"\\(.)", lambda match: ESCAPES.get(match[1], match[0]), data)
 
 
 class _Sender:
@@ -121,9 +139,10 @@ class _Sender:
         separator = self._options.key_separator
         if separator is None:
             return Row(None, line)
-        key, found, value = line.partition(separator.encode())
+        key, found, value = line.partition(separator)
         if not found:
-            raise Refused(f"line {number} has no {separator!r} between key and value")
+            shown = repr(separator).removeprefix("b")
+            raise Refused(f"line {number} has no {shown} between key and value")
         return Row(key, None if self._options.tombstones and not value else value)
 
     def _send(self, rows: Sequence[Row], partitions: Sequence[int]) -> None:

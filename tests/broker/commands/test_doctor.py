@@ -48,6 +48,24 @@ def test_before_a_start_all_is_fine(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not (tmp_path / "data").exists()
 
 
+def test_folders_that_a_start_would_not_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A whole path is a typing error, and a file is no folder: as the start says."""
+    (tmp_path / "file").touch()
+
+    for name, sentence in (
+        ("no/data", f"does not exist, nor does {tmp_path / 'no'}; create that"),
+        ("file", f"{tmp_path / 'file'} is not a folder"),
+        ("file/data", f"{tmp_path / 'file'} is not a folder"),
+    ):
+        code, found = consult(capsys, tmp_path / name)
+        told = found[f"log directory {tmp_path / name}"]
+        assert code == 1
+        assert not told["is_fine"]
+        assert told["sentence"].startswith(sentence)
+
+
 def test_a_port_in_use_and_a_name_that_does_not_resolve(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,7 +80,7 @@ def test_a_port_in_use_and_a_name_that_does_not_resolve(
         )
 
     assert code == 1
-    assert f"cannot use 127.0.0.1:{port} (Address" in found["listener PLAINTEXT"]["sentence"]
+    assert f"cannot use 127.0.0.1:{port}: Address" in found["listener PLAINTEXT"]["sentence"]
     failing = found[f"advertised PLAINTEXT {NOWHERE}:9092"]
     assert not failing["is_fine"]
     assert "clients that do not find it by name either fail" in failing["sentence"]

@@ -38,6 +38,23 @@ def test_every_reason_has_its_advice() -> None:
     )
 
 
+def test_a_part_is_told_as_one() -> None:
+    """Shares of the disk would be those of the part, so they are left out."""
+    partitions = [
+        facts("failed", 1, dirty_ratio=0.5, size_bytes=10),
+        facts("failed", 1, topic="bills", dirty_ratio=0.5, size_bytes=10),
+    ]
+
+    whole, part = (
+        list(explanation_lines(partitions, 0, in_detail=False, of_many=many)) for many in (2, 9)
+    )
+
+    assert whole[0] == "2 partitions: 2 failed, 0 waiting"
+    assert "20 B on the disk, by topic:" in whole
+    assert part[0] == "2 of 9 partitions: 2 failed, 0 waiting"
+    assert not any("on the disk" in line for line in part)
+
+
 def test_many_are_summed_up_by_reason_then_listed() -> None:
     """The commonest first, with what to do; the list has a heading."""
     partitions = [

@@ -250,7 +250,8 @@ def test_a_range_within_a_batch(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (("--offsets", "7"), "7 is not FIRST-LAST, as 100-199, 100- or -199"),
         (("--offsets", "a-b"), "a-b is not FIRST-LAST"),
-        (("--since", "yesterday"), "yesterday is no time: Invalid isoformat string"),
+        (("--offsets", "5-1"), "5-1 has none; write the lower offset first"),
+        (("--since", "yesterday"), "yesterday is no time; write ms since 1970, or ISO 8601"),
     ],
 )
 def test_ranges_that_mean_nothing(
@@ -262,6 +263,20 @@ def test_ranges_that_mean_nothing(
 
     assert stop.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """It is not said to be of another kind."""
+    code = main(["dump-log", str(tmp_path / "orders-0")])
+
+    assert code == 1
+    assert "FAULT cannot be read: No such file or directory" in capsys.readouterr().out
+
+
+def test_a_time_span_without_length(capsys: pytest.CaptureFixture[str]) -> None:
+    """The later time first: wrong usage."""
+    assert main(["dump-log", "--since", "2000", "--until", "1000", "x"]) == 2
+    assert "--since is later than --until" in capsys.readouterr().err
 
 
 class Enough(Exception):  # noqa: N818

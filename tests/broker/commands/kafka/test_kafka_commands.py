@@ -150,8 +150,9 @@ async def test_what_is_refused_is_said_in_a_sentence(shell: Shell) -> None:
         (("produce", "a", "-H", "x"), "-H x: write NAME=VALUE"),
         (("produce", "a", "--tombstones"), "--tombstones wants --key-separator"),
         (("consume", "a", "-o", "soon"), "-o soon: write start, end, a number, -N, or @ and"),
-        (("consume", "a", "-o", "@soon"), "-o @soon: Invalid isoformat string"),
+        (("consume", "a", "-o", "@soon"), "-o @soon: soon is no time; write ms since 1970"),
         (("consume", "a", "-f", "%x"), "-f has %x; there are %t, %p, %o"),
+        (("consume", "a", "-f", "\\x"), "-f has \\x; there are %t, %p, %o"),
     ],
 )
 async def test_wrong_usage(shell: Shell, words: tuple[str, ...], sentence: str) -> None:
@@ -159,6 +160,68 @@ async def test_wrong_usage(shell: Shell, words: tuple[str, ...], sentence: str) 
     await shell.run(*words, code=2)
 
     assert shell.error.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("topics", "create", "a", "-p", "0"), "0 is not a whole number from 1 on"),
+        (("consume", "a", "-n", "-1"), "-1 is not a whole number from 1 on"),
+        (("produce", "a", "-k", ""), "nothing parts nothing; name a character"),
+        (("topics", "-b", "kafka"), "'kafka' is not HOST:PORT"),
+        (("topics", "-b", "kafka:0"), "'kafka:0' is not HOST:PORT"),
+    ],
+)
+def test_words_that_mean_nothing(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+) -> None:
+    """Wrong usage, with the option that it is about."""
+    with pytest.raises(SystemExit) as stop:
+        main([*words])
+
+    assert stop.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+async def test_a_tab_between_key_and_value(shell: Shell) -> None:
+    """As a format has it; a line without one is named."""
+    await shell.run("topics", "create", "orders")
+
+    await shell.run("produce", "orders", "-k", r"\t", given=b"a\t1\nb\t2\n")
+    assert await shell.run("consume", "orders", "-f", r"%k=%v\n") == "a=1\nb=2\n"
+    await shell.run("produce", "orders", "-k", r"\t", given=b"a:1\n", code=1)
+    assert r"line 1 has no '\t' between key and value" in shell.error
+
+
+async def test_an_input_that_is_closed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has no standard input then: a sentence, and no traceback."""
+    monkeypatch.setattr(sys, "stdin", None)
+
+    assert await asyncio.to_thread(main, ["produce", "orders"]) == 1
+
+
+async def test_names_that_no_topic_has(shell: Shell) -> None:
+    """The broker's code comes with what to do about it."""
+    await shell.run("produce", "or ders", code=1)
+
+    assert shell.error == (
+        "topic or ders: this cannot be a topic's name; use up to 249 letters, digits, '.', '_' and "
+        "'-' of ASCII (INVALID_TOPIC_EXCEPTION)\n"
+    )
+
+
+async def test_a_port_that_speaks_http(capsys: pytest.CaptureFixture[str]) -> None:
+    """The two ports are easily mistaken for each other."""
+
+    def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        code = await asyncio.to_thread(main, ["topics", "-b", f"127.0.0.1:{port}"])
+
+    assert code == 1
+    assert "it speaks HTTP, not Kafka's protocol" in capsys.readouterr().err
 
 
 async def test_lines_become_records_and_lines_again(shell: Shell) -> None:
