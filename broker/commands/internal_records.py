@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.broker.transactions.transaction import TransactionState
@@ -10,6 +11,7 @@ from siltstone.protocol.coordinator import consumer_group_records as consumer_re
 from siltstone.protocol.coordinator import group_records, transaction_records
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey
+from siltstone.storage.dump.line import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,4 +104,7 @@ def _told(value: Any) -> Facts:
     if value is None:
         return {"deleted": True}
     fields: Facts = value._asdict() if hasattr(value, "_asdict") else {"value": value}
-    return fields
+    topic_id = fields.get("topic_id")
+    if isinstance(topic_id, bytes):
+        fields["topic_id"] = UUID(bytes=topic_id)
+    return {name: plain(each) for name, each in fields.items()}

@@ -1,5 +1,12 @@
 """One line of a dump: facts as ``name=value``, or what is wrong."""
 
+from base64 import b64encode
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from uuid import UUID
+
+from siltstone.protocol.names import uuid_text
+
 
 class Line:
     """Facts in the order they were given."""
@@ -13,11 +20,28 @@ class Line:
         return " ".join(f"{name}={value}" for name, value in self._facts.items())
 
     def as_json(self) -> dict[str, object]:
-        """Return the facts by name; what JSON does not know is text."""
-        return {
-            name: value if isinstance(value, str | int | float | bool | None) else str(value)
-            for name, value in self._facts.items()
-        }
+        """Return the facts by name, as `plain` values."""
+        return {name: plain(value) for name, value in self._facts.items()}
+
+
+class RecordLine(Line):
+    """A record, below the line of its batch; ``means`` is what a record of our own says."""
+
+    __slots__ = ("_means",)
+
+    def __init__(self, means: Mapping[str, object] | None = None, **facts: object) -> None:
+        super().__init__(**facts)
+        self._means = means
+
+    def __str__(self) -> str:
+        means = {} if self._means is None else self._means
+        said = "".join(f" {name}={value}" for name, value in means.items())
+        return f"| {super().__str__()}{said}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the facts, and what the record says under a name of its own: both have offsets."""
+        facts = super().as_json()
+        return facts if self._means is None else {**facts, "means": plain(self._means)}
 
 
 class Fault(Line):
@@ -35,3 +59,21 @@ class Fault(Line):
     def as_json(self) -> dict[str, object]:
         """Return what is wrong."""
         return {"fault": self._text}
+
+
+def plain(value: object) -> object:  # noqa: PLR0911  # a kind of value a line
+    """Return a value as JSON has it; bytes that are no UTF-8 as ``{"base64": text}``."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
+    if isinstance(value, UUID):
+        return uuid_text(value) if value.int else None
+    if isinstance(value, Mapping):
+        return {str(plain(name)): plain(each) for name, each in value.items()}
+    if isinstance(value, AbstractSet):
+        return [plain(each) for each in sorted(value)]
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

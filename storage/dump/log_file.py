@@ -15,7 +15,7 @@ from siltstone.protocol.records.batch import (
 from siltstone.protocol.records.compression import NAMES, UNLIMITED
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
-from siltstone.storage.dump.line import Fault, Line
+from siltstone.storage.dump.line import Fault, Line, RecordLine
 from siltstone.storage.producers.markers import read_marker
 
 INT64_MAX: Final = (1 << 63) - 1
@@ -160,22 +160,22 @@ def _dump_records(
         if header.is_control:
             marker = read_marker(batch)
             if marker is not None:
-                yield Line(
-                    **{"| offset": header.last_offset},
+                yield RecordLine(
+                    offset=header.last_offset,
                     marker=marker.kind.name,
                     coordinator_epoch=marker.coordinator_epoch,
                 )
             return
         for record in iterate_records(batch, UNLIMITED):
             if wanted.has_record(record):
-                yield Line(**_facts(record, wanted, describe))
+                yield _record(record, wanted, describe)
     except (CorruptMessage, InvalidRecord) as error:
         yield Fault(f"records of the batch at offset {header.base_offset}: {error}")
 
 
-def _facts(record: Record, wanted: Wanted, describe: Describe | None) -> dict[str, object]:
+def _record(record: Record, wanted: Wanted, describe: Describe | None) -> RecordLine:
     facts: dict[str, object] = {
-        "| offset": record.offset,
+        "offset": record.offset,
         "timestamp": record.timestamp,
         "key_size": -1 if record.key is None else len(record.key),
         "value_size": -1 if record.value is None else len(record.value),
@@ -183,9 +183,9 @@ def _facts(record: Record, wanted: Wanted, describe: Describe | None) -> dict[st
     }
     meaning = None if describe is None else describe(record)
     if meaning is not None:
-        return facts | meaning
+        return RecordLine(meaning, **facts)
     if wanted.data:
         facts |= {"key": record.key, "value": record.value}
         if record.headers:
             facts["header_data"] = list(record.headers)
-    return facts
+    return RecordLine(**facts)

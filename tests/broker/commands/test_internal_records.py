@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from siltstone.broker.__main__ import main
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.coordinator import transaction_records
+from siltstone.protocol.coordinator.consumer_group_records import (
+    ConsumerGroupKey,
+    RecordType,
+    encode_key,
+    encode_value,
+)
 from siltstone.protocol.coordinator.group_records import offset_key
+from siltstone.protocol.names import uuid_text
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import make_batch
 from tests.support.commits import commit
@@ -35,9 +44,15 @@ async def test_a_committed_offset(tmp_path: Path, capsys: pytest.CaptureFixture[
 
     shown = dump(capsys, "--print-data", folder)
     hidden = dump(capsys, "--deep-iteration", folder)
+    lines = dump(capsys, "--print-data", "--json", folder / f"{0:020}.log").splitlines()
 
     assert "about=offset group=billing topic=orders partition=0 offset=7" in shown
+    assert "topic_id=None" in shown
     assert "billing" not in hidden
+    (told,) = (each for each in map(json.loads, lines) if each.get("means"))
+    assert told["offset"] == 0
+    assert told["means"]["offset"] == 7
+    assert told["means"]["topic_id"] is None
 
 
 def write(folder: Path, *records: tuple[bytes, bytes | None]) -> Path:
@@ -87,3 +102,22 @@ def test_topics_of_users_are_bytes(tmp_path: Path, capsys: pytest.CaptureFixture
 
     assert "about=" not in out
     assert "key=b" in out
+
+
+def test_values_within_values_are_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ids as Kafka prints them, sets as lists; bytes that are no text in base64."""
+    topic_id = UUID(int=1)
+    folder = write(
+        tmp_path / "__consumer_offsets-4",
+        (
+            encode_key(ConsumerGroupKey(RecordType.TARGET_MEMBER, "readers", "member")),
+            encode_value(RecordType.TARGET_MEMBER, {topic_id: frozenset({2, 1})}),
+        ),
+        (b"\xff", b"text"),
+    )
+
+    out = dump(capsys, "--print-data", "--json", folder / f"{0:020}.log")
+
+    _, member, strange = map(json.loads, out.splitlines())
+    assert member["means"]["value"] == {uuid_text(topic_id): [1, 2]}
+    assert (strange["key"], strange["value"]) == ({"base64": "/w=="}, "text")
