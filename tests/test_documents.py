@@ -74,6 +74,21 @@ def test_links_of_pages(page: Path) -> None:
     assert broken == []
 
 
+def test_messages_that_the_page_explains() -> None:
+    """Whoever searches the page for a line of the log finds it: the text is that of the code."""
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    section = page.partition("## Messages of the log")[2].partition("\n## ")[0]
+    texts = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    code = "".join(
+        re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8"))
+        for name in ("broker", "cleaner", "storage")
+        for path in (ROOT / name).rglob("*.py")
+    )
+
+    assert len(texts) > 20
+    assert [text for text in texts if text not in code] == []
+
+
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_files_that_pages_name(page: Path) -> None:
     """A path that begins with a folder of the root is there, but in pages about another day."""

@@ -136,6 +136,12 @@ COMMANDS = (
         ("pins", "pins --release 0f3c"),
     ),
     Command(
+        "backup",
+        "copy all data of a running broker, as they are at one moment",
+        "backup",
+        ("backup /var/backups/siltstone-monday", "backup --config server.yaml monday --json"),
+    ),
+    Command(
         "topics",
         "list, describe, create, delete or alter topics",
         "kafka.topics",

@@ -29,7 +29,9 @@ class RecordLine(Line):
 
     __slots__ = ("_means",)
 
-    def __init__(self, means: Mapping[str, object] | None = None, **facts: object) -> None:
+    def __init__(
+        self, facts: Mapping[str, object], means: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(**facts)
         self._means = means
 

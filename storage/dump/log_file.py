@@ -161,9 +161,11 @@ def _dump_records(
             marker = read_marker(batch)
             if marker is not None:
                 yield RecordLine(
-                    offset=header.last_offset,
-                    marker=marker.kind.name,
-                    coordinator_epoch=marker.coordinator_epoch,
+                    {
+                        "offset": header.last_offset,
+                        "marker": marker.kind.name,
+                        "coordinator_epoch": marker.coordinator_epoch,
+                    }
                 )
             return
         for record in iterate_records(batch, UNLIMITED):
@@ -183,9 +185,9 @@ def _record(record: Record, wanted: Wanted, describe: Describe | None) -> Record
     }
     meaning = None if describe is None else describe(record)
     if meaning is not None:
-        return RecordLine(meaning, **facts)
+        return RecordLine(facts, meaning)
     if wanted.data:
         facts |= {"key": record.key, "value": record.value}
         if record.headers:
             facts["header_data"] = list(record.headers)
-    return RecordLine(**facts)
+    return RecordLine(facts)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,10 +34,10 @@ from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(300)]
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = "log.cleaner.backoff.ms: 100\n"
 FAR_TOO_MUCH = 1 << 60
 NEWER = "9.9.9"
@@ -237,3 +239,35 @@ def free(operator: Operator) -> None:
     """Have room again."""
     operator.file.write_text(SETTINGS)
     operator.type("reload")
+
+
+def test_a_backup_is_restored_as_the_page_says(operator: Operator, tmp_path: Path) -> None:
+    """Its lines are typed in their order, with the folders of this test; systemd is played."""
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    section = page.partition("## Backup")[2].partition("\n## ")[0]
+    made, restored = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    data = operator.broker.folder
+    (tmp_path / "backups").mkdir()
+
+    def adapted(line: str) -> list[str]:
+        line = line.replace("/var/lib/siltstone", str(data))
+        return line.replace("/var/backups/siltstone", str(tmp_path / "backups")).split()
+
+    operator.broker.start()
+    operator.type("topics", "create", "orders", "-p", "2", "-c", "retention.ms=-1")
+    operator.type("produce", "orders", given="one\ntwo\n")
+    program, *words = adapted(made)
+    assert program == "siltstone"
+    operator.type(*words)
+    operator.type("produce", "orders", given="three\n")
+
+    for line in restored.splitlines():
+        if line.startswith("systemctl stop"):
+            assert operator.broker.stop() == 0
+        elif line.startswith("systemctl start"):
+            operator.broker.start()
+        else:
+            subprocess.run(adapted(line), check=True)
+
+    assert sorted(operator.type("consume", "orders").split()) == ["one", "two"]
+    assert "retention.ms" in operator.type("topics", "describe", "orders")

@@ -1,0 +1,200 @@
+"""``siltstone backup``: a copy of all data at one moment, while the broker runs.
+
+A pin freezes all partitions at one instant (docs/decisions/0011-pins.md), and their logs are copied
+from its links. Indexes and snapshots of producers are left out: the first start on the copy makes
+them anew, as after a kill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.explain_text import counted, size
+from siltstone.broker.commands.options import read_settings
+from siltstone.storage.clock import Clock
+
+if TYPE_CHECKING:
+    import argparse
+
+_CLOCK: Final = Clock()
+_LEASE_MS: Final = 600_000
+_CHUNK: Final = 64 << 20
+_HISTORY: Final = "cleaner-history.jsonl"  # of `cleaner.history`, which a command imports late
+
+
+def add_backup(parser: argparse.ArgumentParser) -> None:
+    """Add where to."""
+    parser.add_argument(
+        "target", type=Path, metavar="FOLDER", help="it is made, and must not be there"
+    )
+
+
+def run_backup(options: argparse.Namespace) -> int:
+    """Copy everything; return the exit code."""
+    layers = read_settings(options)
+    target: Path = options.target.absolute()
+    if target.exists():
+        sys.stderr.write(f"siltstone: {target} is there; name a folder that is not\n")
+        return 2
+    channel = Channel(layers)
+    began = _CLOCK.monotonic()
+    try:
+        backup = _Backup(channel, [Path(each) for each in layers.server().log_dirs], target)
+        facts = backup.run()
+    except NobodyAnswers as error:
+        return _fail(f"{error.advice}; of a broker that does not run, copy the log directories")
+    except Refusal as error:
+        return _fail(str(error))
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return _fail(f"the backup is not made, {where}{error.strerror or error}")
+    seconds = _CLOCK.monotonic() - began
+    if options.json:
+        sys.stdout.write(json.dumps({**facts, "seconds": round(seconds, 3)}) + "\n")
+    else:
+        partitions = counted(facts["partitions"], "partition")
+        sys.stdout.write(f"{partitions}, {size(facts['bytes'])} in {target}, {seconds:.3g} s\n")
+    return 0
+
+
+class _Backup:
+    """One backup: a pin, and a folder that gets its name when it is whole."""
+
+    def __init__(self, channel: Channel, directories: list[Path], target: Path) -> None:
+        self._channel = channel
+        self._directories = directories
+        self._target = target
+        self._partial = target.with_name(f"{target.name}.partial")
+        self._pin = ""
+        self._renewed = _CLOCK.monotonic()
+        self._bytes = 0
+
+    def run(self) -> dict[str, Any]:
+        """Make it, and return what is in it.
+
+        Raises:
+            Refusal: The broker gives no pin, or has ended it.
+            NobodyAnswers: No broker is there.
+            OSError: The disk does not take it; nothing is left.
+        """
+        asked = {"lease_ms": _LEASE_MS, "holder": f"backup to {self._target}"}
+        body = json.dumps(asked).encode()
+        # Before the pin: a receipt of a later pass would not fit the segments.
+        history = [_read(each / _HISTORY) for each in self._directories]
+        manifest = json.loads(self._channel.post("/v1/pins", body=body).body)
+        self._pin = manifest["pin"]
+        try:
+            shutil.rmtree(self._partial, ignore_errors=True)  # of one that was killed
+            self._partial.mkdir(mode=0o700, parents=True)
+            self._copy_all(manifest["partitions"])
+            (self._partial / _HISTORY).write_bytes(b"".join(history))
+            self._renew()  # whatever was copied was still pinned
+            self._partial.rename(self._target)
+            _fsync(self._target.parent)
+        except BaseException:
+            shutil.rmtree(self._partial, ignore_errors=True)
+            raise
+        finally:
+            with suppress(Refusal, NobodyAnswers):  # its lease ends it
+                self._ask("/v1/pins/release")
+        return {
+            "folder": str(self._target),
+            "cluster_id": manifest["cluster_id"],
+            "taken_at_ms": manifest["taken_at_ms"],
+            "partitions": len(manifest["partitions"]),
+            "bytes": self._bytes,
+        }
+
+    def _copy_all(self, partitions: list[dict[str, Any]]) -> None:
+        from siltstone.storage import files  # noqa: PLC0415  # storage, only now
+        from siltstone.storage.directory.catalog import FILE_NAME  # noqa: PLC0415  # likewise
+        from siltstone.storage.directory.checkpoint import OffsetCheckpoint  # noqa: PLC0415
+        from siltstone.storage.topic_partition import TopicPartition  # noqa: PLC0415
+
+        starts, cleaned = {}, {}
+        for each in partitions:
+            name = TopicPartition(each["topic"], each["partition"])
+            starts[name] = each["log_start_offset"]
+            if each["first_dirty_offset"]:
+                cleaned[name] = each["first_dirty_offset"]
+            self._copy_partition(each)
+        OffsetCheckpoint(self._partial, files.LOG_START_OFFSETS).write(starts)
+        OffsetCheckpoint(self._partial, files.CLEANER_OFFSETS).write(cleaned)
+        # After the pin: what it does not have of a topic made since is an empty partition.
+        for file in (files.META_PROPERTIES, FILE_NAME, files.USERS, files.ACLS, files.QUOTAS):
+            with suppress(FileNotFoundError):
+                _copy_small(self._directories[0] / file, self._partial / file)
+        _fsync(self._partial)
+
+    def _copy_partition(self, facts: dict[str, Any]) -> None:
+        from siltstone.protocol.names import parse_uuid  # noqa: PLC0415  # only now
+        from siltstone.storage import files  # noqa: PLC0415
+        from siltstone.storage.directory.partition_metadata import PartitionMetadata  # noqa: PLC0415
+
+        pinned = Path(facts["folder"])
+        folder = self._partial / pinned.name
+        folder.mkdir()
+        for segment in facts["segments"]:
+            name = files.segment_file_name(segment["base_offset"])
+            self._copy_log(pinned / name, folder / name, segment["size"])
+        PartitionMetadata(topic_id=parse_uuid(facts["topic_id"])).write(folder)
+        with suppress(FileNotFoundError):  # the topic was deleted meanwhile
+            live = pinned.parents[2] / pinned.name / files.LEADER_EPOCHS
+            _copy_small(live, folder / files.LEADER_EPOCHS)
+        _fsync(folder)
+
+    def _copy_log(self, source: Path, target: Path, size_bytes: int) -> None:
+        """Copy the bytes that the log had at the moment of the pin."""
+        with source.open("rb") as read, target.open("xb") as written:
+            left = size_bytes
+            while left:
+                count = os.sendfile(
+                    written.fileno(), read.fileno(), size_bytes - left, min(left, _CHUNK)
+                )
+                if not count:
+                    raise OSError(f"{source} is shorter than it was")
+                left -= count
+                self._bytes += count
+                if _CLOCK.monotonic() - self._renewed > _LEASE_MS / 1000 / 10:
+                    self._renew()
+            if size_bytes:
+                os.fsync(written.fileno())
+
+    def _renew(self) -> None:
+        self._ask("/v1/pins/renew")
+        self._renewed = _CLOCK.monotonic()
+
+    def _ask(self, path: str) -> None:
+        self._channel.post(path, body=json.dumps({"id": self._pin}).encode())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _copy_small(source: Path, target: Path) -> None:
+    shutil.copy2(source, target)  # with its rights: users and ACLs are for the broker alone
+    _fsync(target)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fail(sentence: str) -> int:
+    sys.stderr.write(f"siltstone: {sentence}\n")
+    return 1

@@ -1,0 +1,105 @@
+"""`siltstone backup`: all data at one moment, and a broker that starts on them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from siltstone.broker.__main__ import main
+from siltstone.broker.commands.asking import Channel, Refusal
+from tests.support.appending import append_unchecked
+from tests.support.commits import commit
+from tests.support.running import Running, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+SMALL = "offsets.topic.num.partitions=1"
+
+
+async def run(folder: Path, target: Path, http: str = "127.0.0.1:1") -> int:
+    """Type the command beside the broker of a folder; return its exit code."""
+    sets = (f"log.dirs={folder}", f"http.listener={http}")
+    words = ["backup", str(target), "--json", *(word for each in sets for word in ("--set", each))]
+    return await asyncio.to_thread(main, words)
+
+
+def end(broker: Running, topic: str) -> int:
+    """Return the end of a topic's first partition."""
+    return broker.topics.logs[topic, 0].log_end_offset
+
+
+async def fill(broker: Running) -> None:
+    """Make a topic with a setting, three records and a committed offset."""
+    await broker.topics.create("orders", 1, {"retention.ms": "-1", "segment.bytes": "14"})
+    append(broker, 3)
+    await commit(broker, "billing", 2)
+
+
+def append(broker: Running, count: int) -> None:
+    """Append as many batches of a record."""
+    for _ in range(count):
+        append_unchecked(broker.topics.logs["orders", 0], 1)
+
+
+def names(folder: Path) -> list[str]:
+    """Return what lies in a folder."""
+    return sorted(each.name for each in folder.iterdir())
+
+
+async def test_a_broker_starts_on_a_backup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has what there was then, and nothing of later: records, offsets, settings, ids."""
+    data, target = tmp_path / "data", tmp_path / "backups" / "monday"
+    data.mkdir()
+    async with running(data, SMALL) as broker:
+        await fill(broker)
+        assert await run(data, target, broker.broker.describe()["http"]) == 0
+        append(broker, 2)
+        topic_id = broker.topics.topics["orders"].id
+    told = json.loads(capsys.readouterr().out)
+    assert (told["folder"], told["partitions"]) == (str(target), 2)
+
+    async with running(target, SMALL) as restored:
+        topic = restored.topics.topics["orders"]
+        assert end(restored, "orders") == 3
+        assert (topic.id, topic.overrides["retention.ms"]) == (topic_id, "-1")
+        assert end(restored, "__consumer_offsets") > 0
+    assert names(target.parent) == ["monday"]
+
+
+async def test_what_a_backup_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that is not there, and a broker; each is said in a sentence."""
+    assert await run(tmp_path, tmp_path / "monday") == 1
+    assert "of a broker that does not run, copy the log directories" in capsys.readouterr().err
+    assert await run(tmp_path, tmp_path) == 2
+    assert "is there; name a folder that is not" in capsys.readouterr().err
+
+
+async def test_a_pin_that_ends_too_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What may have been copied of another moment gets no name, and nothing is left."""
+    data, target = tmp_path / "data", tmp_path / "monday"
+    data.mkdir()
+    asked: list[str] = []
+
+    def post(self: Channel, path: str, **more: Any) -> Any:
+        asked.append(path)
+        if path == "/v1/pins/renew":
+            raise Refusal("the pin has ended")
+        return original(self, path, **more)
+
+    original = Channel.post
+    monkeypatch.setattr(Channel, "post", post)
+    async with running(data, SMALL) as broker:
+        await fill(broker)
+        assert await run(data, target, broker.broker.describe()["http"]) == 1
+
+    assert "the pin has ended" in capsys.readouterr().err
+    assert asked[-1] == "/v1/pins/release"
+    assert names(tmp_path) == ["data"]
