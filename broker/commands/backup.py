@@ -75,6 +75,8 @@ class _Backup:
         self._pin = ""
         self._renewed = _CLOCK.monotonic()
         self._bytes = 0
+        self._total = 0
+        self._told = _CLOCK.monotonic()
 
     def run(self) -> dict[str, Any]:
         """Make it, and return what is in it.
@@ -93,15 +95,20 @@ class _Backup:
         try:
             shutil.rmtree(self._partial, ignore_errors=True)  # of one that was killed
             self._partial.mkdir(mode=0o700, parents=True)
+            self._total = sum(
+                segment["size"] for each in manifest["partitions"] for segment in each["segments"]
+            )
             self._copy_all(manifest["partitions"])
             (self._partial / _HISTORY).write_bytes(b"".join(history))
+            os.sync()  # what is not a log: thousands of small files
             self._renew()  # whatever was copied was still pinned
             self._partial.rename(self._target)
-            _fsync(self._target.parent)
+            os.sync()
         except BaseException:
             shutil.rmtree(self._partial, ignore_errors=True)
             raise
         finally:
+            self._tell(is_over=True)
             with suppress(Refusal, NobodyAnswers):  # its lease ends it
                 self._ask("/v1/pins/release")
         return {
@@ -130,8 +137,8 @@ class _Backup:
         # After the pin: what it does not have of a topic made since is an empty partition.
         for file in (files.META_PROPERTIES, FILE_NAME, files.USERS, files.ACLS, files.QUOTAS):
             with suppress(FileNotFoundError):
-                _copy_small(self._directories[0] / file, self._partial / file)
-        _fsync(self._partial)
+                # With its rights: users and ACLs are for the broker alone.
+                shutil.copy2(self._directories[0] / file, self._partial / file)
 
     def _copy_partition(self, facts: dict[str, Any]) -> None:
         from siltstone.protocol.names import parse_uuid  # noqa: PLC0415  # only now
@@ -144,11 +151,12 @@ class _Backup:
         for segment in facts["segments"]:
             name = files.segment_file_name(segment["base_offset"])
             self._copy_log(pinned / name, folder / name, segment["size"])
-        PartitionMetadata(topic_id=parse_uuid(facts["topic_id"])).write(folder)
-        with suppress(FileNotFoundError):  # the topic was deleted meanwhile
-            live = pinned.parents[2] / pinned.name / files.LEADER_EPOCHS
-            _copy_small(live, folder / files.LEADER_EPOCHS)
-        _fsync(folder)
+        live = pinned.parents[2] / pinned.name
+        try:
+            for name in (files.PARTITION_METADATA, files.LEADER_EPOCHS):
+                shutil.copy2(live / name, folder / name)
+        except FileNotFoundError:  # the topic was deleted meanwhile
+            PartitionMetadata(topic_id=parse_uuid(facts["topic_id"])).write(folder)
 
     def _copy_log(self, source: Path, target: Path, size_bytes: int) -> None:
         """Copy the bytes that the log had at the moment of the pin."""
@@ -162,10 +170,20 @@ class _Backup:
                     raise OSError(f"{source} is shorter than it was")
                 left -= count
                 self._bytes += count
+                self._tell()
                 if _CLOCK.monotonic() - self._renewed > _LEASE_MS / 1000 / 10:
                     self._renew()
             if size_bytes:
                 os.fsync(written.fileno())
+
+    def _tell(self, *, is_over: bool = False) -> None:
+        """Say on a terminal once a second how far it is, and wipe that out at the end."""
+        now = _CLOCK.monotonic()
+        if sys.stderr.isatty() and (is_over or now - self._told >= 1):
+            self._told = now
+            words = "" if is_over else f"{size(self._bytes)} of {size(self._total)}"
+            sys.stderr.write(f"\r{words}\033[K")
+            sys.stderr.flush()
 
     def _renew(self) -> None:
         self._ask("/v1/pins/renew")
@@ -180,19 +198,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         return b""
-
-
-def _copy_small(source: Path, target: Path) -> None:
-    shutil.copy2(source, target)  # with its rights: users and ACLs are for the broker alone
-    _fsync(target)
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _fail(sentence: str) -> int:
