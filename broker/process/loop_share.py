@@ -1,11 +1,18 @@
-"""How long one request may have the loop before others are served."""
+"""How long one request may have the loop before others are served.
+
+Those whose time is over stand in one line, whoever they are. In each turn of the loop the first of
+them go on, as many as fit into one share: a hundred large requests together hold up others no
+longer than one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from heapq import merge
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
@@ -18,19 +25,68 @@ _PIECE: Final = 100
 _FREED: Final = 1000
 
 
+class _Line:
+    """Who waits for a share of one loop, the first that came first (loop only)."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def join(self, seconds: float) -> asyncio.Future[None]:
+        """Return what is done when it is the caller's turn to have the loop for so long."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._go_on)
+        turn = loop.create_future()
+        self._waiting.append((turn, seconds))
+        return turn
+
+    def _go_on(self) -> None:
+        """Let the first go on, and those behind it that fit into the same turn."""
+        waiting = self._waiting
+        room = SECONDS
+        while waiting and room > 0:
+            turn, seconds = waiting[0]
+            if room < SECONDS and seconds > room:
+                break
+            waiting.popleft()
+            if not turn.done():  # else its client has gone
+                turn.set_result(None)
+                room -= seconds
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+
+_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+
+
+def _line() -> _Line:
+    loop = asyncio.get_running_loop()
+    line = _lines.get(loop)
+    if line is None:
+        line = _lines[loop] = _Line()
+    return line
+
+
 class LoopShare:
     """Measures a request that is worked off in one go otherwise (loop only)."""
 
-    __slots__ = ("_end", "_seconds")
+    __slots__ = ("_end", "_line", "_seconds")
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
-        self._end = perf_counter() + seconds
+        self._line = _line()
+        # Where others wait it does what it must, and stands behind them.
+        self._end = 0.0 if self._line else perf_counter() + seconds
 
     async def rest(self) -> None:
         """Let others be served if its time is over; what was looked up may have changed then."""
         if perf_counter() > self._end:
-            await asyncio.sleep(0)
+            await self._line.join(self._seconds)
             self._end = perf_counter() + self._seconds
 
 

@@ -1,0 +1,103 @@
+"""How requests that cost much share the loop with each other, and with everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import count
+from typing import Self
+
+import pytest
+
+from siltstone.broker.process import loop_share
+from siltstone.broker.process.loop_share import SECONDS, LoopShare
+
+STEPS = 5
+
+
+class Turns:
+    """Counts the turns of the loop while tasks run."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        """Begin to count."""
+        self._next()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Cease to count."""
+        self._is_over = True
+
+    def _next(self) -> None:
+        self.now += 1
+        if not self._is_over:
+            asyncio.get_running_loop().call_soon(self._next)
+
+
+@pytest.fixture(autouse=True)
+def _slow_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every step of everybody take more than its share."""
+    ticks = count(1)
+    monkeypatch.setattr(loop_share, "perf_counter", lambda: float(next(ticks)))
+
+
+async def work(turns: Turns, steps: Counter[int], seconds: float = SECONDS) -> None:
+    """Do some steps, and note in which turn each of them comes that has waited."""
+    share = LoopShare(seconds)
+    for _ in range(STEPS):
+        await share.rest()
+        steps[turns.now] += 1
+
+
+async def test_one_goes_on_in_a_turn() -> None:
+    """However many have more to do than fits into a share, others wait for one of them."""
+    steps: Counter[int] = Counter()
+    with Turns() as turns:
+        await asyncio.gather(*(work(turns, steps) for _ in range(20)))
+
+    assert steps.total() == 20 * STEPS
+    assert max(steps.values()) == 1
+
+
+async def test_those_with_small_shares_go_on_together() -> None:
+    """As many go on in one turn as fit into a share."""
+    steps: Counter[int] = Counter()
+    with Turns() as turns:
+        await asyncio.gather(*(work(turns, steps, SECONDS / 4) for _ in range(20)))
+
+    assert steps.total() == 20 * STEPS
+    assert max(steps.values()) == 4
+
+
+async def test_who_comes_later_stands_behind_those_who_wait() -> None:
+    """The first share of a newcomer ends at once where others wait for theirs."""
+    order: list[str] = []
+
+    async def go(name: str) -> None:
+        share = LoopShare()
+        await share.rest()
+        order.append(name)
+
+    first = asyncio.create_task(go("first"))
+    await asyncio.sleep(0)
+    await go("second")
+    await first
+
+    assert order == ["first", "second"]
+
+
+async def test_one_that_has_gone_holds_up_nobody() -> None:
+    """A request whose connection was cut while it waited has no turn."""
+    steps: Counter[int] = Counter()
+    with Turns() as turns:
+        gone = asyncio.create_task(work(turns, steps))
+        stays = asyncio.create_task(work(turns, Counter()))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await stays
+
+    assert steps.total() == 0
+    assert gone.cancelled()
