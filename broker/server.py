@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone import VERSION
 from siltstone.broker.api import APIS
-from siltstone.broker.fetching.sessions import FetchSessions
+from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.handlers.rooms import Identity, Rooms
 from siltstone.broker.http.health import LoopWatch, find_warning
@@ -39,7 +39,7 @@ from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.loopback import reachable
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.turn._turn_kernels import LoopRound
-from siltstone.broker.process.client_limits import QUEUED_BYTES
+from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITIONS
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
@@ -200,7 +200,11 @@ class Broker:
         """Return what handlers work with; all of it is built."""
         server = self._settings.server
         sessions = FetchSessions(
-            lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
+            SessionRoom(
+                lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
+                lambda: self._settings.server.fetch_session_partitions_max_count,
+                partial(self._settings.limits.note, SESSION_PARTITIONS),
+            ),
             self._clock.monotonic,
             self.topics.get_log,
             self.logs.moved_starts,

@@ -317,6 +317,14 @@ class ServerConfig:
         check=at_least(1),
         ours=True,
     )
+    fetch_session_partitions_max_count: int = key(
+        500_000,
+        "How many partitions all fetch sessions together may have, of half a kilobyte each; a "
+        "fetch that would exceed it is served without a session.",
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
     quota_window_num: int = key(
         11,
         "Over how many windows the quotas of clients are held. One that was silent may ask for "

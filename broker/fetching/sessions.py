@@ -12,7 +12,7 @@ costs what has changed since the last one, not what the session watches.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from siltstone.broker.fetching._fetch_kernels import FetchPlan, list_wanted
 from siltstone.broker.fetching._session_kernels import FetchSession, add_row, wanted_of
@@ -50,8 +50,19 @@ NAMED = Slices("topics", nested="partitions")
 """The partitions that a request names."""
 
 
+class SessionRoom(NamedTuple):
+    """How much may be remembered: how many sessions, and how many partitions in all of them.
+
+    ``on_full`` is called for each fetch that is served without a session for want of the latter.
+    """
+
+    slot_count: Callable[[], int]
+    partition_count: Callable[[], int]
+    on_full: Callable[[], None]
+
+
 class FetchSessions:
-    """The cache of sessions, at most ``max.incremental.fetch.session.cache.slots`` (loop only).
+    """The cache of sessions, as many as ``room`` says (loop only).
 
     ``moved_starts`` is what `storage.log.services.LogServices` says. ``judged`` has, of sessions
     that are there, by what was granted to a client all of it may be read.
@@ -59,12 +70,12 @@ class FetchSessions:
 
     def __init__(
         self,
-        slot_count: Callable[[], int],
+        room: SessionRoom,
         monotonic: Callable[[], float],
         get_log: Callable[[TopicKey, int], Log | None],
         moved_starts: set[Watched],
     ) -> None:
-        self._slot_count = slot_count
+        self._room = room
         self._monotonic = monotonic
         self._get_log = get_log
         self._moved_starts = moved_starts
@@ -72,20 +83,19 @@ class FetchSessions:
         self.sessions: dict[int, FetchSession] = {}
         self.evicted_count = 0
         self.judged: dict[int, object] = {}
+        self.partition_count = 0
+        """How many partitions stand in all sessions together."""
+        self._counted: dict[int, int] = {}  # of them, by session
 
     def __len__(self) -> int:
         return len(self.sessions)
-
-    @property
-    def partition_count(self) -> int:
-        """How many partitions stand in all sessions together."""
-        return sum(len(session.partitions) for session in self.sessions.values())
 
     def plan(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
         """Decide what to read for ``request``; an incremental one advances its session's epoch.
 
         Raises:
-            FetchSessionIdNotFound: The session was evicted, or the broker has restarted.
+            FetchSessionIdNotFound: The session was evicted, the broker has restarted, or there is
+                no room for more partitions.
             InvalidFetchSessionEpoch: A request was lost or doubled.
             FetchSessionTopicIdError: Names and ids are mixed in one session.
         """
@@ -100,7 +110,7 @@ class FetchSessions:
                 isolation_level=request.isolation_level,
             )
         session = self._find(request, by_id=by_id)
-        session.update(request)
+        self._update(session, request)
         if not session.partitions:
             self._close(session)
             return FetchPlan([])
@@ -124,11 +134,11 @@ class FetchSessions:
         epoch = session.epoch
         share = LoopShare()
         for piece, _ in NAMED.cut(request._replace(forgotten_topics_data=())):
-            session.update(piece)
+            self._update(session, piece)
             await share.rest()
             if not session.is_at(epoch):
                 raise InvalidFetchSessionEpoch
-        session.update(request._replace(topics=()))
+        self._update(session, request._replace(topics=()))
         if not session.partitions:
             self._close(session)
             return FetchPlan([])
@@ -143,6 +153,26 @@ class FetchSessions:
         if session.by_id != by_id:
             raise FetchSessionTopicIdError
         return session
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+        """Add, change and forget partitions of a session, which ends if there is no room for them.
+
+        Raises:
+            FetchSessionIdNotFound: There is none; the client begins anew.
+        """
+        named = sum(len(partitions) for _, _, partitions in request.topics)
+        room = self._room.partition_count() - self.partition_count
+        if named > room and _count_new(session, request) > room:
+            self._room.on_full()
+            self._close(session)
+            raise FetchSessionIdNotFound
+        session.update(request)
+        self._count(session, len(session.partitions))
+
+    def _count(self, session: FetchSession, count: int) -> None:
+        """Note how many partitions a session has."""
+        self.partition_count += count - self._counted.get(session.session_id, 0)
+        self._counted[session.session_id] = count
 
     def _advance(self, session: FetchSession) -> None:
         session.epoch = session.epoch % _MAX_INT32 + 1
@@ -232,18 +262,25 @@ class FetchSessions:
 
     def _close(self, session: FetchSession) -> None:
         del self.sessions[session.session_id]
+        self.partition_count -= self._counted.pop(session.session_id)
         self.judged.pop(session.session_id, None)
         session.close()
 
     def _create(self, plan: FetchPlan) -> FetchSession | None:
-        """Make a session, in place of an old or smaller one if all slots are taken."""
+        """Make a session if there is room, in place of old ones or of a smaller one if need be."""
         now = self._monotonic()
-        if len(self.sessions) >= self._slot_count():
+        if len(self.sessions) >= self._room.slot_count():
             victim = self._find_victim(plan.count, now)
             if victim is None:
                 return None
-            self._close(victim)
-            self.evicted_count += 1
+            self._evict(victim)
+        most = self._room.partition_count()
+        while self.partition_count + plan.count > most:
+            oldest = next(iter(self.sessions.values()), None)
+            if oldest is None or now - oldest.last_used <= EVICTION_SECONDS:
+                self._room.on_full()
+                return None
+            self._evict(oldest)
         session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # a name, not a secret
         while session_id in self.sessions:
             session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # likewise
@@ -251,7 +288,12 @@ class FetchSessions:
             session_id, plan.by_id, created=now, isolation_level=plan.isolation_level
         )
         self.sessions[session_id] = session
+        self._count(session, plan.count)
         return session
+
+    def _evict(self, victim: FetchSession) -> None:
+        self._close(victim)
+        self.evicted_count += 1
 
     def _find_victim(self, size: int, now: float) -> FetchSession | None:
         """Return the session to evict for one of ``size`` partitions, or None.
@@ -273,3 +315,13 @@ class FetchSessions:
         if smallest is not None and len(smallest.partitions) < size:
             return smallest
         return None
+
+
+def _count_new(session: FetchSession, request: FetchRequest) -> int:
+    """Return how many partitions a request adds to a session."""
+    named = {
+        (topic_id if session.by_id else name, wanted.partition)
+        for name, topic_id, partitions in request.topics
+        for wanted in partitions
+    }
+    return len(named - session.partitions.keys())

@@ -27,6 +27,7 @@ TOPICS: Final = "topics.max.count"
 PARTITIONS: Final = "partitions.max.count"
 GROUPS: Final = "groups.max.count"
 TRANSACTIONAL_IDS: Final = "transactional.ids.max.count"
+SESSION_PARTITIONS: Final = "fetch.session.partitions.max.count"
 
 _WORDS: Final = {
     TOPICS: "topics",
@@ -55,6 +56,7 @@ class Limits:
                 PARTITIONS,
                 GROUPS,
                 TRANSACTIONAL_IDS,
+                SESSION_PARTITIONS,
             ),
             0,
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.coordination.coordinators import Coordinators
-from siltstone.broker.fetching.sessions import FetchSessions
+from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.handlers.rooms import Identity, Rooms
 from siltstone.broker.net._dispatch_kernels import RequestContext
@@ -93,7 +93,10 @@ class RoomsOnDisk:
             io=self.io,
             waiting=Waiting(),
             sessions=FetchSessions(
-                lambda: 1000, self.clock.monotonic, topics.get_log, logs.moved_starts
+                SessionRoom(lambda: 1000, lambda: 500_000, lambda: None),
+                self.clock.monotonic,
+                topics.get_log,
+                logs.moved_starts,
             ),
             telemetry=OnFirstUse(lambda: Telemetry(settings, self.clock)),
             identity=Identity(node_id=settings.server.node_id),

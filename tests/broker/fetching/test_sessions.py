@@ -10,7 +10,12 @@ import pytest
 
 from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED, FetchPlan, is_read_up
 from siltstone.broker.fetching._session_kernels import SessionPartition
-from siltstone.broker.fetching.sessions import FetchSessions, TopicKey
+from siltstone.broker.fetching.sessions import (
+    EVICTION_SECONDS,
+    FetchSessions,
+    SessionRoom,
+    TopicKey,
+)
 from siltstone.protocol.core import Grid
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
@@ -127,7 +132,12 @@ def logs() -> Logs:
 @pytest.fixture
 def sessions(clock: FakeClock, logs: Logs) -> FetchSessions:
     """A cache with room for two."""
-    return FetchSessions(lambda: 2, clock.monotonic, logs.get, logs.moved)
+    return FetchSessions(room_for(2), clock.monotonic, logs.get, logs.moved)
+
+
+def room_for(slots: int, partitions: int = 1000) -> SessionRoom:
+    """Return so much room; nobody is told when it is used up."""
+    return SessionRoom(lambda: slots, lambda: partitions, lambda: None)
 
 
 def begin(sessions: FetchSessions, *indexes: int) -> int:
@@ -378,7 +388,7 @@ def test_who_ends_leaves_nothing_in_the_logs(
 
 def test_a_log_that_many_have_left_keeps_no_room_for_them(logs: Logs, clock: FakeClock) -> None:
     """A thousand sessions of one partition come and go."""
-    sessions = FetchSessions(lambda: 1000, clock.monotonic, logs.get, logs.moved)
+    sessions = FetchSessions(room_for(1000), clock.monotonic, logs.get, logs.moved)
     ids = [begin(sessions, 0) for _ in range(1000)]
     watchers = logs.made["t", 0].watchers
     assert len(watchers) == 1000
@@ -400,3 +410,43 @@ def test_a_topic_that_comes_anew_is_another_log(sessions: FetchSessions, logs: L
         sessions.conclude(plan, read(result))
 
     assert (len(gone.watchers), len(logs.made["t", 0].watchers)) == (0, 1)
+
+
+def test_partitions_of_all_sessions_have_a_limit(logs: Logs, clock: FakeClock) -> None:
+    """A fetch that would exceed it is served without a session, until an old one may go."""
+    refused: list[None] = []
+    room = SessionRoom(lambda: 1000, lambda: 5, lambda: refused.append(None))
+    sessions = FetchSessions(room, clock.monotonic, logs.get, logs.moved)
+    assert begin(sessions, 0, 1, 2)
+
+    assert (begin(sessions, 0, 1, 2), len(refused)) == (0, 1)
+    assert begin(sessions, 0, 1)
+    assert sessions.partition_count == 5
+    clock.advance((EVICTION_SECONDS + 1) * 1000)
+    assert begin(sessions, 0, 1, 2, 3)
+    assert (sessions.partition_count, sessions.evicted_count) == (4, 2)
+
+
+def test_a_session_that_grows_beyond_the_limit_ends(logs: Logs, clock: FakeClock) -> None:
+    """Its client begins anew; one that names what it has is served as before."""
+    sessions = FetchSessions(room_for(1000, 5), clock.monotonic, logs.get, logs.moved)
+    session_id = begin(sessions, 0, 1, 2)
+    same: dict[tuple[TopicKey, int], int] = {("t", index): 7 for index in range(3)}
+    sessions.plan(ask(session_id, 1, same), by_id=False)
+    sessions.plan(ask(session_id, 2, {**same, ("t", 3): 0, ("t", 4): 0}), by_id=False)
+    assert sessions.partition_count == 5
+
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.plan(ask(session_id, 3, {("t", 5): 0}), by_id=False)
+    assert (len(sessions), sessions.partition_count) == (0, 0)
+
+
+async def test_a_large_request_cannot_exceed_it(logs: Logs, clock: FakeClock) -> None:
+    """Neither one that is worked off in shares."""
+    sessions = FetchSessions(room_for(1000, 500), clock.monotonic, logs.get, logs.moved)
+    session_id = begin(sessions, 0)
+    many: dict[tuple[TopicKey, int], int] = {("t", index): 0 for index in range(600)}
+    with pytest.raises(FetchSessionIdNotFound):
+        await sessions.plan_in_shares(ask(session_id, 1, many), by_id=False)
+
+    assert (len(sessions), sessions.partition_count) == (0, 0)
