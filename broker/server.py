@@ -39,7 +39,8 @@ from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.loopback import reachable
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.turn._turn_kernels import LoopRound
-from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITIONS
+from siltstone.broker.net.unread import Unread
+from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITIONS, UNREAD_BYTES
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
@@ -180,7 +181,12 @@ class Broker:
         self._dispatcher = Dispatcher(self.requests, self._gatekeeper)
         self.meter = OnFirstUse(self._build_meter)
         self._buffers = Buffers(
-            server.queued_max_request_bytes, partial(settings.limits.note, QUEUED_BYTES)
+            server.queued_max_request_bytes,
+            partial(settings.limits.note, QUEUED_BYTES),
+            Unread(
+                lambda: settings.server.queued_max_response_bytes,
+                partial(settings.limits.note, UNREAD_BYTES),
+            ),
         )
         self._round = LoopRound(asyncio.get_running_loop(), self.logs.appends)
         self.addresses = Addresses(self._current, self.meter, self._count_open, clock.monotonic)

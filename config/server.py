@@ -239,6 +239,15 @@ class ServerConfig:
         "-1: 512 MiB.",
         kind=Kind.LONG,
     )
+    queued_max_response_bytes: int = key(
+        512 * 1024 * 1024,
+        "How many bytes of answers that clients have not read may be in memory over all "
+        "connections. Over it those are closed that read most slowly.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
     connections_max_idle_ms: int = key(
         600_000,
         "Close a connection that was silent this long and is owed no answer.",

@@ -17,6 +17,8 @@ import asyncio
 import mmap
 from typing import TYPE_CHECKING, Final, Protocol
 
+from siltstone.broker.net.unread import Unread
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -90,10 +92,16 @@ class Buffers:
     it alone may exceed the limit. Small frames never wait. Incomplete small frames, and requests
     behind one that waits, may exceed the limit by a quarter (at least 8 MiB); beyond that the
     slowest clients are closed. No client is resumed or closed during a call that it makes itself.
-    ``on_close`` is called for each that is closed.
+    ``on_close`` is called for each that is closed. ``unread`` counts what answers hold.
     """
 
-    def __init__(self, limit: int = -1, on_close: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        limit: int = -1,
+        on_close: Callable[[], None] = lambda: None,
+        unread: Unread | None = None,
+    ) -> None:
+        self.unread = unread or Unread(lambda: _NO_LIMIT_BYTES, on_close)
         self.received_bytes = 0
         self._limit = limit if limit > 0 else _NO_LIMIT_BYTES
         self._on_close = on_close
@@ -159,6 +167,7 @@ class Buffers:
 
         If the loop stood still for longer, that is not the clients' fault and does not count.
         """
+        self.unread.judge(seconds)
         for client, holding in self._holdings.items():
             arrived = client.received - holding.seen
             holding.seen = client.received

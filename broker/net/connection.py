@@ -24,6 +24,7 @@ from siltstone.protocol.framing import SIZE_PREFIX
 
 if TYPE_CHECKING:
     import asyncio
+    from collections import deque
     from collections.abc import Callable, Coroutine
     from typing import Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.login import Login, Logins
     from siltstone.broker.net.tls.channel import TlsChannel
+    from siltstone.protocol.parts import FileSlice
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +83,7 @@ class Connection(Turn):
     __slots__ = (
         "_buffers",
         "_closing",
+        "_is_unread",
         "_muted",
         "_reading",
         "_throttled",
@@ -131,6 +134,7 @@ class Connection(Turn):
             self._limit = listener.logins.mechanisms.max_receive_bytes
         self._buffers = listener.buffers
         self._closing = False
+        self._is_unread = False
         self._muted: asyncio.TimerHandle | None = None
         self._throttled = 0.0
         self._reading = True
@@ -175,6 +179,11 @@ class Connection(Turn):
         return self.login is None or not self.login.is_open
 
     @property
+    def unsent(self) -> deque[bytes | memoryview | FileSlice]:
+        """Return what has not left of the answers."""
+        return self._channel.unsent
+
+    @property
     def is_its_turn(self) -> bool:
         """Return whether it is the client that must act (send or read), not the broker."""
         return self._task is None and (self._reading or bool(self._channel.unsent))
@@ -215,6 +224,9 @@ class Connection(Turn):
 
     def resume(self) -> None:
         """Continue when an answer is sent or memory is free: kept bytes first, then new ones."""
+        if self._is_unread and not self._channel.unsent:
+            self._is_unread = False
+            self._buffers.unread.forget(self)
         timer = self._gate.timer
         if timer is None:
             self._serve_kept()
@@ -246,6 +258,7 @@ class Connection(Turn):
             self._end_task(self._task)
         self._count()
         self._buffers.forget(self)
+        self._buffers.unread.forget(self)
         self.listener.forget(self)
         if reason is not None:
             log.info("connection closed peer=%s reason=%s", self.peer, reason)
@@ -382,6 +395,11 @@ class Connection(Turn):
         is_begun = body > LARGE and len(rest) < frame_size
         if not is_begun or self._begin_large(body, rest[SIZE_PREFIX:]) is None:
             self._tail = bytes(rest)
+
+    def _note_unread(self) -> None:
+        """Have counted what the client has not taken yet."""
+        self._is_unread = True
+        self._buffers.unread.hold(self)
 
     def _await(self, reply: LateAnswer) -> None:
         self._task = self.listener.start_task(self._finish(reply))

@@ -23,6 +23,7 @@ LOGIN_TIME: Final = "connections.max.login.ms"
 REQUEST_BYTES: Final = "socket.request.max.bytes"
 LOGIN_BYTES: Final = "sasl.server.max.receive.size"
 QUEUED_BYTES: Final = "queued.max.request.bytes"
+UNREAD_BYTES: Final = "queued.max.response.bytes"
 TOPICS: Final = "topics.max.count"
 PARTITIONS: Final = "partitions.max.count"
 GROUPS: Final = "groups.max.count"
@@ -52,6 +53,7 @@ class Limits:
                 REQUEST_BYTES,
                 LOGIN_BYTES,
                 QUEUED_BYTES,
+                UNREAD_BYTES,
                 TOPICS,
                 PARTITIONS,
                 GROUPS,

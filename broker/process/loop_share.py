@@ -1,17 +1,19 @@
 """How long one request may have the loop before others are served.
 
-Those whose time is over stand in one line, whoever they are. In each turn of the loop the first of
-them go on, as many as fit into one share: a hundred large requests together hold up others no
-longer than one.
+Those whose time is over stand in one line, whoever they are, and of each turn of the loop they have
+one share together: a hundred large requests hold up others no longer than one. The few that have
+begun first take turns, and those behind them wait until one is done: so there are few requests and
+answers that are half made, which is when they are largest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from bisect import insort
 from heapq import merge
+from operator import attrgetter
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
@@ -23,44 +25,79 @@ Row = TypeVar("Row")
 SECONDS: Final = 0.002
 _PIECE: Final = 100
 _FREED: Final = 1000
+_TOGETHER_SECONDS: Final = 4 * SECONDS
+"""How much those want together that take turns: four large requests, or many small ones."""
+
+
+class _Place(NamedTuple):
+    """Where one stands: behind all that have begun before it."""
+
+    number: int
+    last: int
+    """When it went on last, counted in turns."""
+    turn: asyncio.Future[None]
+    seconds: float
 
 
 class _Line:
-    """Who waits for a share of one loop, the first that came first (loop only)."""
+    """Who waits for a share of one loop, in the order in which they have begun (loop only)."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_begun", "_numbers", "_turns", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        self._begun = 0
+        self._numbers: WeakKeyDictionary[asyncio.Task[Any] | None, int] = WeakKeyDictionary()
+        self._turns = 0
+        self._waiting: list[_Place] = []
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def join(self, seconds: float) -> asyncio.Future[None]:
-        """Return what is done when it is the caller's turn to have the loop for so long."""
+    def find_number(self) -> int:
+        """Return the number of the task that runs: a request has several shares, one by one."""
+        task = asyncio.current_task()
+        number = self._numbers.get(task)
+        if number is None:
+            self._begun += 1
+            number = self._numbers[task] = self._begun
+        return number
+
+    async def wait(self, number: int, last: int, seconds: float) -> int:
+        """Return when it is one's turn to have the loop for so long, and which turn that is."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._go_on)
         turn = loop.create_future()
-        self._waiting.append((turn, seconds))
-        return turn
+        insort(self._waiting, _Place(number, last, turn, seconds), key=_number_of)
+        await turn
+        return self._turns
 
     def _go_on(self) -> None:
-        """Let the first go on, and those behind it that fit into the same turn."""
-        waiting = self._waiting
+        """Let some of the first go on, as many as fit into one share."""
+        self._turns += 1
         room = SECONDS
-        while waiting and room > 0:
-            turn, seconds = waiting[0]
-            if room < SECONDS and seconds > room:
+        for place in sorted(self._first(), key=_last_of):
+            if room < place.seconds and room < SECONDS:
                 break
-            waiting.popleft()
-            if not turn.done():  # else its client has gone
-                turn.set_result(None)
-                room -= seconds
-        if waiting:
+            self._waiting.remove(place)
+            if not place.turn.done():  # else its client has gone
+                place.turn.set_result(None)
+                room -= place.seconds
+        if self._waiting:
             asyncio.get_running_loop().call_soon(self._go_on)
 
+    def _first(self) -> list[_Place]:
+        """Return those that take turns."""
+        seconds = 0.0
+        for count, place in enumerate(self._waiting):
+            if seconds >= _TOGETHER_SECONDS:
+                return self._waiting[:count]
+            seconds += place.seconds
+        return list(self._waiting)
 
+
+_number_of: Final = attrgetter("number")
+_last_of: Final = attrgetter("last")
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
 
 
@@ -75,18 +112,21 @@ def _line() -> _Line:
 class LoopShare:
     """Measures a request that is worked off in one go otherwise (loop only)."""
 
-    __slots__ = ("_end", "_line", "_seconds")
+    __slots__ = ("_end", "_last", "_line", "_number", "_seconds")
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._line = _line()
+        self._number = 0
+        self._last = 0
         # Where others wait it does what it must, and stands behind them.
         self._end = 0.0 if self._line else perf_counter() + seconds
 
     async def rest(self) -> None:
         """Let others be served if its time is over; what was looked up may have changed then."""
         if perf_counter() > self._end:
-            await self._line.join(self._seconds)
+            self._number = self._number or self._line.find_number()
+            self._last = await self._line.wait(self._number, self._last, self._seconds)
             self._end = perf_counter() + self._seconds
 
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 Connect = Callable[[SiltstoneProcess, str], Awaitable[Traffic]]
 MIB = 1 << 20
+ALL = struct.pack(">i", -1)
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
@@ -187,6 +188,44 @@ async def test_reader_that_stops(broker: SiltstoneProcess, connect: Connect) -> 
         assert broker.resident_bytes - before < 25 * MIB
     assert seconds < 10
     assert "Traceback" not in broker.daemon.printed()
+
+
+async def test_answers_that_are_not_read(tmp_path: Path, connect: Connect) -> None:
+    """Sixty clients ask for the settings of 1,500 topics, 3 MiB, and read none of it."""
+    limit = 16 * MIB
+    broker = SiltstoneProcess(tmp_path, {"queued.max.response.bytes": str(limit)})
+    with ExitStack() as stack:
+        stack.callback(broker.close)
+        broker.start()
+        traffic = await connect(broker, "read")
+        await traffic.create()
+        names = [f"topic-of-some-length-{number}".encode() for number in range(1500)]
+        topics = b"".join(_text(name) + struct.pack(">ihii", 1, 1, 0, 0) for name in names)
+        created = struct.pack(">i", len(names)) + topics + struct.pack(">i?", 30_000, False)
+        await traffic.caller.client.ask(struct.pack(">hhih", 19, 2, 7, -1) + created)
+        resources = b"".join(struct.pack(">b", 2) + _text(name) + ALL for name in names)
+        request = struct.pack(">hhihi", 32, 1, 7, -1, len(names)) + resources + b"\1"
+        before = broker.resident_bytes
+        for each in connections(broker, 60, stack):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.sendall(len(request).to_bytes(4, "big") + request)
+
+        async def closed() -> int:
+            assert await traffic.produce(b"a") == 0
+            return broker.daemon.printed().count("queued.max.response.bytes")
+
+        async def taken() -> int:
+            assert await traffic.produce(b"a") == 0
+            return broker.resident_bytes - before
+
+        await give_turns_until(closed, "50 closed", lambda count: count >= 50)
+        most = limit + 32 * MIB
+        await give_turns_until(taken, f"at most {most} bytes", lambda size: size <= most)
+    assert "Traceback" not in broker.daemon.printed()
+
+
+def _text(text: bytes) -> bytes:
+    return struct.pack(">h", len(text)) + text
 
 
 @pytest.mark.parametrize(

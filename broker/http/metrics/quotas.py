@@ -44,6 +44,10 @@ def _held_bytes(sources: MetricSources) -> float:
     return 0 if sources.buffers is None else sources.buffers.received_bytes
 
 
+def _unread_bytes(sources: MetricSources) -> float:
+    return 0 if sources.buffers is None else sources.buffers.unread.size
+
+
 # fmt: off
 QUOTA_METRICS = (
     Metric("counter", "siltstone_quota_throttled", ("quota",),
@@ -61,5 +65,9 @@ QUOTA_METRICS = (
            "Bytes of requests that have arrived and are not served; queued.max.request.bytes "
            "limits them.",
            "`Buffers`", single(_held_bytes)),
+    Metric("gauge", "siltstone_response_bytes_held", (),
+           "Bytes of answers that their clients have not read; queued.max.response.bytes limits "
+           "them.",
+           "`Unread`", single(_unread_bytes)),
 )
 # fmt: on

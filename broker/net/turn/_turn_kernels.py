@@ -576,6 +576,8 @@ class Turn:
             self._channel.send_bytes(answer)
         else:
             self._channel.send(answer)
+        if self._channel.unsent:
+            self._note_unread()
 
     def _go_on(self) -> None:
         """Wait for an answer that is owed, receive a large frame, or serve kept bytes."""
@@ -587,6 +589,10 @@ class Turn:
 
     def _count(self) -> None:
         """Tell `Buffers` how many bytes are kept."""
+        raise NotImplementedError
+
+    def _note_unread(self) -> None:
+        """Tell `Unread` that answers have not left."""
         raise NotImplementedError
 
     def _await(self, reply: "LateAnswer") -> None:

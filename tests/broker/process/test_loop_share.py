@@ -101,3 +101,25 @@ async def test_one_that_has_gone_holds_up_nobody() -> None:
 
     assert steps.total() == 0
     assert gone.cancelled()
+
+
+async def test_few_are_under_way_at_a_time() -> None:
+    """Those that have begun first are done before others go on: what is half made takes memory."""
+    ends: list[int] = []
+    under_way: set[int] = set()
+    most = 0
+
+    async def go(number: int) -> None:
+        nonlocal most
+        await LoopShare().rest()
+        for _ in range(STEPS):
+            under_way.add(number)
+            most = max(most, len(under_way))
+            await LoopShare().rest()
+        under_way.discard(number)
+        ends.append(number)
+
+    await asyncio.gather(*(go(number) for number in range(50)))
+
+    assert sorted(ends[:4]) == list(range(4))
+    assert most <= 5

@@ -1,0 +1,113 @@
+"""A limit for answers in memory that clients do not take.
+
+A client that asks and does not read is not read from either, so it holds one turn of answers. But
+one answer may be a hundred times its request, and there may be thousands of such clients. Bytes of
+answers that have not left count against ``queued.max.response.bytes``. Above it those are closed
+that take theirs most slowly. Ranges of files are in no memory, and count little.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from siltstone.protocol.parts import FileSlice
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable
+
+GRACE_SECONDS: Final = 3.0
+"""How long a client may take nothing before it is as slow as can be."""
+WHOLE_SECONDS: Final = 30.0
+"""In this time a client must take all of what it is sent."""
+_PART_BYTES: Final = 200
+"""What a part costs besides its bytes."""
+
+
+class Client(Protocol):
+    """A connection, as `Unread` sees it."""
+
+    @property
+    def unsent(self) -> deque[bytes | memoryview | FileSlice]:
+        """What has not left."""
+
+    def close(self, reason: str | None = None) -> None:
+        """Close at once; what is kept for it goes."""
+
+
+class _Holding:
+    """What is kept for one client, how much of it is left, and how much slower it may become."""
+
+    __slots__ = ("left", "parts", "seconds_left", "size")
+
+    def __init__(self, unsent: deque[bytes | memoryview | FileSlice]) -> None:
+        self.size = sum(map(_memory_of, unsent))
+        self.parts = len(unsent)
+        self.left = 1.0
+        self.seconds_left = GRACE_SECONDS
+
+    def judge(self, unsent: deque[bytes | memoryview | FileSlice], seconds: float) -> None:
+        """Note how much the client has taken in the last ``seconds``."""
+        head = unsent[0]
+        part = len(head) / memoryview(head.obj).nbytes if isinstance(head, memoryview) else 1.0
+        left = min(self.left, (len(unsent) - 1 + part) / self.parts)
+        gained = (self.left - left) * WHOLE_SECONDS
+        self.left = left
+        self.seconds_left = min(self.seconds_left - seconds + gained, GRACE_SECONDS)
+
+
+class Unread:
+    """The answers of all connections that have not left (loop only).
+
+    ``find_limit`` says how many bytes they may have; one answer alone may be larger. ``on_close``
+    is called for each client that is closed. None is closed during a call that it makes itself.
+    """
+
+    def __init__(self, find_limit: Callable[[], int], on_close: Callable[[], None]) -> None:
+        self.size = 0
+        self._find_limit = find_limit
+        self._on_close = on_close
+        self._holdings: dict[Client, _Holding] = {}
+
+    def hold(self, client: Client) -> None:
+        """Count what has not left of a client's answers, instead of what was counted before."""
+        self.forget(client)
+        holding = self._holdings[client] = _Holding(client.unsent)
+        self.size += holding.size
+        limit = self._find_limit()
+        if self.size > limit:
+            self._close_slowest(client, limit)
+
+    def forget(self, client: Client) -> None:
+        """Count nothing for a client any more: it has taken all, or is closed."""
+        holding = self._holdings.pop(client, None)
+        if holding is not None:
+            self.size -= holding.size
+
+    def judge(self, seconds: float) -> None:
+        """Note how fast clients were in the last ``seconds``; call it at a steady pace."""
+        for client, holding in self._holdings.items():
+            if client.unsent:
+                holding.judge(client.unsent, seconds)
+
+    def _close_slowest(self, client: Client, limit: int) -> None:
+        """Close others until a sixteenth of the limit is free, so that the next has room, too."""
+        holdings = self._holdings
+        for other in sorted(holdings, key=lambda each: holdings[each].seconds_left):
+            if self.size <= limit - limit // 16:
+                return
+            if other is client:
+                continue
+            size = holdings[other].size
+            self._on_close()
+            self.forget(other)
+            other.close(
+                f"{size} bytes of answers were not read while there was no room for those of "
+                "others; see queued.max.response.bytes"
+            )
+
+
+def _memory_of(part: bytes | memoryview | FileSlice) -> int:
+    if isinstance(part, FileSlice):
+        return _PART_BYTES
+    return _PART_BYTES + memoryview(part.obj if isinstance(part, memoryview) else part).nbytes
