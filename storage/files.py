@@ -8,6 +8,7 @@ file, fsync, rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -54,6 +55,7 @@ _FILE_MODE = 0o644
 _FALLOCATE_KEEP_SIZE = 1
 _OFFSET_DIGITS = 20
 _CHUNK = 1 << 20
+_WHOLE_BYTES = 1 << 28
 _ROOM_CHUNK = 1 << 16
 
 
@@ -105,11 +107,16 @@ def find_size(path: str) -> int | None:
     """Return the bytes of a file, None if there is none.
 
     Takes a str: a start asks thousands of times.
+
+    Raises:
+        OSError: Something else has that name, or it cannot be looked at.
     """
     try:
-        return os.stat(path).st_size  # noqa: PTH116  # a Path costs more than the call
+        status = os.stat(path)  # noqa: PTH116  # a Path costs more than the call
     except (FileNotFoundError, NotADirectoryError):
         return None
+    _check_regular(status, path)
+    return status.st_size
 
 
 def find_identity(path: Path | str, folder: int | None = None) -> tuple[int, int]:
@@ -119,9 +126,52 @@ def find_identity(path: Path | str, folder: int | None = None) -> tuple[int, int
 
 
 def open_file(path: Path | str, *, write: bool = False, create: bool = False) -> int:
-    """Return a descriptor of a file, creating a missing one if so asked."""
+    """Return a descriptor of a file, creating a missing one if so asked.
+
+    Where a pipe stands in its place this does not wait for the other end.
+
+    Raises:
+        OSError: It is missing or cannot be opened, or is to be written and is a pipe or a device.
+    """
     mode = os.O_RDWR if write or create else os.O_RDONLY
-    return os.open(path, mode | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE)
+    flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+    fd = os.open(path, mode | flags, _FILE_MODE)
+    if write:
+        try:
+            _check_regular(os.fstat(fd), path)
+        except OSError:
+            os.close(fd)
+            raise
+    return fd
+
+
+def _check_regular(status: os.stat_result, path: Path | str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the content of a file that is small, or should be.
+
+    Raises:
+        OSError: It is missing, cannot be read, is a pipe, a device or a folder, or is far too
+            large: then somebody else has put it there.
+    """
+    status = path.stat()
+    _check_regular(status, path)
+    if status.st_size > _WHOLE_BYTES:
+        raise OSError(errno.EFBIG, f"{status.st_size} bytes are no such file", str(path))
+    return path.read_bytes()
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file that is small, or should be, with ends of lines as Unix has them.
+
+    Raises:
+        OSError: As of `read_whole`.
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    return read_whole(path).decode().replace("\r\n", "\n")
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:

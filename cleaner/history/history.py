@@ -98,7 +98,7 @@ def read_history(directory: Path) -> Iterator[dict[str, Any]]:
     """Yield the events of a log directory, the oldest first; lines that are none are skipped."""
     for name in (OLD_FILE_NAME, FILE_NAME):
         try:
-            lines = (directory / name).read_bytes().splitlines()
+            lines = files.read_whole(directory / name).splitlines()
         except FileNotFoundError:
             continue
         for line in lines:

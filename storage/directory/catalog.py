@@ -168,14 +168,14 @@ def decode(text: bytes) -> CatalogState:
 
 def _read(path: Path) -> CatalogState | None:
     try:
-        return decode(path.read_bytes())
+        return decode(files.read_whole(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
         raise LogDirError(
             f"{path} cannot be read by this user; give it the right to or choose another log.dirs"
         ) from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise LogDirError(
             f"{path} can not be used: {error}; repair it, or move it away to have the topics made "
             "anew from their folders, which loses their settings"

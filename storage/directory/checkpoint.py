@@ -31,7 +31,7 @@ def read_entries(path: Path, fields: int) -> list[list[str]]:
         MalformedCheckpoint: Version, count or a line is wrong.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_text(path)
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:

@@ -26,7 +26,18 @@ _KRAFT_METADATA = TopicPartition("__cluster_metadata", 0)
 _NOT_OURS = frozenset({"remote-log-index-cache", "lost+found"})
 
 # The errors of a folder that contains something else than its names say.
-_WRONG_KIND = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENOENT})
+_WRONG_KIND = frozenset(
+    {
+        errno.EFBIG,
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENXIO,
+        errno.ESPIPE,
+    }
+)
 
 _logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from siltstone.storage import files
 
 _FLOCK = struct.Struct("hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid on 64-bit Linux
-_held: set[Path] = set()
+_held: set[str] = set()
 
 
 class DirectoryLocked(Exception):  # noqa: N818  # a state of the directory, said in one word
@@ -27,7 +27,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / files.LOCK
-        self._key = self._path.resolve()
+        self._key = os.path.realpath(self._path)  # Path.resolve() fails where links go round
         self._fd = -1
 
     def acquire(self) -> None:

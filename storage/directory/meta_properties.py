@@ -31,7 +31,7 @@ class MetaProperties:
         """
         path = log_directory / files.META_PROPERTIES
         try:
-            properties = _parse(path.read_text(encoding="utf-8"))
+            properties = _parse(files.read_text(path))
         except FileNotFoundError:
             return None
         except UnicodeDecodeError as error:

@@ -35,7 +35,7 @@ class PartitionMetadata:
         """
         path = partition_directory / files.PARTITION_METADATA
         try:
-            text = path.read_text(encoding="utf-8")
+            text = files.read_text(path)
         except FileNotFoundError:
             return None
         except UnicodeDecodeError as error:

@@ -288,7 +288,7 @@ class ProducerStateManager:
     def _read_snapshot(self, offset: int) -> dict[int, ProducerEntry] | None:
         path = self._snapshot_path(offset)
         try:
-            return producer_snapshot.decode(path.read_bytes(), offset)
+            return producer_snapshot.decode(files.read_whole(path), offset)
         except FileNotFoundError:
             return None
         except CorruptSnapshot as error:

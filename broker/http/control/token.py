@@ -96,7 +96,7 @@ def read_address(directory: Path) -> str | None:
 
 def _read_trusted(path: Path) -> str | None:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None  # missing, a link or another user's: made anew by the caller
     with os.fdopen(file, "rb") as stream:
