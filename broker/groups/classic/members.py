@@ -227,8 +227,11 @@ class Members(MemberTable):
             return None
 
     def _forget_protocols(self, member: Member) -> None:
-        self._supported.subtract(member.protocol_names)
-        self._supported += Counter()  # drops the counts of 0
+        supported = self._supported
+        for name in member.protocol_names:
+            supported[name] -= 1
+            if not supported[name]:  # of other protocols there may be very many
+                del supported[name]
 
 
 def answer_sync(member: Member, result: SyncResult) -> bool:
