@@ -53,6 +53,11 @@ class _Balance:
         for member_id in self.assigned:
             for topic_id in members[member_id].topic_ids:
                 self._subscribers[topic_id].append(member_id)
+        audiences: dict[tuple[str, ...], int] = {}
+        self._audience = {
+            topic_id: audiences.setdefault(tuple(subscribers), len(audiences))
+            for topic_id, subscribers in self._subscribers.items()
+        }
         self._free = {
             topic_id: set(range(count))
             for topic_id, count in self._counts.items()
@@ -109,10 +114,10 @@ class _Balance:
         """
         enough = self._load[member_id] - 2
         came_by: dict[str, tuple[str, UUID]] = {}
-        reached, topics = {member_id}, set[UUID]()
+        reached, audiences = {member_id}, set[int]()
         ring = [member_id]
         while ring:
-            ring = list(self._neighbours(ring, reached, topics, came_by))
+            ring = list(self._neighbours(ring, reached, audiences, came_by))
             lowest = min(ring, key=self._load.__getitem__, default=None)
             if lowest is not None and self._load[lowest] <= enough:
                 return _chain_to(lowest, member_id, came_by), reached
@@ -122,15 +127,21 @@ class _Balance:
         self,
         ring: list[str],
         reached: set[str],
-        topics: set[UUID],
+        audiences: set[int],
         came_by: dict[str, tuple[str, UUID]],
     ) -> Iterator[str]:
-        """Yield, once each, the members that could take a partition from one of the ring."""
+        """Yield, once each, the members that could take a partition from one of the ring.
+
+        Topics with the same subscribers lead to the same members, mostly to all.
+        """
         for giver in ring:
             for topic_id, partitions in self.assigned[giver].items():
-                if not partitions or topic_id in topics:
+                if len(reached) == len(self.assigned):
+                    return
+                audience = self._audience[topic_id]
+                if not partitions or audience in audiences:
                     continue
-                topics.add(topic_id)
+                audiences.add(audience)
                 for taker in self._subscribers[topic_id]:
                     if taker not in reached:
                         reached.add(taker)

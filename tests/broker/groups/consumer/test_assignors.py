@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.broker.groups.consumer.assignors import ASSIGNORS
+from siltstone.broker.groups.consumer.assignors import ASSIGNORS, uniform
 from siltstone.broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 TOPICS = (A, B, C)
@@ -182,3 +186,34 @@ def test_uniform_moves_along_a_chain() -> None:
     assigned = ASSIGNORS["uniform"](members, {A: 2, B: 2, C: 1})
 
     assert sizes(assigned) == {"m": 2, "n": 2, "o": 1}
+
+
+class _Counted(list[str]):
+    """Subscribers, and how often somebody went through some."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        """Count."""
+        _Counted.walks += 1
+        return super().__iter__()
+
+
+def test_topics_with_the_same_subscribers_are_one() -> None:
+    """Twenty come to forty that have 500 topics: a move costs one walk over them, not 500."""
+    topics = {UUID(int=number + 1): 10 for number in range(500)}
+    everything = frozenset(topics)
+    names = [f"member-{number:02}" for number in range(60)]
+    before = uniform.assign({name: MemberSpec(everything, {}) for name in names[:40]}, topics)
+    members = {name: MemberSpec(everything, before.get(name, {})) for name in names}
+    balance = uniform._Balance(members, topics)
+    balance.keep_what_is_due()
+    balance.hand_out()
+    balance._subscribers.update(
+        {topic: _Counted(each) for topic, each in balance._subscribers.items()}
+    )
+    balance.level()
+
+    loads = [sum(map(len, each.values())) for each in balance.assigned.values()]
+    assert {min(loads), max(loads)} == {83, 84}
+    assert _Counted.walks < 2_000
