@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,8 +78,9 @@ def test_what_is_kept_is_counted_until_it_is_taken(room: Room) -> None:
 def test_ranges_of_files_are_not_in_memory(room: Room) -> None:
     """A client that does not read what it fetches costs what says where that is."""
     peer = room.peer(0)
-    peer.unsent.append(FileSlice(open("/dev/null", "rb"), 0, 1 << 30))  # noqa: SIM115, PTH123
-    room.unread.hold(peer)
+    with Path("/dev/null").open("rb") as file:
+        peer.unsent.append(FileSlice(file, 0, 1 << 30))
+        room.unread.hold(peer)
 
     assert room.unread.size < 1_000
 
