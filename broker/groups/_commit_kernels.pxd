@@ -2,7 +2,7 @@
 cimport cython
 from siltstone.broker.groups._member_kernels cimport GroupTable
 from siltstone.protocol.core._format cimport field_of, number_of
-from siltstone.protocol.core._messages cimport Grid, put_cell
+from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell, value_of
 
 # The columns of OffsetCommitRequest, of its topics and of their partitions.
 cdef enum:
@@ -20,9 +20,14 @@ cdef enum:
 
 cdef enum:
     PARTITION = 0
-    OFFSET = 1
-    LEADER_EPOCH = 2
     METADATA = 3
+    WANTED_COLUMNS = 4
+
+# Those of a partition of OffsetCommitResponse.
+cdef enum:
+    ANSWERED_PARTITION = 0
+    ERROR_CODE = 1
+    ANSWERED_COLUMNS = 2
 
 # Those of a partition of OffsetFetchResponse: first it says which, then what OffsetCommitValue begins
 # with, and last an error code.
@@ -31,14 +36,33 @@ cdef enum:
     FETCHED_VALUE = 1
     FETCHED_COLUMNS = 5
 
-@cython.locals(known_topics=dict, by_id=bint, retention_ms="long long", expiry=object, results=list, offsets=list, codes=list, is_any_known=bint, is_any_unknown=bint, count=Py_ssize_t, number="long long")
+@cython.final
+cdef class Run:
+    cdef public str topic, metadata
+    cdef public Grid rows
+    cdef public Py_ssize_t start, stop
+
+@cython.final
+cdef class NewOffsets:
+    cdef public list runs
+    cdef public Py_ssize_t count
+    cdef Run _last
+    cdef long long _now_ms, _expiry_ms
+
+    @cython.locals(last=Run)
+    cpdef add(self, str topic, Grid rows, Py_ssize_t place, str metadata)
+
+    @cython.locals(version=int, run=Run, pairs=list, keys=list, values=list, place=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
+    cpdef list journal_rows(self, str group_id)
+
+@cython.locals(known_topics=dict, by_id=bint, retention_ms="long long", expiry=object, offsets=NewOffsets, results=list, codes=Grid, rows=Grid, is_any_known=bint, is_any_unknown=bint, count=Py_ssize_t, place=Py_ssize_t, partitions="long long", index="long long", known_name=str)
 cpdef tuple commit(object rooms, GroupTable groups, int version, object request)
 
-@cython.locals(generation="long long", table=OffsetTable)
-cdef int _write(GroupTable groups, int version, object request, list offsets) except -1
+@cython.locals(codes=Grid, place=Py_ssize_t)
+cdef _refuse(list results, long long error_code)
 
-@cython.locals(pairs=list, version=int, expiring=Py_ssize_t, never="long long")
-cpdef list offset_rows(str group_id, object offsets)
+@cython.locals(generation="long long", table=OffsetTable)
+cdef int _write(GroupTable groups, int version, object request, NewOffsets offsets) except -1
 
 @cython.locals(rows=Grid, stored=list, place=Py_ssize_t)
 cpdef Grid answer_rows(dict partitions, object indexes)
@@ -47,7 +71,7 @@ cpdef Grid answer_rows(dict partitions, object indexes)
 cdef class GroupOffsets:
     cdef public dict committed, pending
 
-    @cython.locals(partitions=dict, offsets=dict, is_new=bint)
+    @cython.locals(partitions=dict, offsets=dict, count=Py_ssize_t)
     cpdef bint put(self, str topic, object partition, bytes stored) except *
 
     @cython.locals(partitions=dict, offsets=dict)
@@ -58,7 +82,7 @@ cdef class OffsetTable:
     cdef public tuple _shards
     cdef public long long commit_count, count
 
-    @cython.locals(rows=list, group=GroupOffsets, count=Py_ssize_t, new=tuple)
+    @cython.locals(rows=list, group=GroupOffsets, wanted=Grid, topic=str, count=Py_ssize_t, place=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
     cpdef append(self, str group_id, object partition, object offsets)
 
     cpdef dict _shard(self, str group_id)

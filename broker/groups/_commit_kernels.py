@@ -9,7 +9,7 @@ from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.protocol.coordinator.group_errors import OffsetMetadataTooLarge
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
-from siltstone.protocol.core import fill_versioned, write_pairs
+from siltstone.protocol.core import fill_versioned, write_alike
 from siltstone.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
@@ -22,13 +22,22 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from siltstone.protocol.core import Grid
-    from siltstone.protocol.records._portable import field_of, number_of, put_cell
+    from siltstone.protocol.core import Grid, grid_of
+    from siltstone.protocol.records._portable import (
+        cell_of,
+        field_of,
+        number_of,
+        put_cell,
+        value_of,
+    )
 
     # The columns of OffsetCommitRequest, of its topics and of their partitions.
     GROUP_ID, GENERATION, MEMBER_ID, INSTANCE_ID, RETENTION, TOPICS = range(6)
     NAME, TOPIC_ID, PARTITIONS = range(3)
-    PARTITION, OFFSET, LEADER_EPOCH, METADATA = range(4)
+    PARTITION, _OFFSET, _LEADER_EPOCH, METADATA, WANTED_COLUMNS = range(5)
+
+    # Those of a partition of OffsetCommitResponse.
+    ANSWERED_PARTITION, ERROR_CODE, ANSWERED_COLUMNS = range(3)
 
     # Those of a partition of OffsetFetchResponse: first it says which, then what OffsetCommitValue
     # begins with, and last an error code.
@@ -44,14 +53,11 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.broker.topics.topic import Topic
-    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
     from siltstone.protocol.records.journal import Producer, Row
     from siltstone.storage.clock import Clock
 
-    Results = list[tuple[str, bytes, list[tuple[int, int]]]]
-
-    NewOffset = tuple[str, int, OffsetCommitValue]
+    Results = list[tuple[str, bytes, Grid]]
 
     class Rooms(Protocol):
         """The parts of the broker that a commit needs."""
@@ -116,21 +122,81 @@ _VALUES = [
     OFFSET_COMMIT_VALUE.table(version)
     for version in range(OFFSET_COMMIT_VALUE.first, OFFSET_COMMIT_VALUE.last + 1)
 ]
+# Where the fields of a key and of a value stand in a request.
+_KEY_FROM = (-1, -1, 0)
+_VALUE_FROM = (1, 2, -1, -1, -1, -1)
 _SHARDS = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
 
 
-def offset_rows(group_id: str, offsets: "Sequence[NewOffset]") -> "list[tuple[bytes, bytes]]":
-    """Return the journal's keys and values of offsets of a group."""
-    never = NO_EXPIRY
-    expiring = 0
-    pairs = []
-    for topic, index, committed in offsets:
-        pairs.append(((group_id, topic, index), committed))
-        expiring += committed[4] != never
-    if 0 < expiring < len(pairs):  # all of a request do, or none
-        return [row for each in offsets for row in offset_rows(group_id, [each])]
-    version = VERSION_WITH_EXPIRY if expiring else VERSION
-    return write_pairs(_KEY, _KEY_TYPE, _VALUES[version], version, pairs)
+class Run:
+    """Partitions of a topic that follow each other in a request and have the same metadata.
+
+    They are ``rows[start:stop]``, which begin as those of an OffsetCommit do.
+    """
+
+    __slots__ = ("metadata", "rows", "start", "stop", "topic")
+
+    def __init__(self, topic: str, rows: Grid, start: int, metadata: str) -> None:
+        self.topic = topic
+        self.rows = rows
+        self.start = start
+        self.stop = start + 1
+        self.metadata = metadata
+
+
+class NewOffsets:
+    """Offsets of one group that are committed together: by one record each, in one batch.
+
+    All are of one time, and expire at one or never.
+    """
+
+    __slots__ = ("_expiry_ms", "_last", "_now_ms", "count", "runs")
+
+    def __init__(self, now_ms: int, expiry_ms: int = NO_EXPIRY) -> None:
+        self.count = 0
+        self.runs: list[Run] = []
+        self._last: Run | None = None
+        self._now_ms = now_ms
+        self._expiry_ms = expiry_ms
+
+    def add(self, topic: str, rows: Grid, place: int, metadata: str) -> None:
+        """Add the offset of a row of a request."""
+        last = self._last
+        if (
+            last is not None
+            and last.rows is rows
+            and last.stop == place
+            and last.metadata == metadata
+        ):
+            last.stop += 1
+        else:
+            self._last = Run(topic, rows, place, metadata)
+            self.runs.append(self._last)
+        self.count += 1
+
+    def named(self) -> "list[tuple[str, int]]":
+        """Return topics and partitions."""
+        return [
+            (run.topic, value_of(run.rows, place, PARTITION))
+            for run in self.runs
+            for place in range(run.start, run.stop)
+        ]
+
+    def journal_rows(self, group_id: str) -> "list[tuple[bytes, bytes]]":
+        """Return the journal's keys and values."""
+        version = VERSION if self._expiry_ms == NO_EXPIRY else VERSION_WITH_EXPIRY
+        table = _VALUES[version]
+        pairs: list[tuple[bytes, bytes]] = []
+        for run in self.runs:
+            start = run.start
+            stop = run.stop
+            key = (group_id, run.topic, 0)
+            value = (0, 0, run.metadata, self._now_ms, self._expiry_ms, NO_ID)
+            keys = write_alike(_KEY, key, _KEY_TYPE, run.rows, _KEY_FROM, start, stop)
+            values = write_alike(table, value, version, run.rows, _VALUE_FROM, start, stop)
+            for place in range(stop - start):
+                pairs.append((keys[place], values[place]))  # noqa: PERF401  # zip costs more
+        return pairs
 
 
 def answer_rows(partitions: "dict[int, bytes]", indexes: "Sequence[int]") -> Grid:
@@ -155,61 +221,51 @@ def commit(
     expiry = NO_EXPIRY
     if retention_ms != _NO_RETENTION:
         expiry = _LATEST_MS if retention_ms > _LATEST_MS - now_ms else now_ms + retention_ms
+    offsets = NewOffsets(now_ms, expiry)
     results: Results = []
-    offsets: list[NewOffset] = []
     is_any_known = is_any_unknown = False
     for wanted in field_of(request, TOPICS):
         name = field_of(wanted, NAME)
         topic_id = field_of(wanted, TOPIC_ID)
         topic = known_topics.get(topic_id if by_id else name)
-        count = 0 if topic is None else len(topic.logs)
-        codes: list[tuple[int, int]] = []
+        known_name = "" if topic is None else topic.name
+        partitions = 0 if topic is None else len(topic.logs)
+        rows = grid_of(field_of(wanted, PARTITIONS), WANTED_COLUMNS)
+        count = len(rows)
+        codes = Grid(count, ANSWERED_COLUMNS)
         results.append((name, topic_id, codes))
-        for row in field_of(wanted, PARTITIONS):
-            number = number_of(row, PARTITION)
-            index = field_of(row, PARTITION)
-            if topic is None or number < 0 or number >= count:
+        for place in range(count):
+            index = cell_of(rows, place, PARTITION)
+            put_cell(codes, place, ANSWERED_PARTITION, index)
+            if index < 0 or index >= partitions:
                 is_any_unknown = True
-                codes.append((index, _UNKNOWN_ID if by_id and topic is None else _UNKNOWN))
+                unknown = _UNKNOWN_ID if by_id and topic is None else _UNKNOWN
+                put_cell(codes, place, ERROR_CODE, unknown)
                 continue
             is_any_known = True
-            metadata = field_of(row, METADATA) or ""
+            metadata = value_of(rows, place, METADATA) or ""
             if metadata and is_too_long(metadata, rooms.settings.server):
-                codes.append((index, _TOO_LARGE))
+                put_cell(codes, place, ERROR_CODE, _TOO_LARGE)
                 continue
-            committed: Any = (
-                field_of(row, OFFSET),
-                field_of(row, LEADER_EPOCH),
-                metadata,
-                now_ms,
-                expiry,
-                NO_ID,
-            )
-            offsets.append((topic.name, index, committed))
-            codes.append((index, 0))
+            offsets.add(known_name, rows, place, metadata)
     if is_any_known:
         try:
             _write(groups, version, request, offsets)
         except KafkaError as error:
-            results = [
-                (
-                    name,
-                    topic_id,
-                    [
-                        (index, before if before in (_UNKNOWN, _UNKNOWN_ID) else error.code)
-                        for index, before in codes
-                    ],
-                )
-                for name, topic_id, codes in results
-            ]
+            _refuse(results, error.code)
     return results, is_any_unknown
 
 
+def _refuse(results: "Results", error_code: int) -> None:
+    """Put an error code to all partitions that exist."""
+    for _, _, codes in results:
+        for place, (_, before) in enumerate(codes):
+            if before not in (_UNKNOWN, _UNKNOWN_ID):
+                put_cell(codes, place, ERROR_CODE, error_code)
+
+
 def _write(
-    groups: "Groups",
-    version: int,
-    request: "OffsetCommitRequest",
-    offsets: "list[NewOffset]",
+    groups: "Groups", version: int, request: "OffsetCommitRequest", offsets: NewOffsets
 ) -> None:
     """Write offsets of partitions that exist, if the member may commit.
 
@@ -226,8 +282,8 @@ def _write(
     group.touch(member_id)
     check = group.find_partition_check(member_id, generation)
     if check is not None:
-        check_partitions(check, offsets, groups.consumer.image)
-    if offsets:
+        check_partitions(check, offsets.named(), groups.consumer.image)
+    if offsets.count:
         groups.offsets.append(group_id, group.partition, offsets)
         groups.keep(group)
 
@@ -254,9 +310,9 @@ class GroupOffsets:
         if partitions is None:
             self.committed[topic] = {partition: stored}
             return True
-        is_new = partition not in partitions
+        count = len(partitions)
         partitions[partition] = stored
-        return is_new
+        return len(partitions) > count
 
     def remove(self, topic: str, partition: int) -> bool:
         """Forget an offset, pending or committed, and tell whether one was committed."""
@@ -289,19 +345,24 @@ class OffsetTable:
         self._append = append
         self._shards: tuple[dict[str, GroupOffsets], ...] = tuple([{} for _ in range(_SHARDS)])
 
-    def append(self, group_id: str, partition: int, offsets: "Sequence[NewOffset]") -> None:
+    def append(self, group_id: str, partition: int, offsets: NewOffsets) -> None:
         """Commit offsets of a group whose journal is this partition.
 
         Raises:
             KafkaError: The journal did not take them, ready to be answered.
         """
-        rows = offset_rows(group_id, offsets)
+        rows = offsets.journal_rows(group_id)
         self._append(partition, rows, NO_PRODUCER)
         group = self._of(group_id)
         count = 0
-        for new in offsets:
-            self.count += group.put(new[0], new[1], rows[count][1])
-            count += 1
+        for run in offsets.runs:
+            topic = run.topic
+            wanted = run.rows
+            start = run.start
+            stop = run.stop
+            for place in range(start, stop):
+                self.count += group.put(topic, value_of(wanted, place, PARTITION), rows[count][1])
+                count += 1
         self.commit_count += count
 
     def _shard(self, group_id: str) -> dict[str, GroupOffsets]:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.groups._commit_kernels import OffsetTable, offset_rows
+from siltstone.broker.groups._commit_kernels import OffsetTable
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from siltstone.broker.groups._commit_kernels import NewOffsets
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Producer, Row
-
-    NewOffset = tuple[str, int, OffsetCommitValue]
 
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
 
@@ -54,17 +53,17 @@ class Offsets(OffsetTable):
             yield tuple(shard)
 
     def append_transactional(
-        self, group_id: str, partition: int, offsets: Sequence[NewOffset], producer: Producer
+        self, group_id: str, partition: int, offsets: NewOffsets, producer: Producer
     ) -> None:
         """Write offsets of a transaction; `complete` will commit or drop them.
 
         Raises:
             KafkaError: The journal did not take them, ready to be answered.
         """
-        rows = offset_rows(group_id, offsets)
+        rows = offsets.journal_rows(group_id)
         self._append(partition, rows, producer)
-        for (topic, index, _), (_, value) in zip(offsets, rows, strict=True):
-            self._put_pending(partition, producer.id, group_id, (topic, index), value)
+        for named, (_, value) in zip(offsets.named(), rows, strict=True):
+            self._put_pending(partition, producer.id, group_id, named, value)
 
     def complete(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """Apply the marker that ended a producer's transaction in a partition."""

@@ -15,13 +15,14 @@ from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.offset_commit import OffsetCommitResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Coroutine, Generator, Sequence
 
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
 
-    Results = list[tuple[str, bytes, list[tuple[int, int]]]]
+    Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
+    Lists = list[tuple[str, bytes, list[tuple[int, int]]]]
 
 _SLICES = Slices("topics", nested="partitions")
 
@@ -36,6 +37,7 @@ def handle(
         return _handle_large(context, request)
     rooms = context.rooms
     groups = rooms.groups()
+    results: Results
     results, is_any_unknown = commit(rooms, groups, context.version, request)
     if is_any_unknown:
         results = finish(_merge(results))
@@ -49,7 +51,7 @@ async def _handle_large(
     rooms = context.rooms
     groups = rooms.groups()
     share = LoopShare()
-    results: Results = []
+    lists: Lists = []
     is_any_unknown = False
     for piece, goes_on in _SLICES.cut(request):
         await share.rest()
@@ -57,8 +59,9 @@ async def _handle_large(
         is_any_unknown |= is_unknown
         if goes_on:
             (_, _, codes), *some = some
-            results[-1][2].extend(codes)
-        results += some
+            lists[-1][2].extend(codes)
+        lists += [(name, topic_id, list(codes)) for name, topic_id, codes in some]
+    results: Any = lists
     if is_any_unknown:
         results = await finish_in_shares(_merge(results))
     return await _flush(groups, results) if groups.journal.unflushed else _answer(results)
@@ -85,11 +88,8 @@ def _merge(results: Results) -> Generator[None, None, Results]:
 
     Kafka answers so, unless all partitions are there.
     """
-    merged: dict[tuple[str, bytes], tuple[str, bytes, list[tuple[int, int]]]] = {}
-    for row in results:
-        name, topic_id, codes = row
-        before = merged.setdefault((name, topic_id), row)
-        if before is not row:
-            before[2].extend(codes)
+    merged: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
+    for name, topic_id, codes in results:
+        merged.setdefault((name, topic_id), []).extend(codes)
         yield
-    return list(merged.values())
+    return [(*key, codes) for key, codes in merged.items()]

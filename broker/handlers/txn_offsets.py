@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.groups._commit_kernels import NewOffsets
 from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
@@ -23,7 +24,7 @@ from siltstone.protocol.coordinator.group_errors import (
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
 )
-from siltstone.protocol.coordinator.group_records import NO_EXPIRY
+from siltstone.protocol.core import grid_of
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -33,8 +34,8 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
     Codes = dict[tuple[str, int], ErrorCode]
-    Offsets = list[tuple[str, int, OffsetCommitValue]]
 
 _SLICES = Slices("topics", nested="partitions")
 _FIRST_WITH_LOADING = 2
@@ -93,7 +93,7 @@ def commit(
     def refuse(error: KafkaError) -> TxnOffsetCommitResponse:
         return finish(_respond(request, codes, _code_of(error, context.version)))
 
-    code = _try(context, request, offsets) if offsets or too_long else ErrorCode.none
+    code = _try(context, request, offsets) if offsets.count or too_long else ErrorCode.none
     if not code:
         codes |= too_long
     answer = finish(_respond(request, codes, code))
@@ -111,7 +111,7 @@ async def _commit_large(
         await share.rest()
         refused, too_long, offsets = _sort(context, piece)
         codes |= refused
-        if not code and (offsets or too_long):
+        if not code and (offsets.count or too_long):
             code = _try(context, piece, offsets)
         if not code:
             codes |= too_long
@@ -123,7 +123,9 @@ async def _commit_large(
     return await finish_in_shares(_respond(request, codes, code))
 
 
-def _try(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets) -> ErrorCode:
+def _try(
+    context: RequestContext, request: TxnOffsetCommitRequest, offsets: NewOffsets
+) -> ErrorCode:
     """Write offsets, and return a code for all of them."""
     try:
         if not request.group_id:
@@ -136,7 +138,9 @@ def _try(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offs
     return ErrorCode.none
 
 
-def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Codes, Codes, Offsets]:
+def _sort(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> tuple[Codes, Codes, NewOffsets]:
     """Return a code for each partition that is unknown, or told too much of, and other offsets.
 
     Of the unknown the coordinator does not hear; without others it is not asked at all, and the
@@ -147,22 +151,22 @@ def _sort(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Cod
     limits = rooms.settings.server
     codes: Codes = {}
     too_long: Codes = {}
-    offsets: Offsets = []
+    offsets = NewOffsets(now_ms)
     for topic in request.topics:
         found = rooms.topics.topics.get(topic.name)
-        for index, offset, leader_epoch, said in topic.partitions:
+        rows = grid_of(topic.partitions, len(TxnOffsetCommitRequestPartition._fields))
+        for place, (index, _, _, said) in enumerate(rows):
             metadata = said or ""
             if found is None or not 0 <= index < found.partitions:
                 codes[topic.name, index] = UnknownTopicOrPartition.code
             elif is_too_long(metadata, limits):
                 too_long[topic.name, index] = OffsetMetadataTooLarge.code
             else:
-                committed = OffsetCommitValue(offset, leader_epoch, metadata, now_ms, NO_EXPIRY)
-                offsets.append((topic.name, index, committed))
+                offsets.add(topic.name, rows, place, metadata)
     return codes, too_long, offsets
 
 
-def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets) -> None:
+def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: NewOffsets) -> None:
     """Write what may be committed, if all of it may.
 
     Raises:
@@ -194,10 +198,10 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Of
     check = group.find_partition_check(request.member_id, request.generation_id)
     if check is not None:
         try:
-            check_partitions(check, offsets, groups.consumer.image)
+            check_partitions(check, offsets.named(), groups.consumer.image)
         except StaleMemberEpoch:
             raise IllegalGeneration from None
-    if offsets:
+    if offsets.count:
         groups.offsets.append_transactional(request.group_id, group.partition, offsets, producer)
         groups.keep(group)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         read_head,
         read_in_steps,
         write,
-        write_pairs,
+        write_alike,
         write_response,
         write_response_in_steps,
     )
@@ -52,7 +52,7 @@ else:
     read_head = messages.read_head
     read_in_steps = messages.read_in_steps
     write = messages.write
-    write_pairs = messages.write_pairs
+    write_alike = messages.write_alike
     write_response = messages.write_response
     write_response_in_steps = messages.write_response_in_steps
     COMPILED = messages.COMPILED and records.COMPILED
@@ -93,7 +93,7 @@ __all__ = [
     "take_plain",
     "walk_records",
     "write",
-    "write_pairs",
+    "write_alike",
     "write_response",
     "write_response_in_steps",
 ]

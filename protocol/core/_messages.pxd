@@ -13,6 +13,8 @@ cdef class Grid:
 
     cpdef put_column(self, Py_ssize_t column, list values)
 
+    cdef put_other(self, Py_ssize_t place, Py_ssize_t column, object value)
+
     cdef object cell(self, Py_ssize_t place, Py_ssize_t column)
 
     cdef object row(self, Py_ssize_t place)

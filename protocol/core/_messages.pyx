@@ -20,7 +20,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from siltstone.protocol.core._format cimport number_of
+from siltstone.protocol.core._format cimport field_of
 
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.java_text import AS_JAVA
@@ -103,13 +103,14 @@ cdef class Table:
     cdef readonly bint is_flexible
     cdef readonly Py_ssize_t min_size
     cdef bint is_numbers  # every field that has no tag is an integer: its arrays are grids
+    cdef Py_ssize_t text  # the field that is a text, where all others are integers; or -1
     cdef Py_ssize_t count
     cdef Py_ssize_t tagged  # how many fields of this version are tagged
     cdef Field* fields
     cdef int* tag_order  # the tagged fields by their tags
 
     def __cinit__(self, object cls, object fields, bint is_flexible):
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, numbers = 0, others = 0
         cdef Field* field
         self.cls = cls
         self.kept = fields
@@ -122,7 +123,6 @@ cdef class Table:
         if not issubclass(cls, tuple):
             raise TypeError(f"{cls.__name__} is no NamedTuple")
         order = []
-        self.is_numbers = True
         for i in range(self.count):
             row = fields[i]
             field = &self.fields[i]
@@ -136,8 +136,13 @@ cdef class Table:
             field.default = <PyObject*> default
             if not field.is_array and field.kind <= INT64:
                 field.number = default
-            elif field.is_present and field.tag == NO_TAG:
-                self.is_numbers = False
+            if not field.is_present or field.tag != NO_TAG:
+                pass
+            elif not field.is_array and field.kind <= INT64:
+                numbers += 1
+            else:
+                others += 1
+                self.text = -1 if field.is_array or field.kind != STRING else i
             child = row.child
             if (row.kind == STRUCT) != isinstance(child, Table):
                 raise TypeError(f"a structure, and nothing else, has a table: {row}")
@@ -148,7 +153,9 @@ cdef class Table:
                 self.min_size += self._min_size(field)
         if is_flexible:
             self.min_size += 1
-        self.is_numbers = self.is_numbers and self.min_size > is_flexible
+        self.is_numbers = numbers > 0 and others == 0
+        if others != 1 or numbers < 2:
+            self.text = -1
         self.tagged = len(order)
         for i, (_, place) in enumerate(sorted(order)):
             self.tag_order[i] = place
@@ -225,6 +232,12 @@ cdef class Grid:
             self.columns = [None] * self.width
         self.columns[column] = values
 
+    cdef put_other(self, Py_ssize_t place, Py_ssize_t column, object value):
+        """Set a value that is no number, in a row and a column that are there."""
+        if self.columns is None or self.columns[column] is None:
+            self.put_column(column, [None] * self.count)
+        self.columns[column][place] = value
+
     cdef object cell(self, Py_ssize_t place, Py_ssize_t column):
         """Return a value of a row that is there."""
         if self.columns is not None and self.columns[column] is not None:
@@ -250,6 +263,8 @@ cdef class Grid:
                 field = &table.fields[i]
                 if not field.is_present or field.tag != NO_TAG:
                     value = <object> field.default
+                elif self.columns is not None and self.columns[i] is not None:
+                    value = self.cell(place, i)
                 elif field.kind == BOOL:
                     value = self.numbers[place * self.width + i] != 0
                 else:
@@ -263,6 +278,7 @@ cpdef Grid grid_of(object rows, Py_ssize_t width):
     """Return rows as a grid of their first columns; see `plain_messages.grid_of`."""
     cdef Py_ssize_t place = 0, column
     cdef Grid grid
+    cdef object value
     if type(rows) is Grid:
         return rows
     grid = Grid(len(rows), width)
@@ -270,7 +286,11 @@ cpdef Grid grid_of(object rows, Py_ssize_t width):
         if place == grid.count:
             break
         for column in range(width):
-            grid.numbers[place * width + column] = number_of(row, column)
+            value = field_of(row, column)
+            if isinstance(value, int):
+                grid.numbers[place * width + column] = value
+            else:
+                grid.put_other(place, column, value)
         place += 1
     return grid
 
@@ -739,6 +759,10 @@ cdef object take_array(Source* source, Field* field, bint is_flexible):
         child = <Table> <object> field.child
         if child.is_numbers and count and (not child.is_flexible or are_untagged(source, child, count)):
             return take_grid(source, child, count)
+        if child.text >= 0 and count:
+            items = take_texts(source, child, count)
+            if items is not None:
+                return items
     items = PyList_New(count)
     for i in range(count):
         if field.kind == STRUCT:
@@ -777,6 +801,41 @@ cdef Grid take_grid(Source* source, Table table, Py_ssize_t count):
                 numbers[i] = field.number
         numbers += table.count
         source.position += table.is_flexible
+    return grid
+
+
+cdef Grid take_texts(Source* source, Table table, Py_ssize_t count):
+    """Read structures of numbers and a text; read nothing and return None if one has tagged fields."""
+    cdef Py_ssize_t row, i, before = source.position
+    cdef Field* field
+    cdef Grid grid = Grid(count, table.count)
+    cdef long long* numbers = grid.numbers
+    cdef list texts = PyList_New(count)
+    cdef object text
+    grid.table = table
+    source.table = <PyObject*> table
+    for row in range(count):
+        for i in range(table.count):
+            field = &table.fields[i]
+            if i == table.text:
+                source.field = i
+                text = take_long(source, STRING, table.is_flexible, field.is_nullable)
+                Py_INCREF(text)
+                PyList_SET_ITEM(texts, row, text)
+            elif field.is_present and field.tag == NO_TAG:
+                source.field = i
+                need(source, SIZES[field.kind])
+                numbers[i] = take_int(source, field.kind)
+            else:
+                numbers[i] = field.number
+        numbers += table.count
+        if not table.is_flexible:
+            continue
+        if source.position >= source.end or source.data[source.position] != 0:
+            source.position = before
+            return None
+        source.position += 1
+    grid.put_column(table.text, texts)
     return grid
 
 
@@ -913,15 +972,7 @@ cdef class Sink:
         return 0
 
     cdef inline int put_int(self, int64_t value, int size) except -1:
-        cdef unsigned char* data = self.more(size)
-        if size == 4:
-            store32(data, <uint32_t> value)
-        elif size == 8:
-            store64(data, <uint64_t> value)
-        elif size == 2:
-            store16(data, <uint16_t> value)
-        else:
-            data[0] = <unsigned char> value
+        store_int(self.more(size), value, size)
         return 0
 
     cdef int put_varint(self, uint64_t value) except -1:
@@ -945,6 +996,18 @@ cdef class Sink:
         self.ranges += len(value)
         self.cut = self.size
         return 0
+
+
+cdef inline void store_int(unsigned char* data, int64_t value, int size) noexcept:
+    """Write an integer where it has room."""
+    if size == 4:
+        store32(data, <uint32_t> value)
+    elif size == 8:
+        store64(data, <uint64_t> value)
+    elif size == 2:
+        store16(data, <uint16_t> value)
+    else:
+        data[0] = <unsigned char> value
 
 
 cdef Sink SPARE = None  # kept for the next message: making one costs more than a small message
@@ -982,15 +1045,72 @@ def write(Table table, object row, int head=NO_HEAD):
     return written
 
 
-def write_pairs(Table first, int first_head, Table second, int second_head, pairs):
-    """Return pairs of structures as bytes, each behind an int16; see `plain_messages`."""
-    cdef Sink sink = take_sink()
-    cdef list written = []
-    for one, other in pairs:
-        written.append(
-            (put_whole(sink, first, one, first_head), put_whole(sink, second, other, second_head))
-        )
-    keep_sink(sink)
+cdef struct Place:
+    Py_ssize_t at  # in the bytes
+    Py_ssize_t column
+    Py_ssize_t field
+    int kind
+
+
+def write_alike(Table table, object row, int head, Grid grid, tuple columns, Py_ssize_t start, Py_ssize_t stop):
+    """Return structures that differ in numbers of a grid; see `plain_messages.write_alike`."""
+    cdef Sink sink
+    cdef Field* field
+    cdef Place* places
+    cdef Py_ssize_t i, column, known = 0
+    cdef list written
+    check_row(table, row)
+    if start < 0 or start > stop or stop > grid.count or len(columns) != table.count:
+        raise IndexError(f"rows {start} to {stop} of {grid.count}, {len(columns)} columns")
+    places = <Place*> PyMem_Malloc(table.count * sizeof(Place))
+    if places == NULL:
+        raise MemoryError
+    try:
+        sink = take_sink()
+        sink.put_int(head, 2)
+        for i in range(table.count):
+            field = &table.fields[i]
+            column = columns[i]
+            if column >= grid.width:
+                raise IndexError(f"column {column} of {grid.width}")
+            if not field.is_present or field.tag != NO_TAG:
+                continue
+            if column < 0:
+                put_member(sink, table, i, field, <object> PyTuple_GET_ITEM(row, i))
+                continue
+            if field.is_array or field.kind > INT64 or (grid.columns is not None and grid.columns[column] is not None):
+                raise TypeError(f"{table.cls.__name__}.{table.cls._fields[i]} is no number")
+            places[known] = Place(sink.size, column, i, field.kind)
+            known += 1
+            sink.put_int(0, SIZES[field.kind])
+        end_struct(table, sink, row)
+        if sink.parts is not None:
+            raise TypeError(f"{table.cls.__name__} has ranges of files; only a response can")
+        written = put_alike(sink, table, grid, places, known, start, stop)
+        keep_sink(sink)
+        return written
+    finally:
+        PyMem_Free(places)
+
+
+cdef list put_alike(Sink sink, Table table, Grid grid, Place* places, Py_ssize_t known, Py_ssize_t start, Py_ssize_t stop):
+    """Return copies of what a sink has, with the numbers of each row in their places."""
+    cdef list written = PyList_New(stop - start)
+    cdef Py_ssize_t place, i
+    cdef Place* here
+    cdef int64_t number
+    cdef bytes octets
+    cdef unsigned char* data
+    for place in range(start, stop):
+        octets = PyBytes_FromStringAndSize(<char*> sink.data, sink.size)
+        data = <unsigned char*> PyBytes_AS_STRING(octets)  # nobody else has it yet
+        for i in range(known):
+            here = &places[i]
+            number = cell_of(grid, place, here.column)
+            check_number(table, here.field, here.kind, number)
+            store_int(data + here.at, number, SIZES[here.kind])
+        Py_INCREF(octets)
+        PyList_SET_ITEM(written, place - start, octets)
     return written
 
 
@@ -1127,9 +1247,15 @@ cdef object end_response(Sink sink):
 
 cdef inline int put_number(Sink sink, Table table, Py_ssize_t place, int kind, int64_t number) except -1:
     """Write an integer, or refuse one that its kind cannot hold."""
+    check_number(table, place, kind, number)
+    return sink.put_int(number, SIZES[kind])
+
+
+cdef inline int check_number(Table table, Py_ssize_t place, int kind, int64_t number) except -1:
+    """Refuse an integer that its kind cannot hold."""
     if number < LOWEST[kind] or number > HIGHEST[kind]:
         raise OverflowError(f"{table.cls.__name__}.{table.cls._fields[place]} cannot be {number}")
-    return sink.put_int(number, SIZES[kind])
+    return 0
 
 
 cdef inline int put_value(Sink sink, Table table, Py_ssize_t place, int kind, bint is_flexible, bint is_nullable, object value) except -1:

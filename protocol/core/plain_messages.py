@@ -102,7 +102,7 @@ class Grid(Sequence[Any]):
     """Rows of numbers, with other values in some columns: an array without an object for each row.
 
     It is a sequence of tuples. What a table reads may come as one, if its structures have nothing
-    but numbers, and tagged fields at their defaults; its rows are then of the structure's class.
+    but numbers, and at most one text, and no tagged fields; its rows are then of their class.
     What is written may be one. The columns are the fields of a structure, those of other versions
     too; one that is no number has to have its own values.
     """
@@ -162,13 +162,12 @@ class Grid(Sequence[Any]):
 
 
 def grid_of(rows: Sequence[Any], width: int) -> Grid:
-    """Return rows as a grid that has at least their first columns, which are numbers."""
+    """Return rows as a grid that has at least their first columns."""
     if isinstance(rows, Grid):
         return rows
     grid = Grid(len(rows), width)
-    for place, row in enumerate(rows):
-        for column in range(width):
-            grid.put(place, column, row[column])
+    for column in range(width):
+        grid.put_column(column, [row[column] for row in rows])
     return grid
 
 
@@ -534,17 +533,35 @@ def write(table: Table, row: Any, head: int | None = None) -> bytes:
     return bytes(sink.data)
 
 
-def write_pairs(
-    first: Table, first_head: int, second: Table, second_head: int, pairs: Sequence[tuple[Any, Any]]
-) -> list[tuple[bytes, bytes]]:
-    """Return pairs of structures as bytes, each behind an int16, such as keys and values.
+def write_alike(
+    table: Table,
+    row: Any,
+    head: int,
+    grid: Grid,
+    columns: tuple[int, ...],
+    start: int,
+    stop: int,
+) -> list[bytes]:
+    """Return structures, each behind an int16, that are like one but for numbers of a grid's rows.
+
+    ``columns`` says for each field in which column of the grid it stands, and -1 where it is that
+    of ``row``, as of all fields with a tag. Such are the keys of a journal's records, and their
+    values.
 
     Raises:
-        TypeError, OverflowError: As `write`.
+        IndexError: There are no such rows, or no such columns.
+        TypeError, OverflowError: As `write`; also for a column that has other values than numbers.
     """
-    return [
-        (write(first, one, first_head), write(second, other, second_head)) for one, other in pairs
-    ]
+    if not 0 <= start <= stop <= len(grid) or len(columns) != len(table.fields):
+        raise IndexError(f"rows {start} to {stop} of {len(grid)}, {len(columns)} columns")
+    written = []
+    for numbers in grid[start:stop]:
+        values = [
+            value if column < 0 else numbers[column]
+            for value, column in zip(_check(table, row), columns, strict=True)
+        ]
+        written.append(write(table, tuple(values), head))
+    return written
 
 
 def write_response(

@@ -14,8 +14,8 @@ written, so that a handler sees one structure whatever the version.
 In Python an id is 16 bytes, an error code an int, an array a list when it was read and a list or
 tuple to be written, records a view of the frame when they were read and bytes or a range of a file
 to be written. An element of an array of structures may also be the bytes that `write` made of it.
-An array of structures of nothing but numbers may be read as a `Grid`, a sequence without an object
-for each element; and any array of structures may be one to be written.
+An array of structures of nothing but numbers, or numbers and one text, may be read as a `Grid`, a
+sequence without an object for each element; and any array of structures may be one to be written.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.build import COMMIT, build_marker
 from siltstone.protocol.records.journal import Producer
 from siltstone.storage.appending.values import Origin, ValidatedBatch
+from tests.support.committed import new_offsets
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ async def test_the_offsets_decoder_reads_our_records(
     groups = home.rooms.groups()
     await groups.journal.ensure_created()
     groups.find_or_create_classic("g", "")
-    groups.offsets.append("g", 0, [("orders", 3, OffsetCommitValue(42, 1, "mine", 7))])
-    groups.offsets.append("g", 0, [("orders", 4, OffsetCommitValue(43, -1, "", 7, 99))])
+    groups.offsets.append("g", 0, new_offsets(("orders", 3, OffsetCommitValue(42, 1, "mine", 7))))
+    groups.offsets.append("g", 0, new_offsets(("orders", 4, OffsetCommitValue(43, -1, "", 7, 99))))
     groups.offsets.append_transactional(
-        "g", 0, [("orders", 5, OffsetCommitValue(44, -1, "", 7))], Producer(5, 0)
+        "g", 0, new_offsets(("orders", 5, OffsetCommitValue(44, -1, "", 7))), Producer(5, 0)
     )
     marker = build_marker(0, 7, COMMIT, 0, producer_id=5, producer_epoch=0)
     log = home.rooms.topics.logs["__consumer_offsets", 0]

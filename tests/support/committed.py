@@ -1,7 +1,11 @@
-"""Committed offsets as they stand in a journal, written one by one."""
+"""Committed offsets: as they are given to a table, and as they stand in a journal."""
 
+from typing import Any
+
+from siltstone.broker.groups import _commit_kernels as commit_kernels
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
 from siltstone.protocol.coordinator.headed import write_value
+from siltstone.protocol.core import grid_of
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_VALUE, OffsetCommitValue
 
 
@@ -11,3 +15,18 @@ def put_offset(committed: OffsetCommitValue) -> bytes:
     return write_value(
         OFFSET_COMMIT_VALUE, VERSION_WITH_EXPIRY if has_expiry else VERSION, committed
     )
+
+
+def new_offsets(
+    *rows: tuple[str, int, OffsetCommitValue], kernel: Any = commit_kernels
+) -> commit_kernels.NewOffsets:
+    """Return offsets of partitions that are committed together; all have the time of the first."""
+    first = rows[0][2]
+    offsets: commit_kernels.NewOffsets = kernel.NewOffsets(
+        first.commit_timestamp, first.expire_timestamp
+    )
+    wanted = [(index, each.offset, each.leader_epoch, each.metadata) for _, index, each in rows]
+    grid = grid_of(wanted, len(wanted[0]))
+    for place, (topic, _, each) in enumerate(rows):
+        offsets.add(topic, grid, place, each.metadata)
+    return offsets

@@ -18,6 +18,7 @@ from siltstone.broker.net._dispatch_kernels import Histogram
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.storage.clock import Clock
+from tests.support.committed import new_offsets
 
 if TYPE_CHECKING:
     from siltstone.broker.coordination.coordinators import Coordinators
@@ -93,7 +94,7 @@ def with_offsets(
     offsets = Offsets(lambda _partition, _rows, _producer: 0)
     for (group, topic, partition), offset in committed.items():
         value = OffsetCommitValue(offset, -1, "", 0, -1)
-        offsets.append(group, 0, [(topic, partition, value)])
+        offsets.append(group, 0, new_offsets((topic, partition, value)))
     groups = SimpleNamespace(
         offsets=offsets,
         groups={},

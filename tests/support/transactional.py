@@ -20,6 +20,7 @@ from siltstone.storage.appending.validation import validate
 from siltstone.storage.appending.values import AppendResult
 from siltstone.storage.log.log import Log
 from tests.support.batches import make_batch
+from tests.support.committed import new_offsets
 from tests.support.rooms import RoomsOnDisk
 
 COPY = "copy"
@@ -101,7 +102,9 @@ def commit_offset(home: RoomsOnDisk, producer: Producer, offset: int, version: i
     )
     groups.check_commit(GROUP, -1, "", None, version, is_transactional=True)
     committed = OffsetCommitValue(offset, -1, "", home.clock.now_ms(), NO_EXPIRY)
-    groups.offsets.append_transactional(GROUP, partition, [("orders", 0, committed)], producer)
+    groups.offsets.append_transactional(
+        GROUP, partition, new_offsets(("orders", 0, committed)), producer
+    )
 
 
 def end(

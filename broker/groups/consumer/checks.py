@@ -88,14 +88,14 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
 
 
 def check_partitions(
-    check: PartitionCheck, offsets: Sequence[tuple[str, int, object]], image: TopicImage
+    check: PartitionCheck, named: Sequence[tuple[str, int]], image: TopicImage
 ) -> None:
     """Refuse a whole commit if the check refuses one of its partitions.
 
     Raises:
         KafkaError: The check refused a partition.
     """
-    for name, partition, _ in offsets:
+    for name, partition in named:
         topic = image.find(name)
         check(None if topic is None else topic.id, partition)
 

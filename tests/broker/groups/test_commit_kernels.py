@@ -11,6 +11,7 @@ from siltstone.protocol.coordinator.group_records import read_key, read_offset
 from siltstone.protocol.errors import NotCoordinator
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from siltstone.protocol.records.journal import NO_PRODUCER
+from tests.support.committed import new_offsets
 from tests.support.uncompiled import load_uncompiled
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def test_all_offsets_of_a_request_are_one_batch(kernel: Any, expiry: int) -> Non
     table = kernel.OffsetTable(journal.append)
     new = offsets(*range(MANY), expiry=expiry)
 
-    table.append("g", PARTITION, new)
+    table.append("g", PARTITION, new_offsets(*new, kernel=kernel))
 
     [rows] = journal.batches
     assert [(read_key(key), read_offset(value or b"")) for key, value in rows] == [
@@ -75,8 +76,10 @@ def test_a_commit_of_the_same_partition_counts_once(kernel: Any) -> None:
     """The later one is served, also within a request."""
     table = kernel.OffsetTable(Journal().append)
 
-    table.append("g", PARTITION, offsets(1, 2))
-    table.append("g", PARTITION, [*offsets(2), ("orders", 1, OffsetCommitValue(77, -1, "", 2_000))])
+    later = ("orders", 1, OffsetCommitValue(77, -1, "", 1_000))
+
+    table.append("g", PARTITION, new_offsets(*offsets(1, 2), kernel=kernel))
+    table.append("g", PARTITION, new_offsets(*offsets(2), later, kernel=kernel))
 
     assert read_offset(table._find("g").committed["orders"][1]).offset == 77
     assert (table.count, table.commit_count) == (2, 4)
@@ -90,7 +93,7 @@ def test_what_the_journal_refuses_is_not_remembered(kernel: Any) -> None:
     table = kernel.OffsetTable(journal.append)
 
     with pytest.raises(NotCoordinator):
-        table.append("g", PARTITION, offsets(1, 2))
+        table.append("g", PARTITION, new_offsets(*offsets(1, 2), kernel=kernel))
 
     assert table._find("g") is None
     assert (table.count, table.commit_count) == (0, 0)
@@ -104,7 +107,7 @@ def test_an_offset_that_cannot_be_written_keeps_out_all(kernel: Any) -> None:
     long = ("orders", 2, OffsetCommitValue(1, -1, "x" * 0x8000, 0))
 
     with pytest.raises(OverflowError, match="metadata"):
-        table.append("g", PARTITION, [*offsets(1), long])
+        table.append("g", PARTITION, new_offsets(*offsets(1), long, kernel=kernel))
 
     assert journal.batches == []
     assert table.count == 0

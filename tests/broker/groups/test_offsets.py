@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.journal import EntryKind
+from tests.support.committed import new_offsets
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path)
     groups = home.rooms.groups()
     await groups.journal.ensure_created()
     for name in names:
-        committed = OffsetCommitValue(7, -1, "", 0)
-        groups.offsets.append(name, groups.journal.partition_for(name), [("orders", 0, committed)])
+        committed = new_offsets(("orders", 0, OffsetCommitValue(7, -1, "", 0)))
+        groups.offsets.append(name, groups.journal.partition_for(name), committed)
     await home.close()
     again = await RoomsOnDisk(tmp_path / "root").open()
     looked_at = {id(each) for each in gc.get_objects()}

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
+from tests.support.committed import new_offsets
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:
@@ -30,14 +31,13 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     await rooms.rooms.topics.create("orders", 3, {})
     groups = rooms.rooms.groups()
     await groups.journal.ensure_created()
-    groups.offsets.append(
-        "g",
-        0,
-        [
-            ("orders", 0, OffsetCommitValue(7, 2, "läuft", 1)),
-            ("orders", 1, OffsetCommitValue(8, -1, "", 1, expire_timestamp=1 << 60)),
-        ],
-    )
+    for index, committed in enumerate(
+        (
+            OffsetCommitValue(7, 2, "läuft", 1),
+            OffsetCommitValue(8, -1, "", 1, expire_timestamp=1 << 60),
+        )
+    ):
+        groups.offsets.append("g", 0, new_offsets(("orders", index, committed)))
     yield rooms
     await rooms.close()
 
@@ -112,7 +112,8 @@ async def test_all_offsets(home: RoomsOnDisk, version: int) -> None:
 
 async def test_what_has_no_topic_any_more_is_not_told_by_id(home: RoomsOnDisk) -> None:
     """It is told by name, as long as it is there."""
-    home.rooms.groups().offsets.append("g", 0, [("gone", 0, OffsetCommitValue(9, -1, "", 1))])
+    committed = new_offsets(("gone", 0, OffsetCommitValue(9, -1, "", 1)))
+    home.rooms.groups().offsets.append("g", 0, committed)
 
     assert await fetch(home, _request(10, None)) == (E.none, _rows(10, 0, 1))
     assert (0, 9, -1, "", E.none) in (await fetch(home, _request(9, None)))[1]
@@ -133,7 +134,7 @@ async def test_an_id_that_nobody_has(home: RoomsOnDisk) -> None:
 async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, version: int) -> None:
     """For who wants to wait for it; others read what was committed before."""
     home.rooms.groups().offsets.append_transactional(
-        "g", 0, [("orders", 0, OffsetCommitValue(11, -1, "", 1))], Producer(5, 0)
+        "g", 0, new_offsets(("orders", 0, OffsetCommitValue(11, -1, "", 1))), Producer(5, 0)
     )
     for require_stable, first in (
         (True, (0, -1, -1, "", E.unstable_offset_commit)),

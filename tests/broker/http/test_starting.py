@@ -18,6 +18,7 @@ from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.storage.clock import Clock
 from siltstone.storage.files import CONTROL_ADDRESS
 from siltstone.storage.manager import LogManager
+from tests.support.committed import new_offsets
 from tests.support.http_client import Answer, ask
 from tests.support.ports import address_of
 from tests.support.running import Running, running
@@ -128,7 +129,7 @@ async def test_a_scrape_during_the_start_costs_no_offsets(
         await before.topics.create("orders", 1, {})
         groups = before.groups
         await groups.journal.ensure_created()
-        committed = [("orders", 0, OffsetCommitValue(7, -1, "", 1))]
+        committed = new_offsets(("orders", 0, OffsetCommitValue(7, -1, "", 1)))
         groups.offsets.append("g", groups.journal.partition_for("g"), committed)
     (tmp_path / CONTROL_ADDRESS).unlink()
     go_on.clear()

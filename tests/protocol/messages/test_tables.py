@@ -165,6 +165,7 @@ def test_a_grid_is_a_sequence_of_rows(form: Any) -> None:
     assert grid != rows[:2]
     assert form.grid_of(grid, 1) is grid
     assert form.grid_of([(1, 2, 3), (4, 5, 6)], 2) == [(1, 2), (4, 5)]
+    assert form.grid_of([(1, "a"), (2, None)], 2) == [(1, "a"), (2, None)]
     for place, column in ((3, 0), (-1, 0), (0, 2), (0, -1)):
         with pytest.raises(IndexError):
             grid.put(place, column, 1)
@@ -242,6 +243,79 @@ def test_structures_of_numbers_may_have_tagged_fields(form: Any) -> None:
         tagged = body[: end - 1] + b"\1\7\2ab" + body[end:]
 
         assert form.read(table, tagged, 0, len(tagged), 4) == (AskNumbers(rows), len(tagged))
+
+
+class Noted(NamedTuple):
+    """Numbers and one text, which not all versions have."""
+
+    partition: Annotated[int, "int32"] = 0
+    note: Annotated[str | None, "string 1+ null"] = "-"
+    offset: Annotated[int, "int64"] = 0
+    color: Annotated[int, "int8 3+ tag 0"] = 7
+
+
+class AskNoted(NamedTuple):
+    rows: Annotated[list[Noted], "[]struct"] = []  # noqa: RUF012  # a default of a field
+    last: Annotated[int, "int8"] = 0
+
+
+@BOTH
+@pytest.mark.parametrize("version", range(4))
+def test_structures_of_numbers_and_a_text_are_read_as_they_are(form: Any, version: int) -> None:
+    """Whole, cut anywhere, and with tagged fields of which one is known."""
+    message = Message(99, 0, 3, 2, AskNoted)
+    (table,) = tables_of(form, message, range(version, version + 1))
+    rows = [Noted(1, "läuft", 1 << 40), Noted(2, None, -1), Noted(3, "", 5)]
+    body = message.write(version, AskNoted(rows, 9))
+    expected = [each._replace(note=each.note if version else "-") for each in rows]
+
+    found, end = form.read(table, body, 0, len(body), 3)
+    assert (found, end) == (AskNoted(expected, 9), len(body))
+    assert {type(each) for each in found.rows} == {Noted}
+    for size in range(len(body)):
+        reasons = set()
+        for each in (form, plain_messages):
+            (twin,) = tables_of(each, message, range(version, version + 1))
+            with pytest.raises(ProtocolError) as refusal:
+                each.read(twin, body, 0, size, 3)
+            reasons.add(str(refusal.value))
+        assert len(reasons) == 1
+    if version == 3:
+        told = [*rows[:2], rows[2]._replace(color=1)]
+        body = message.write(version, AskNoted(told, 9))
+        assert form.read(table, body, 0, len(body), 4) == (AskNoted(told, 9), len(body))
+        with pytest.raises(ProtocolError, match="1, with 0 left"):
+            form.read(table, body, 0, len(body), 3)
+
+
+@BOTH
+@pytest.mark.parametrize("version", range(4))
+def test_structures_may_be_written_that_differ_in_numbers_alone(form: Any, version: int) -> None:
+    """They are what they are one by one; what is no number, or not there, is refused."""
+    row = Message(99, 0, 3, 2, Noted)
+    (table,) = tables_of(form, row, range(version, version + 1))
+    grid = form.grid_of([(10, "a", 1), (20, "b", 2), (30, "c", 1 << 40)], 3)
+    like = Noted(7, "läuft", 8, 9)
+
+    written = form.write_alike(table, like, 5, grid, (0, -1, 2, -1), 1, 3)
+
+    assert written == [
+        b"\0\5" + row.write(version, like._replace(partition=index, offset=offset))
+        for index, offset in ((20, 2), (30, 1 << 40))
+    ]
+    assert form.write_alike(table, like, 5, grid, (-1, -1, -1, -1), 2, 2) == []
+    for start, stop in ((-1, 1), (2, 1), (0, 4)):
+        with pytest.raises(IndexError):
+            form.write_alike(table, like, 5, grid, (0, -1, -1, -1), start, stop)
+    for columns in ((0, -1, -1), (3, -1, -1, -1)):
+        with pytest.raises(IndexError):
+            form.write_alike(table, like, 5, grid, columns, 0, 1)
+    with pytest.raises(OverflowError, match=r"Noted\.partition cannot be 1099511627776"):
+        form.write_alike(table, like, 5, grid, (2, -1, -1, -1), 0, 3)
+    with pytest.raises((TypeError, OverflowError)):
+        form.write_alike(table, like, 5, grid, (1, -1, -1, -1), 0, 3)
+    with pytest.raises(TypeError, match="fields, not"):
+        form.write_alike(table, (1, 2), 5, grid, (0, -1, -1, -1), 0, 3)
 
 
 @BOTH
