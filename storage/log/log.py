@@ -214,9 +214,12 @@ class Log:
         too many is harmless to a consumer; a missing one is not.
         """
         segments = self.segments
+        segments = segments[find_index(segments, offset) :]
         aborted: list[tuple[int, int]] = []
+        if not any(segment.may_have_aborted for segment in segments):
+            return aborted
         with self._reading():
-            for segment in segments[find_index(segments, offset) :]:
+            for segment in segments:
                 found, complete = segment.aborted_transactions(offset, next_offset)
                 aborted += [(each.producer_id, each.first_offset) for each in found]
                 if complete:

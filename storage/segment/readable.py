@@ -236,6 +236,11 @@ class ReadableSegment:
                     return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
         return None
 
+    @property
+    def may_have_aborted(self) -> bool:
+        """Whether there are aborted transactions, or nobody has looked yet."""
+        return self._has_aborted is not False
+
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedLookup:
         """Return the aborted transactions between two offsets whose markers are in this segment."""
         if self._has_aborted is None:
