@@ -180,14 +180,7 @@ class Broker:
         self._gatekeeper = _make_gatekeeper(self._security)
         self._dispatcher = Dispatcher(self.requests, self._gatekeeper)
         self.meter = OnFirstUse(self._build_meter)
-        self._buffers = Buffers(
-            server.queued_max_request_bytes,
-            partial(settings.limits.note, QUEUED_BYTES),
-            Unread(
-                lambda: settings.server.queued_max_response_bytes,
-                partial(settings.limits.note, UNREAD_BYTES),
-            ),
-        )
+        self._buffers = _make_buffers(settings)
         self._round = LoopRound(asyncio.get_running_loop(), self.logs.appends)
         self.addresses = Addresses(self._current, self.meter, self._count_open, clock.monotonic)
         self.listeners = [self._make_listener(bound.name) for bound in server.bound_listeners]
@@ -671,6 +664,13 @@ def _read_security(
             "choose another, or make its folder"
         ) from error
     return security
+
+
+def _make_buffers(settings: BrokerSettings) -> Buffers:
+    """Return what counts requests that have not come whole and answers that nobody reads."""
+    note = settings.limits.note
+    unread = Unread(lambda: settings.server.queued_max_response_bytes, partial(note, UNREAD_BYTES))
+    return Buffers(settings.server.queued_max_request_bytes, partial(note, QUEUED_BYTES), unread)
 
 
 def _make_io(count: int, sender_count: int) -> IoThreads:

@@ -138,7 +138,7 @@ class Connection(Turn):
         self._muted: asyncio.TimerHandle | None = None
         self._throttled = 0.0
         self._reading = True
-        self._channel.start_reading(self._on_readable)
+        self._channel.start_reading(self.on_readable)
         log.debug("connection opened listener=%s peer=%s", listener.name, peer)
 
     @property
@@ -472,7 +472,7 @@ class Connection(Turn):
             if self.is_closed or self._task is not None:
                 return
         if not self._reading and not self._must_wait():
-            self._channel.start_reading(self._on_readable)
+            self._channel.start_reading(self.on_readable)
             self._reading = True
 
     def _must_wait(self) -> bool:

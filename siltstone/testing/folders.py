@@ -11,10 +11,10 @@ from pathlib import Path
 
 from siltstone.testing.errors import StartFailed
 
-_MEMORY = Path("/dev/shm")  # noqa: S108  # memory, of which mkdtemp makes a part ours alone
+MEMORY = Path("/dev/shm")  # noqa: S108  # memory, of which mkdtemp makes a part ours alone
 _PREFIX = "siltstone-testing-"
 _OWNER = "owner"
-_ROOM_BYTES = 256 << 20
+ROOM_BYTES = 256 << 20
 """Containers often have 64 MiB in memory, which a test may fill."""
 
 
@@ -59,9 +59,9 @@ def _own(path: Path) -> int:
 
 def _find_place() -> Path:
     with suppress(OSError):
-        memory = os.statvfs(_MEMORY)
-        if memory.f_bavail * memory.f_frsize >= _ROOM_BYTES and os.access(_MEMORY, os.W_OK):
-            return _MEMORY
+        memory = os.statvfs(MEMORY)
+        if memory.f_bavail * memory.f_frsize >= ROOM_BYTES and os.access(MEMORY, os.W_OK):
+            return MEMORY
     try:
         return Path(tempfile.gettempdir())
     except OSError as error:

@@ -65,8 +65,8 @@ def test_a_killed_broker_of_a_killed_parent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Nobody is left to remove the folder: the next one does, and no other's."""
-    monkeypatch.setattr(folders, "_MEMORY", tmp_path)
-    monkeypatch.setattr(folders, "_ROOM_BYTES", 0)
+    monkeypatch.setattr(folders, "MEMORY", tmp_path)
+    monkeypatch.setattr(folders, "ROOM_BYTES", 0)
     left = Folder()
     os.close(left._owner)  # as the end of its process does
     living = Folder()
@@ -87,8 +87,8 @@ def test_a_folder_that_is_just_made_is_not_swept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Workers of one run start at once: one sweeps while the other has a folder and no lock yet."""
-    monkeypatch.setattr(folders, "_MEMORY", tmp_path)
-    monkeypatch.setattr(folders, "_ROOM_BYTES", 0)
+    monkeypatch.setattr(folders, "MEMORY", tmp_path)
+    monkeypatch.setattr(folders, "ROOM_BYTES", 0)
     lock = fcntl.flock
     others: list[Folder] = []
 
@@ -110,7 +110,7 @@ def test_memory_that_is_too_small_is_not_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As in a container with 64 MiB of it: the folder lies where temporary ones do."""
-    monkeypatch.setattr(folders, "_ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(folders, "ROOM_BYTES", 1 << 60)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
 
     folder = Folder()
@@ -135,7 +135,7 @@ def test_its_last_words(tmp_path: Path) -> None:
 
 def test_no_writable_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One sentence, with the place and what to do."""
-    monkeypatch.setattr(folders, "_MEMORY", tmp_path / "missing")
+    monkeypatch.setattr(folders, "MEMORY", tmp_path / "missing")
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "missing"))
 
     with pytest.raises(StartFailed) as told, broker():
@@ -166,8 +166,8 @@ def test_no_free_port(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object) -> NoReturn:
         raise OSError(98, "Address already in use")
 
-    monkeypatch.setattr(folders, "_MEMORY", tmp_path)
-    monkeypatch.setattr(folders, "_ROOM_BYTES", 0)
+    monkeypatch.setattr(folders, "MEMORY", tmp_path)
+    monkeypatch.setattr(folders, "ROOM_BYTES", 0)
     monkeypatch.setattr("siltstone.testing.daemon.socket.socket.bind", refuse)
 
     with pytest.raises(StartFailed) as told, broker():

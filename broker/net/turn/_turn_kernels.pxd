@@ -87,7 +87,7 @@ cdef class Turn:
     cdef public double last_active
     cdef public bint _expects_large, is_closed
 
-    cpdef _on_readable(self)
+    cpdef on_readable(self)
 
     cdef object _turn(self)
 
@@ -101,7 +101,7 @@ cdef class Turn:
     cdef (Py_ssize_t, Py_ssize_t, Py_ssize_t) _dispatch_all(self, Py_ssize_t start, Py_ssize_t filled, list answers, bint is_open) except *
 
     cdef int _write(self) except -1
-    cpdef _owe(self, list answers)
+    cpdef owe(self, list answers)
 
     @cython.locals(owed=list)
     cpdef answer(self)

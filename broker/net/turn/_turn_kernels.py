@@ -395,7 +395,7 @@ class Turn:
         self._expects_large = False
         self._task: asyncio.Task[None] | None = None
 
-    def _on_readable(self) -> None:
+    def on_readable(self) -> None:
         timer = self._gate.timer
         if timer is None:
             self._turn()
@@ -476,7 +476,7 @@ class Turn:
                 self._await(reply)
                 return
             if is_open and size <= ROUND_BYTES:
-                self._owe(answers)
+                self.owe(answers)
             else:
                 self._send_joined(answers)
         is_more = end <= filled if end > position else len(self._tail) > 0
@@ -535,7 +535,7 @@ class Turn:
             if self.is_closed:
                 raise
 
-    def _owe(self, answers: list[Any]) -> None:
+    def owe(self, answers: list[Any]) -> None:
         """Send answers at the end of the round."""
         if self._owed is not None:
             self._owed += answers

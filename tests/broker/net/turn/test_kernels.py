@@ -122,7 +122,7 @@ def turn(
     it._tail = tail
     for name, value in state.items():
         setattr(it, name, value)
-    (it._receive if tail else it._on_readable)()
+    (it._receive if tail else it.on_readable)()
     loop.end_rounds()
     return events, it._tail, it.last_active
 
@@ -262,7 +262,7 @@ def test_answers_of_a_round_leave_at_its_end(kernel: Any) -> None:
     """One behind the other, in the order of the turns."""
     events, loop, turns = round_of(kernel, 3)
     for each in turns:
-        each._on_readable()
+        each.on_readable()
 
     assert sent(events) == []
     loop.end_rounds()
@@ -274,7 +274,7 @@ def test_a_round_of_many_ends_in_between(kernel: Any) -> None:
     """So that the first need not wait for all."""
     events, loop, turns = round_of(kernel, kernel.TURNS_PER_ROUND + 1)
     for each in turns:
-        each._on_readable()
+        each.on_readable()
 
     assert len(sent(events)) == kernel.TURNS_PER_ROUND
     loop.end_rounds()
@@ -287,17 +287,17 @@ def test_who_is_alone_waits_for_nobody(kernel: Any) -> None:
     events, loop, [only, other] = round_of(kernel, 2)
     waited = []
     for _ in range(2 * (kernel.ALONE + 1)):
-        only._on_readable()
+        only.on_readable()
         waited.append(sent(events) == [])
         loop.end_rounds()
         events.clear()
 
     assert waited == [True, *[False] * kernel.ALONE] * 2
-    only._on_readable()
-    other._on_readable()
+    only.on_readable()
+    other.on_readable()
     loop.end_rounds()
     assert len(sent(events)) == 2
-    only._on_readable()
+    only.on_readable()
     assert sent(events) == []
 
 
@@ -305,9 +305,9 @@ def test_who_is_alone_waits_for_nobody(kernel: Any) -> None:
 def test_what_cannot_wait_leaves_behind_what_is_owed(kernel: Any) -> None:
     """A range, as the second answer of a connection in a round."""
     events, loop, [first, second] = round_of(kernel, 2)
-    second._on_readable()
-    first._on_readable()
-    first._owe([b"more"])
+    second.on_readable()
+    first.on_readable()
+    first.owe([b"more"])
     first._send([b"range"])
 
     assert sent(events) == [b"\5", b"\4more", [b"range"]]
@@ -320,7 +320,7 @@ def test_a_fault_of_one_is_none_of_the_others(kernel: Any) -> None:
     """They are answered all the same."""
     events, loop, turns = round_of(kernel, 3)
     for each in turns:
-        each._on_readable()
+        each.on_readable()
     turns[0]._channel.send_bytes = None  # a fault
 
     with pytest.raises(TypeError):
