@@ -146,6 +146,8 @@ def open_file(path: Path | str, *, write: bool = False, create: bool = False) ->
 
 
 def _check_regular(status: os.stat_result, path: Path | str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
