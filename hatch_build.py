@@ -23,7 +23,11 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 
 ROOT = Path(__file__).parent
 PACKAGES = ("siltstone/broker", "siltstone/protocol", "siltstone/cleaner", "siltstone/storage")
-CONSTANTS = ("cleaner/compiled/slots.py", "protocol/core/constants.py")  # of Python, and so of C
+CONSTANTS = (  # of Python, and so of C
+    "broker/fetching/columns.py",
+    "cleaner/compiled/slots.py",
+    "protocol/core/constants.py",
+)
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ DEEP: Final = 2
 _PREFIX: Final = "siltstone."
 _COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
 _PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py", "crc_packages.py")
-_SHARED_NUMBERS: Final = ("slots.py", "constants.py")
+_SHARED_NUMBERS: Final = ("slots.py", "constants.py", "fetching/columns.py")
 _IMPORT_IN_CYTHON: Final = re.compile(r"^from (\S+) c?import", re.MULTILINE)
 _AT_THE_TOP: Final = re.compile(
     r"^(?:(?:async def|def|class) (\w+)|(\w+)(?:: [^=\n]+)? = )", re.MULTILINE
@@ -129,8 +129,7 @@ def list_compiled(tree: Tree) -> list[PurePosixPath]:
         for path in sorted(files)
         if path.suffix in _COMPILED_SUFFIXES
         or (path.suffix == ".py" and path.with_suffix(".pxd") in files)
-        or any(path.match(pattern) for pattern in _PLAIN_TWINS)
-        or path.name in _SHARED_NUMBERS
+        or any(path.match(pattern) for pattern in (*_PLAIN_TWINS, *_SHARED_NUMBERS))
         or (path in tree.product and _chooses(tree.product[path]))
     ]
 

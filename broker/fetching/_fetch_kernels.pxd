@@ -5,53 +5,7 @@ from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell,
 from siltstone.storage.appending._append_kernels cimport LogEnd
 from siltstone.storage.log._read_kernels cimport LogReader
 
-# The columns of FetchRequest, FetchPartition and PartitionData that are looked at here.
-cdef enum:
-    REPLICA_ID = 1
-    REPLICA_STATE = 2
-    MIN_BYTES = 4
-    MAX_BYTES = 5
-    ISOLATION_LEVEL = 6
-
-cdef enum:
-    PARTITION = 0
-    LEADER_EPOCH = 1
-    FETCH_OFFSET = 2
-    LAST_EPOCH = 3
-    PARTITION_MAX_BYTES = 5
-    WANTED_COLUMNS = 6
-
-cdef enum:
-    ERROR_CODE = 1
-    HIGH_WATERMARK = 2
-    STABLE_OFFSET = 3
-    START_OFFSET = 4
-    DIVERGENCE = 5
-    LEADER = 6
-    SNAPSHOT = 7
-    ABORTED = 8
-    PREFERRED_REPLICA = 9
-    RECORDS = 10
-    FETCHED_COLUMNS = 11
-
-# Those of ListOffsetsPartition and OffsetForLeaderPartition, which begin as FetchPartition does.
-cdef enum:
-    QUESTION = 2
-    ASKED_COLUMNS = 3
-
-# Those of ListOffsetsPartitionResponse, which begins with PARTITION, too.
-cdef enum:
-    END_TIMESTAMP = 2
-    END_OFFSET = 3
-    END_EPOCH = 4
-    END_COLUMNS = 5
-
-# Those of the EpochEndOffset of OffsetForLeaderEpoch.
-cdef enum:
-    EPOCH_PARTITION = 1
-    EPOCH = 2
-    EPOCH_END = 3
-    EPOCH_COLUMNS = 4
+include "columns.pxi"  # columns.py, as the build writes it
 
 @cython.final
 cdef class FetchPlan:
@@ -123,3 +77,70 @@ cdef class FetchRead:
 cdef list _at_least(list known, Py_ssize_t count)
 
 cdef object _find_divergence(object log, long long last_epoch, long long offset)
+
+cdef class Watch:
+    cdef public WatchGroup group
+    cdef public object key, wanted, log
+    cdef public long long available
+
+    cpdef stand_on(self, object log)
+    @cython.locals(watchers=dict)
+    cpdef leave(self)
+    cpdef log_changed(self)
+    cpdef log_gone(self)
+
+@cython.final
+cdef class WatchGroup:
+    cdef public set changed
+    cdef public Parked parked
+
+    cpdef note_change(self, Watch watch)
+    cpdef release(self)
+    @cython.locals(watch=Watch)
+    cpdef leave(self)
+
+@cython.final
+cdef class Parked:
+    cdef public object future
+    cdef long long _missing
+    cdef bint _is_committed
+
+    @cython.locals(available="long long", upto="long long")
+    cpdef count(self, Watch watch)
+    cpdef release(self)
+
+@cython.final
+cdef class SessionPartition(Watch):
+    cdef public long long turn, high_watermark, log_start_offset
+
+    @cython.locals(code="long long", high_watermark="long long", log_start_offset="long long")
+    cpdef bint has_news(self, Grid fetched, Py_ssize_t place) except *
+
+@cython.locals(rows=list)
+cpdef add_row(list topics, object key, object row)
+
+@cython.locals(topics=list, partition=SessionPartition)
+cpdef list wanted_of(list partitions)
+
+@cython.final
+cdef class FetchSession:
+    cdef public object session_id
+    cdef public bint by_id, is_closed
+    cdef public double created, last_used
+    cdef public long long isolation_level, epoch
+    cdef public dict partitions
+    cdef public WatchGroup group
+    cdef long long _turns
+
+    @cython.locals(known=SessionPartition)
+    cpdef update(self, object request)
+    @cython.locals(known=SessionPartition)
+    cpdef SessionPartition want(self, object key, object wanted)
+    cpdef list changed(self)
+    @cython.locals(told=list, rows=Grid, place=Py_ssize_t, partition=SessionPartition)
+    cpdef list select_news(self, object read, list fetched, object get_log)
+    cpdef settle_late(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log)
+    cpdef settle(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log)
+    cpdef bint is_at(self, long long epoch)
+    cpdef close(self)
+    cpdef long long take_turn(self)

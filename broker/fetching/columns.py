@@ -1,6 +1,7 @@
-"""The columns of messages that are looked at by number.
+"""The columns of messages that a fetch looks at by number: one list for Python, and so for C.
 
-For compiled kernels they stand in ``_fetch_kernels.pxd``, too.
+A column is the place of a field in its class (`protocol.messages`). The build writes the list for
+the compiled module.
 """
 
 from typing import Final

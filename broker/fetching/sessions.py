@@ -5,17 +5,22 @@ that a busy partition does not starve the others. An incremental answer names on
 news. Sessions belong to no connection and do not outlive the process (Kafka's FetchSessionCache).
 
 Kafka walks all partitions of a session at each request. Here a partition that is read to its end
-is left alone until its log says that something has changed (``_session_kernels``), so a request
+is left alone until its log says that something has changed (``_fetch_kernels``), so a request
 costs what has changed since the last one, not what the session watches.
 """
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from siltstone.broker.fetching._fetch_kernels import FetchPlan, list_wanted
-from siltstone.broker.fetching._session_kernels import FetchSession, add_row, wanted_of
+from siltstone.broker.fetching._fetch_kernels import (
+    FetchPlan,
+    FetchSession,
+    add_row,
+    list_wanted,
+    wanted_of,
+)
 from siltstone.broker.fetching.columns import RECORDS
 from siltstone.broker.net.slices import Slices
 from siltstone.broker.process.loop_share import LoopShare
@@ -28,17 +33,15 @@ from siltstone.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from siltstone.broker.fetching._session_kernels import SessionPartition
+    from siltstone.broker.fetching._fetch_kernels import SessionPartition
     from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+    from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.services import Watched
 
-    Fetched = tuple[str | bytes, Grid]
-    Told = tuple[str | bytes, Sequence[PartitionData]]
-
-TopicKey: TypeAlias = str | bytes
-"""A topic as the request names it: by name below version 13, by its 16 id bytes from there on."""
+    Fetched = tuple[TopicKey, Grid]
+    Told = tuple[TopicKey, Sequence[PartitionData]]
 
 EVICTION_SECONDS = 120.0
 FINAL_EPOCH = -1

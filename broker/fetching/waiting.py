@@ -1,6 +1,6 @@
 """Fetches that wait for data (in Kafka: DelayedFetch in its purgatory).
 
-What such a fetch watches stands in ``_session_kernels``. It counts the bytes that it lacks. When it
+What such a fetch watches stands in ``_fetch_kernels``. It counts the bytes that it lacks. When it
 goes on it reads again; nothing read before is kept.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from siltstone.broker.fetching._session_kernels import Parked
+from siltstone.broker.fetching._fetch_kernels import Parked
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from siltstone.broker.fetching._session_kernels import WatchGroup
+    from siltstone.broker.fetching._fetch_kernels import WatchGroup
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
 

@@ -14,8 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED, FetchRead, refused
-from siltstone.broker.fetching._session_kernels import Watch, WatchGroup
+from siltstone.broker.fetching._fetch_kernels import (
+    READ_COMMITTED,
+    FetchRead,
+    Watch,
+    WatchGroup,
+    refused,
+)
 from siltstone.broker.fetching.sessions import NAMED
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError

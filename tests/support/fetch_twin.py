@@ -15,13 +15,10 @@ def fetch_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     plain: Any = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
     body = {name: value for name, value in vars(fetch._Fetch).items() if name != "__doc__"}
     monkeypatch.setattr(fetch, "_Fetch", type("_Fetch", (plain.FetchRead,), body))
-    watched: Any = load_uncompiled("siltstone.broker.fetching._session_kernels")
-    watched.is_read_up, watched.replica_of = plain.is_read_up, plain.replica_of
-    for module, names, source in (
-        (fetch_sessions, ("FetchPlan", "list_wanted"), plain),
-        (fetch_sessions, ("FetchSession", "add_row", "wanted_of"), watched),
-        (fetch, ("Watch", "WatchGroup"), watched),
-        (waiting, ("Parked",), watched),
+    for module, names in (
+        (fetch_sessions, ("FetchPlan", "FetchSession", "add_row", "list_wanted", "wanted_of")),
+        (fetch, ("Watch", "WatchGroup")),
+        (waiting, ("Parked",)),
     ):
         for name in names:
-            monkeypatch.setattr(module, name, getattr(source, name))
+            monkeypatch.setattr(module, name, getattr(plain, name))

@@ -12,7 +12,7 @@ from siltstone.protocol.messages.fetch import FetchableTopicResponse, FetchRespo
 from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from siltstone.broker.fetching._session_kernels import FetchSession
+    from siltstone.broker.fetching._fetch_kernels import FetchSession
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.security.rights import Rights
     from siltstone.protocol.messages.fetch import FetchRequest

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED, FetchPlan, is_read_up
-from siltstone.broker.fetching._session_kernels import SessionPartition
-from siltstone.broker.fetching.sessions import (
-    EVICTION_SECONDS,
-    FetchSessions,
-    SessionRoom,
-    TopicKey,
+from siltstone.broker.fetching._fetch_kernels import (
+    READ_COMMITTED,
+    FetchPlan,
+    SessionPartition,
+    is_read_up,
 )
+from siltstone.broker.fetching.sessions import EVICTION_SECONDS, FetchSessions, SessionRoom
 from siltstone.protocol.core import Grid
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
@@ -29,6 +28,7 @@ from tests.support.fetch_requests import FetchRequest, to_message
 
 if TYPE_CHECKING:
     from siltstone.broker.fetching._fetch_kernels import Fetched
+    from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.watcher import Watcher
 
@@ -54,7 +54,7 @@ class Logs:
         self.made: dict[tuple[TopicKey, int], WatchedLog] = defaultdict(WatchedLog)
         self.moved: set[Any] = set()
 
-    def get(self, key: TopicKey, index: int) -> "Log":
+    def get(self, key: "TopicKey", index: int) -> "Log":
         """Return a log; every one is there."""
         return cast("Log", self.made[key, index])
 
@@ -72,8 +72,8 @@ class Logs:
 def ask(
     session_id: int,
     epoch: int,
-    wanted: dict[tuple[TopicKey, int], int] | None = None,
-    forgotten: list[tuple[TopicKey, list[int]]] | None = None,
+    wanted: "dict[tuple[TopicKey, int], int] | None" = None,
+    forgotten: "list[tuple[TopicKey, list[int]]] | None" = None,
     *,
     isolation_level: int = 0,
 ) -> messages.FetchRequest:
@@ -112,7 +112,7 @@ def read(*results: PartitionData) -> "list[Fetched]":
     return [("t", grid)]
 
 
-def places(plan: FetchPlan) -> list[tuple[TopicKey, int]]:
+def places(plan: FetchPlan) -> "list[tuple[TopicKey, int]]":
     """Return what a plan reads, in order."""
     return [(key, wanted.partition) for key, wanted in plan.partitions]
 
