@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.coordination.journal import CoordinatorLog
-from siltstone.broker.groups._member_kernels import GroupTable, Timers
+from siltstone.broker.groups._group_kernels import GroupTable, Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.expiry import expire

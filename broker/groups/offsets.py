@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.groups._commit_kernels import OffsetTable
+from siltstone.broker.groups._group_kernels import OffsetTable
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from siltstone.broker.groups._commit_kernels import NewOffsets
+    from siltstone.broker.groups._group_kernels import NewOffsets
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Producer, Row
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from siltstone.broker.coordination.journal import CoordinatorLog
-    from siltstone.broker.groups._member_kernels import Timers
+    from siltstone.broker.groups._group_kernels import Timers
     from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
     from siltstone.broker.groups.group import Group
     from siltstone.broker.groups.offsets import Offsets

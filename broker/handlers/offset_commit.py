@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups._commit_kernels import commit
+from siltstone.broker.groups._group_kernels import commit
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
 from siltstone.protocol.errors import KafkaError

@@ -105,7 +105,7 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have messages read and written, partitions fetched and committed, by the plain forms."""
     fetch_plainly(monkeypatch)
-    plain = load_uncompiled("siltstone.broker.groups._commit_kernels")
+    plain = load_uncompiled("siltstone.broker.groups._group_kernels")
     monkeypatch.setattr(offset_commit, "commit", plain.commit)
     monkeypatch.setattr(Message, "table", twin_of)
     for module in (messages, dispatch, sys.modules[Gate.__module__]):

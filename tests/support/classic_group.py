@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from siltstone.broker.groups._member_kernels import Timers
+from siltstone.broker.groups._group_kernels import Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.classic.messages import (
     JoinRequest,

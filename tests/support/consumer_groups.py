@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from siltstone.broker.groups._member_kernels import Timers
+from siltstone.broker.groups._group_kernels import Timers
 from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.consumer.group import ConsumerGroup

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from siltstone.broker.groups._member_kernels import LivingGroup, Timer
+from siltstone.broker.groups._group_kernels import LivingGroup, Timer
 from siltstone.broker.groups.classic.members import Member, Members, answer_sync
 from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
 from siltstone.broker.groups.classic.state_names import GroupState
@@ -42,7 +42,7 @@ from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from siltstone.broker.groups._member_kernels import Timers
+    from siltstone.broker.groups._group_kernels import Timers
     from siltstone.broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
     from siltstone.config.server import ServerConfig
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue

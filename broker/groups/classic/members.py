@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from siltstone.broker.groups._member_kernels import LivingMember, MemberTable
+from siltstone.broker.groups._group_kernels import LivingMember, MemberTable
 from siltstone.broker.groups.classic.messages import JoinedMember, JoinResult
 from siltstone.protocol.coordinator.consumer_protocol import decode_topics
 from siltstone.protocol.errors import ProtocolError
@@ -14,7 +14,7 @@ from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from siltstone.broker.groups._member_kernels import Timers
+    from siltstone.broker.groups._group_kernels import Timers
     from siltstone.broker.groups.classic.messages import (
         JoinReply,
         JoinRequest,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siltstone.broker.groups import _commit_kernels as commit_kernels
+from siltstone.broker.groups import _group_kernels as group_kernels
 from siltstone.protocol.coordinator.group_records import read_key, read_offset
 from siltstone.protocol.errors import NotCoordinator
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from siltstone.protocol.records.journal import Producer, Row
 
-PLAIN = load_uncompiled("siltstone.broker.groups._commit_kernels")
-BOTH = pytest.mark.parametrize("kernel", [commit_kernels, PLAIN], ids=["chosen", "plain"])
+PLAIN = load_uncompiled("siltstone.broker.groups._group_kernels")
+BOTH = pytest.mark.parametrize("kernel", [group_kernels, PLAIN], ids=["chosen", "plain"])
 PARTITION = 3
 MANY = 100
 

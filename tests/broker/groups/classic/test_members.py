@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from siltstone.broker.groups._member_kernels import Timers
+from siltstone.broker.groups._group_kernels import Timers
 from siltstone.broker.groups.classic.members import Member, Members
 from siltstone.broker.groups.classic.messages import JoinRequest
 from tests.support.clock import FakeClock
