@@ -16,7 +16,7 @@ from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from siltstone.broker.groups._group_kernels import NewOffsets
+    from siltstone.broker.groups._group_kernels import GroupOffsets, NewOffsets
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Producer, Row
 
@@ -76,8 +76,7 @@ class Offsets(OffsetTable):
                 for (topic, index), stored in offsets.items():
                     if stored is not None:
                         self.count += group.put(topic, index, stored)
-            if not group.committed and not group.pending:
-                del self._shard(group_id)[group_id]
+            self._drop_if_empty(group_id, group)
 
     def find(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         """Return what a group has committed for a partition."""
@@ -118,9 +117,12 @@ class Offsets(OffsetTable):
             self._append(partition, rows, NO_PRODUCER)
             for topic, index in there:
                 self.count -= group.remove(topic, index)
-            if not group.committed and not group.pending:
-                del self._shard(group_id)[group_id]
+            self._drop_if_empty(group_id, group)
         return len(there)
+
+    def _drop_if_empty(self, group_id: str, group: GroupOffsets) -> None:
+        if not group.committed and not group.pending:
+            del self._shard(group_id)[group_id]
 
     def list_all(self, group_id: str) -> list[tuple[str, int]]:
         """Return the topics and partitions that a group has offsets of, pending ones included."""
@@ -157,8 +159,7 @@ class Offsets(OffsetTable):
             group = self._find(group_id)
             if group is not None:
                 self.count -= group.remove(topic, index)
-                if not group.committed and not group.pending:
-                    del self._shard(group_id)[group_id]
+                self._drop_if_empty(group_id, group)
         elif kind == EntryKind.PLAIN:
             self.count += self._of(group_id).put(topic, index, stored)
         else:

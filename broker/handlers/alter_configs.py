@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.alter_configs import AlterConfigsRequest
     from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
-_WIDTH = 16
 _MAX_SETTINGS = 1_000
 
 
@@ -98,7 +97,7 @@ async def _for_each(
             code, message, resource.resource_type, resource.resource_name
         )
 
-    await work_off(list(enumerate(resources)), work, _WIDTH)
+    await work_off(list(enumerate(resources)), work)
     return outcomes
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
         CreatePartitionsTopic,
     )
 
-_WIDTH = 16
-
 
 async def handle(
     context: RequestContext, request: CreatePartitionsRequest
@@ -60,7 +58,7 @@ async def handle(
         else:
             results[wanted.name] = CreatePartitionsTopicResult(wanted.name)
 
-    await work_off({each.name: each for each in request.topics}.values(), extend, _WIDTH)
+    await work_off({each.name: each for each in request.topics}.values(), extend)
     return CreatePartitionsResponse(results=[results[name] for name in counts])
 
 

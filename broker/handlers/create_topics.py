@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from siltstone.config.layers import Layers
     from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
-_WIDTH = 16
 _MAX_DESCRIBED = 500
 _MAX_KEPT = 16
 
@@ -73,9 +72,11 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
                 context, wanted, validate_only=request.validate_only, describes=describes
             )
         except KafkaError as error:
-            results[wanted.name] = _refuse_create(wanted.name, error)
+            results[wanted.name] = CreatableTopicResult(
+                name=wanted.name, error_code=error.code, error_message=error.message
+            )
 
-    await work_off({each.name: each for each in request.topics}.values(), make, _WIDTH)
+    await work_off({each.name: each for each in request.topics}.values(), make)
     return CreateTopicsResponse(topics=[results[name] for name in counts])
 
 
@@ -168,7 +169,3 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
         )
     default = context.rooms.settings.server.num_partitions
     return default if wanted.num_partitions == -1 else wanted.num_partitions
-
-
-def _refuse_create(name: str, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)

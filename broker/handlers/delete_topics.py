@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest
 
 _FIRST_WITH_DELETION_DISABLED = 3
-_WIDTH = 16
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -66,7 +65,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         else:
             results[each] = DeletableTopicResult(topic.name, topic.key)
 
-    await work_off(wanted, remove, _WIDTH)
+    await work_off(wanted, remove)
     return DeleteTopicsResponse(responses=[results[each] for each in wanted])
 
 

@@ -65,7 +65,7 @@ class _Search:
 
     __slots__ = ("index", "log", "place", "rows", "timestamp", "upto")
 
-    def __init__(  # where it goes, and what is looked for
+    def __init__(
         self, rows: list[Any], place: int, index: int, log: Log, timestamp: int, upto: int
     ) -> None:
         self.rows = rows

@@ -46,7 +46,7 @@ from siltstone.protocol.messages.produce import (
     ProduceResponse,
 )
 from siltstone.protocol.names import INTERNAL_TOPICS
-from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK
+from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
 from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 from siltstone.storage.appending.validation import check_records, must_open, validate
@@ -75,7 +75,6 @@ _NOT_A_FAILURE = (
     UnknownTopicOrPartition,
 )
 _ADMIN_CLIENT = "__admin_client"
-_TRANSACTIONAL = 0x10
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
 # A batch that can unfold to more is opened on a thread: the hop there and back costs less, and 2 KB
 # of hostile zstd held the loop for 47 ms. Then, by codec, the size that it may have as it is.
@@ -232,7 +231,7 @@ class _Produce:
 
     def _store(self, log: Log, index: int, batch: ValidatedBatch) -> Any:
         """Append; return the partition's answer."""
-        transaction = self._admit(log, batch) if batch.attributes & _TRANSACTIONAL else None
+        transaction = self._admit(log, batch) if batch.attributes & TRANSACTIONAL else None
         try:
             if transaction is not None:
                 transaction.check_first(log, batch)

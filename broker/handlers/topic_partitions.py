@@ -78,7 +78,9 @@ def _describe_page(
         if operations == authorized.OF_THE_CLIENT:
             form = authorized.form_for(context, form, name)
         if not room:  # what the cursor names need not be there
-            return _respond(described, ResponseCursor(name, start))
+            return DescribeTopicPartitionsResponse(
+                topics=described, next_cursor=ResponseCursor(name, start)
+            )
         topic = registry.topics.get(name)
         if topic is None:
             described.append(_unknown(name, form[2]))
@@ -92,12 +94,10 @@ def _describe_page(
         described.append(_describe(topic, range(start, end), node_id, form[2]))
         room -= max(0, end - start)
         if end < partitions:
-            return _respond(described, ResponseCursor(name, end))
-    return _respond(described, None)
-
-
-def _respond(topics: list[Any], cursor: ResponseCursor | None) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
+            return DescribeTopicPartitionsResponse(
+                topics=described, next_cursor=ResponseCursor(name, end)
+            )
+    return DescribeTopicPartitionsResponse(topics=described)
 
 
 def _refuse_all(names: Sequence[str]) -> Generator[None, None, DescribeTopicPartitionsResponse]:
@@ -105,7 +105,7 @@ def _refuse_all(names: Sequence[str]) -> Generator[None, None, DescribeTopicPart
     refused = yield from each_of(
         names, lambda name: _refuse(name, InvalidRequest.code, authorized.NOT_ASKED)
     )
-    return _respond(refused, None)
+    return DescribeTopicPartitionsResponse(topics=refused)
 
 
 def _refuse(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:

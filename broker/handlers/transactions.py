@@ -184,23 +184,17 @@ def _results(
     return AddPartitionsToTxnResult(wanted.transactional_id, topics)
 
 
-def _is_never(topic: str) -> bool:
-    """Brokers ask about the topics of their own, too."""
-    del topic
-    return False
-
-
 def _find_faults(
     context: RequestContext, partitions: list[tuple[str, int]]
 ) -> Generator[None, None, Codes]:
     """Return a code for every partition if one of them cannot be part of a transaction."""
     logs = context.rooms.topics.logs
-    is_barred = _is_never if context.version >= _FIRST_BY_BROKERS else is_internal
+    is_client = context.version < _FIRST_BY_BROKERS  # brokers ask about topics of their own, too
     codes: dict[tuple[str, int], ErrorCode] = {}
     has_faults = False
     for start in range(0, len(partitions), ELEMENTS):
         for each in partitions[start : start + ELEMENTS]:
-            if is_barred(each[0]):
+            if is_client and is_internal(each[0]):
                 codes[each] = TopicAuthorizationFailed.code
                 has_faults = True
             elif each not in logs:

@@ -244,9 +244,7 @@ class Connection(Turn):
         if self.is_closed:
             return
         self.is_closed = True
-        if self._reading:
-            self._channel.stop_reading()
-            self._reading = False
+        self._stop_reading()
         if self._muted is not None:
             self._muted.cancel()
             self._muted = None
@@ -312,8 +310,12 @@ class Connection(Turn):
         if self._channel.is_ended():
             self.close()
             return
-        self._channel.stop_reading()
-        self._reading = False
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._channel.stop_reading()
+            self._reading = False
 
     def _receive_prefix(self) -> None:
         """Receive the size first, so that a large frame goes into its own buffer without a copy."""
@@ -363,9 +365,7 @@ class Connection(Turn):
         """Move to a buffer of the frame's own; return None if there is no room yet."""
         frame = self._buffers.take(size, self)
         if frame is None:
-            if self._reading:
-                self._channel.stop_reading()
-                self._reading = False
+            self._stop_reading()
             return None
         frame.view[: len(arrived)] = arrived
         frame.received = len(arrived)
@@ -442,9 +442,7 @@ class Connection(Turn):
     def _mute_for_a_while(self) -> None:
         seconds, self._throttled = self._throttled, 0.0
         self._muted = self._loop.call_later(seconds, self._unmute)
-        if self._reading:
-            self._channel.stop_reading()
-            self._reading = False
+        self._stop_reading()
 
     def _unmute(self) -> None:
         self._muted = None

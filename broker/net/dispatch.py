@@ -158,7 +158,7 @@ class RareRequests:
         route.stats.observe(perf_counter() - began)
         return answer
 
-    def handle_large(  # all that is known of a request
+    def handle_large(
         self,
         route: Route,
         context: RequestContext,
@@ -172,7 +172,7 @@ class RareRequests:
             buffer = memoryview(bytearray(buffer[:end]))
         return self._read_and_handle(route, context, table, buffer, position, end)
 
-    async def _read_and_handle(  # all that is known of a request
+    async def _read_and_handle(
         self,
         route: Route,
         context: RequestContext,

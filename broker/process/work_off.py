@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WIDTH: Final = 16
 _LEAST_SECONDS: Final = 0.000_2
 
 
-async def work_off(items: Collection[T], job: Callable[[T], Awaitable[None]], width: int) -> None:
+async def work_off(
+    items: Collection[T], job: Callable[[T], Awaitable[None]], width: int = WIDTH
+) -> None:
     """Await ``job`` for every item, at most ``width`` of them at once; jobs do not raise.
 
     Others are served in between, also when no job waits for anything.

@@ -15,7 +15,7 @@ _DIGEST: Final = struct.Struct("<qq")
 _SPREAD: Final = 0x9E3779B97F4A7C15
 
 
-def digest_key(  # as the compiled one
+def digest_key(
     data: memoryview,
     start: int,
     size: int,

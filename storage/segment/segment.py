@@ -203,7 +203,7 @@ class LogSegment(ReadableSegment):
             self.end.begin_interval()
             self._note_full()
 
-    def append_run(  # what a kernel has found out about the run
+    def append_run(
         self,
         batches: "Buffer",
         *,

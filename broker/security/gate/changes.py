@@ -70,7 +70,7 @@ def _deleted_acls(_: Any, answer: Any) -> Iterator[Change]:
             yield _acl(*row[2:])
 
 
-def _acl(  # all that a rule says
+def _acl(
     kind: int, name: str, pattern: int, principal: str, host: str, operation: int, permission: int
 ) -> Change:
     return {
