@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.process.tasks import OneByOne
 from siltstone.broker.security.acl import (
     Acl,
     Operation,
@@ -20,13 +19,7 @@ from siltstone.broker.security.acl import (
     ResourceType,
     check_acl,
 )
-from siltstone.broker.security.private_file import (
-    MAX_BYTES,
-    PrivateFileError,
-    read_private,
-    replace_private,
-)
-from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
+from siltstone.broker.security.private_file import PrivateFileError, PrivateWriter, read_private
 from siltstone.storage import files
 
 if TYPE_CHECKING:
@@ -64,10 +57,8 @@ class AclWriter:
     """Changes the rules of a running broker, one change after the other (loop only)."""
 
     def __init__(self, directory: Path, authorizer: Authorizer, io: IoThreads) -> None:
-        self._path = directory / FILE_NAME
         self._authorizer = authorizer
-        self._io = io
-        self._changes = OneByOne("ACLs", KafkaError)
+        self.file = PrivateWriter(directory / FILE_NAME, "ACLs", io)
 
     async def add(self, acls: Iterable[Acl]) -> None:
         """Have rules on the disk, and then in force, when this returns, also if nobody awaits it.
@@ -76,7 +67,7 @@ class AclWriter:
             KafkaStorageError: The file could not be written, so nothing has changed.
             PolicyViolation: They are too many.
         """
-        await self._changes.make(self._add(acls))
+        await self.file.make(self._add(acls))
 
     async def remove(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
         """Have the rules that match gone from the disk and out of force; return them by filter.
@@ -84,7 +75,7 @@ class AclWriter:
         Raises:
             KafkaStorageError: As in `add`.
         """
-        return await self._changes.make(self._remove(filters))
+        return await self.file.make(self._remove(filters))
 
     async def replace(self, acls: Iterable[Acl]) -> None:
         """Have these rules and no others.
@@ -92,23 +83,20 @@ class AclWriter:
         Raises:
             KafkaStorageError: As in `add`. Likewise the other.
         """
-        await self._changes.make(self._replace(acls))
-
-    async def finish(self) -> None:
-        """Wait until what was begun is done."""
-        await self._changes.finish()
+        await self.file.make(self._replace(acls))
 
     async def _add(self, acls: Iterable[Acl]) -> None:
         added = [acl for acl in dict.fromkeys(acls) if acl not in self._authorizer]
         if added:
-            await self._write([*self._authorizer, *added])
+            await self.file.write(_encode, [*self._authorizer, *added])
             self._authorizer.add(added)
 
     async def _remove(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
         found = [self._authorizer.find(each) for each in filters]
         doomed = {acl for each in found for acl in each}
         if doomed:
-            await self._write([acl for acl in self._authorizer if acl not in doomed])
+            kept = [acl for acl in self._authorizer if acl not in doomed]
+            await self.file.write(_encode, kept)
             self._authorizer.remove(doomed)
         return found
 
@@ -117,20 +105,9 @@ class AclWriter:
         doomed = {acl for acl in self._authorizer if acl not in wanted}
         added = [acl for acl in wanted if acl not in self._authorizer]
         if doomed or added:
-            await self._write(list(wanted))
+            await self.file.write(_encode, list(wanted))
             self._authorizer.remove(doomed)
             self._authorizer.add(added)
-
-    async def _write(self, acls: list[Acl]) -> None:
-        content = await self._io.run(_encode, acls)
-        if len(content) > MAX_BYTES:
-            raise PolicyViolation(f"the ACLs would have more than {MAX_BYTES} bytes")
-        try:
-            await self._io.run(replace_private, self._path, content)
-        except OSError as error:
-            raise KafkaStorageError(
-                f"{self._path} can not be written ({error.strerror}); make room or check the disk"
-            ) from error
 
 
 def _encode(acls: list[Acl]) -> bytes:

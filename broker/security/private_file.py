@@ -1,15 +1,22 @@
-"""Files that nobody but the broker's own user may read or have written."""
+"""Files that nobody but the broker's own user may read or have written, and changes of them."""
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from siltstone.broker.process.tasks import OneByOne
+from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
 from siltstone.storage import files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
+
+    from siltstone.broker.process.io import IoThreads
+
+T = TypeVar("T")
 
 _OTHERS = 0o077
 MAX_BYTES = 64 << 20
@@ -65,3 +72,41 @@ def replace_private(path: Path, content: bytes) -> None:
         OSError: The disk did not take it; the old file is still there.
     """
     files.replace_file(path, content, mode=0o600)
+
+
+class PrivateWriter:
+    """Changes such a file of a running broker, one change after the other (loop only).
+
+    ``what`` it holds is in the message of a refusal.
+    """
+
+    def __init__(self, path: Path, what: str, io: IoThreads) -> None:
+        self._path = path
+        self._what = what
+        self._io = io
+        self._changes = OneByOne(what, KafkaError)
+
+    async def make(self, change: Coroutine[Any, Any, T]) -> T:
+        """Have a change made when this returns, also if nobody awaits it."""
+        return await self._changes.make(change)
+
+    async def finish(self) -> None:
+        """Wait until what was begun is done."""
+        await self._changes.finish()
+
+    async def write(self, encode: Callable[[T], bytes], content: T) -> None:
+        """Have other content on the disk; a change calls it.
+
+        Raises:
+            KafkaStorageError: The file could not be written, so the old content is still there.
+            PolicyViolation: It is more than could be read again.
+        """
+        encoded = await self._io.run(encode, content)
+        if len(encoded) > MAX_BYTES:
+            raise PolicyViolation(f"the {self._what} would have more than {MAX_BYTES} bytes")
+        try:
+            await self._io.run(replace_private, self._path, encoded)
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{self._path} can not be written ({error.strerror}); make room or check the disk"
+            ) from error

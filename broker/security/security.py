@@ -147,7 +147,7 @@ class Security:
         """Wait for changes of users, ACLs and quotas that have begun."""
         for each in (self.acls, self.writer.built, self.quota_writer.built):
             if each is not None:
-                await each.finish()
+                await each.file.finish()
 
     def close(self) -> None:
         """Close the audit log."""

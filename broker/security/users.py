@@ -14,11 +14,11 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.process.tasks import OneByOne
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.private_file import (
     MAX_BYTES,
     PrivateFileError,
+    PrivateWriter,
     read_private,
     replace_private,
 )
@@ -105,7 +105,7 @@ class UserWriter:
     def __init__(self, store: UserStore, io: IoThreads) -> None:
         self._store = store
         self._io = io
-        self._changes = OneByOne("users", KafkaStorageError)
+        self.file = PrivateWriter(store.path, "users", io)
 
     async def change(self, edit: Callable[[Credentials], None]) -> None:
         """Have a change on the disk and in force when this returns, also if nobody awaits it.
@@ -113,11 +113,7 @@ class UserWriter:
         Raises:
             KafkaStorageError: The file could not be written, so the change has not happened.
         """
-        await self._changes.make(self._change(edit))
-
-    async def finish(self) -> None:
-        """Wait until what was begun is done."""
-        await self._changes.finish()
+        await self.file.make(self._change(edit))
 
     async def _change(self, edit: Callable[[Credentials], None]) -> None:
         draft = copy_of(self._store.credentials)

@@ -10,15 +10,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.process.tasks import OneByOne
-from siltstone.broker.security.private_file import (
-    MAX_BYTES,
-    PrivateFileError,
-    read_private,
-    replace_private,
-)
+from siltstone.broker.security.private_file import PrivateFileError, PrivateWriter, read_private
 from siltstone.broker.security.quotas.entities import check_quota, make_entity
-from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
+from siltstone.protocol.errors import KafkaError
 from siltstone.storage import files
 
 if TYPE_CHECKING:
@@ -64,11 +58,9 @@ class QuotaWriter:
         io: IoThreads,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._path = directory / FILE_NAME
         self._quotas = quotas
-        self._io = io
         self._on_change = on_change
-        self._changes = OneByOne("quotas", KafkaError)
+        self.file = PrivateWriter(directory / FILE_NAME, "quotas", io)
 
     async def change(self, edit: Callable[[Values], None]) -> None:
         """Have a change on the disk, and then in force, when this returns, awaited or not.
@@ -77,26 +69,14 @@ class QuotaWriter:
             KafkaStorageError: The file could not be written, so nothing has changed.
             PolicyViolation: The quotas are too many.
         """
-        await self._changes.make(self._change(edit))
-
-    async def finish(self) -> None:
-        """Wait until what was begun is done."""
-        await self._changes.finish()
+        await self.file.make(self._change(edit))
 
     async def _change(self, edit: Callable[[Values], None]) -> None:
         draft = {entity: dict(own) for entity, own in self._quotas.values.items()}
         edit(draft)
         if draft == self._quotas.values:
             return
-        content = await self._io.run(_encode, draft)
-        if len(content) > MAX_BYTES:
-            raise PolicyViolation(f"the quotas would have more than {MAX_BYTES} bytes")
-        try:
-            await self._io.run(replace_private, self._path, content)
-        except OSError as error:
-            raise KafkaStorageError(
-                f"{self._path} can not be written ({error.strerror}); make room or check the disk"
-            ) from error
+        await self.file.write(_encode, draft)
         self._quotas.replace(draft)
         self._on_change()
 

@@ -96,7 +96,7 @@ async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path, io: IoTh
     await begin_and_go(writer.remove([AclFilter(name=OTHER.pattern.name)]))
     await writer.add([WRITE])
     await begin_and_go(writer.remove([AclFilter(operation=WRITE.operation)]))
-    await writer.finish()
+    await writer.file.finish()
 
     assert load_acls(tmp_path) == list(authorizer) == [READ]
 

@@ -171,7 +171,7 @@ async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path) -> None:
     for user in "ab":
         own: Credentials = {user: {PLAIN: BOB}}
         await begin_and_go(writer.change(lambda draft, own=own: draft.update(own)))  # type: ignore[misc]
-    await writer.finish()
+    await writer.file.finish()
     io.close()
 
     assert set(store.credentials) == set(loaded(tmp_path).credentials) == {"a", "b"}
