@@ -30,7 +30,7 @@ from siltstone.broker.http.probe import Probe
 from siltstone.broker.http.readiness import Readiness
 from siltstone.broker.http.server import Routes
 from siltstone.broker.net.addresses import Addresses
-from siltstone.broker.net.advertised import announce, show_address, try_all
+from siltstone.broker.net.advertised import announce, try_all
 from siltstone.broker.net.binding import why_not_bound
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
@@ -62,7 +62,7 @@ from siltstone.broker.topics.start import recover_topics
 from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.cleaner.manager import CleanerManager
 from siltstone.config.errors import ConfigError
-from siltstone.config.listeners import AUTO
+from siltstone.config.listeners import AUTO, show_address
 from siltstone.config.tls import HTTP
 from siltstone.protocol import core
 from siltstone.storage import files
@@ -629,7 +629,7 @@ def _reachable(listener: Listener, told: tuple[str, int]) -> str:
 def _make_gatekeeper(security: Security) -> Gatekeeper | None:
     if security.audit is None:
         return None
-    from siltstone.broker.security.gate.gatekeeper import Gatekeeper  # noqa: PLC0415  # likewise
+    from siltstone.broker.security.gate.gatekeeper import Gatekeeper  # noqa: PLC0415  # few brokers judge
 
     return Gatekeeper(security, security.audit)
 

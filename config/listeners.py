@@ -82,6 +82,11 @@ def parse_listeners(
     return tuple(listeners.values())
 
 
+def show_address(host: str, port: int) -> str:
+    """Return an address as text, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches a listener that is bound to ``host``."""
     name = host.lower().rstrip(".")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import counted, size
 from siltstone.broker.commands.options import read_settings
+from siltstone.broker.commands.terminal import fail
 from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ def run_backup(options: argparse.Namespace) -> int:
         backup = _Backup(channel, [Path(each) for each in layers.server().log_dirs], target)
         facts = backup.run()
     except NobodyAnswers as error:
-        return _fail(f"{error.advice}; of a broker that does not run, copy the log directories")
+        return fail(f"{error.advice}; of a broker that does not run, copy the log directories")
     except Refusal as error:
-        return _fail(str(error))
+        return fail(str(error))
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
-        return _fail(f"the backup is not made, {where}{error.strerror or error}")
+        return fail(f"the backup is not made, {where}{error.strerror or error}")
     seconds = _CLOCK.monotonic() - began
     if options.json:
         sys.stdout.write(json.dumps({**facts, "seconds": round(seconds, 3)}) + "\n")
@@ -198,8 +199,3 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         return b""
-
-
-def _fail(sentence: str) -> int:
-    sys.stderr.write(f"siltstone: {sentence}\n")
-    return 1

@@ -15,7 +15,7 @@ from siltstone.broker.commands import explain_text
 from siltstone.broker.commands.advice import choose
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
 from siltstone.broker.commands.options import read_settings, seconds
-from siltstone.broker.commands.terminal import find_width, write_wrapped
+from siltstone.broker.commands.terminal import fail, find_width, write_json, write_wrapped
 
 if TYPE_CHECKING:
     import argparse
@@ -94,7 +94,7 @@ def run_explain(options: argparse.Namespace) -> int:
             return 1
         answer = explained
     except Refusal as error:
-        return _fail(str(error))
+        return fail(str(error))
     print_explanations(answer, asked, in_detail=name is not None)
     return 0
 
@@ -107,7 +107,7 @@ def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) ->
     try:
         answer = ask(StoppedBroker(layers))
     except (LogDirError, LookupError, OSError) as error:
-        _fail(f"{why}, and its folders say: {error}")
+        fail(f"{why}, and its folders say: {error}")
         return None
     sys.stderr.write(f"{why}; this is what its folders say\n")
     return answer
@@ -118,7 +118,7 @@ def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool)
     every = answer["partitions"]
     partitions = choose(every, waiting=asked.waiting, failed=asked.failed)
     if asked.as_json:
-        _print_json({**answer, "partitions": partitions})
+        write_json({**answer, "partitions": partitions})
         return
     if not every:
         sys.stdout.write("there are no partitions\n")
@@ -166,7 +166,7 @@ def run_clean(options: argparse.Namespace) -> int:
         count = len(asked["requested"])
         if not options.wait:
             if as_json:
-                _print_json(asked)
+                write_json(asked)
                 return 0
             sys.stdout.write(f"asked for a pass over {explain_text.counted(count, 'partition')}")
             clean = asked["nothing_to_clean"]
@@ -179,13 +179,13 @@ def run_clean(options: argparse.Namespace) -> int:
         left = _wait(channel, which, options.timeout)
         events = list(_events(channel, which, asked["now_ms"]))
     except NobodyAnswers as error:
-        return _fail(error.advice)
+        return fail(error.advice)
     except Refusal as error:
-        return _fail(str(error))
+        return fail(str(error))
     done = {(event["topic"], event["partition"]): event for event in events}
     idle = [each for each in left["partitions"] if (each["topic"], each["partition"]) not in done]
     if as_json:
-        _print_json({**asked, "passes": list(done.values()), "no_pass": idle})
+        write_json({**asked, "passes": list(done.values()), "no_pass": idle})
     else:
         _print_passes(left["partitions"], done)
     failed = not done or any(event["outcome"] != "cleaned" for event in done.values())
@@ -209,10 +209,6 @@ def _print_passes(
             write_wrapped([f"{partition}: no pass, {facts['because']}"])
 
 
-def _print_json(answer: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer, indent=2) + "\n")
-
-
 def add_history(parser: argparse.ArgumentParser) -> None:
     """Add which partitions."""
     parser.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=_WHICH)
@@ -232,7 +228,7 @@ def run_history(options: argparse.Namespace) -> int:
             return 1
         events = told
     except Refusal as error:
-        return _fail(str(error))
+        return fail(str(error))
     _print_events(events, as_json=as_json)
     return 0
 
@@ -270,8 +266,3 @@ def _add_predictions(answer: dict[str, Any], predictions: list[dict[str, Any]]) 
         prediction = found.get((facts["topic"], facts["partition"]))
         if prediction is not None:
             facts["prediction"] = prediction
-
-
-def _fail(sentence: str) -> int:
-    sys.stderr.write(f"siltstone: {sentence}\n")
-    return 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings, try_settings
-from siltstone.broker.commands.terminal import paint
+from siltstone.broker.commands.terminal import paint, write_json
 from siltstone.config.show import show, show_as_json
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run_config(options: argparse.Namespace) -> int:
     if isinstance(rows, str):
         fault, rows = rows, list(show_as_json(layers))
     if options.json:
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        write_json(rows)
     else:
         for row, line in zip(rows, show(rows), strict=True):
             given = row["source"] != "default"
@@ -64,7 +64,7 @@ def run_check(options: argparse.Namespace) -> int:
         faults += _certificate_faults(layers)
     if options.json:
         told = {"faults": faults, "warnings": warnings}
-        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+        write_json(told)
     else:
         sys.stderr.writelines(f"{sentence}\n" for sentence in (*faults, *warnings))
         if not faults:

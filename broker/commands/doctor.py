@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import size
 from siltstone.broker.commands.options import read_settings
-from siltstone.broker.commands.terminal import find_width, paint, wrap
-from siltstone.broker.net.advertised import find_faults, is_loopback, show_address, who_for
+from siltstone.broker.commands.terminal import find_width, paint, wrap, write_json
+from siltstone.broker.net.advertised import find_faults, is_loopback, who_for
 from siltstone.broker.net.binding import why_not_bound
-from siltstone.config.listeners import AUTO, parse_host_port
+from siltstone.config.listeners import AUTO, parse_host_port, show_address
 from siltstone.storage import files
 from siltstone.storage.directory.lock import is_held
 
@@ -47,7 +47,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     findings = list(find_all(read_settings(options)))
     if options.json:
         answer = [each._asdict() for each in findings]
-        sys.stdout.write(json.dumps({"findings": answer}, indent=2) + "\n")
+        write_json({"findings": answer})
     else:
         width = find_width()
         for each in findings:

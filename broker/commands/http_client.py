@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.broker.net.loopback import reachable
+from siltstone.config.listeners import show_address
 from siltstone.storage.directory.control import explain
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ class ControlAnswer(NamedTuple):
 
 def nobody_answers(address: tuple[str, int]) -> str:
     """Return in a sentence that nobody listens where a broker's HTTP port should be."""
-    host, port = address
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return f"no broker answers on http.listener {where}"
+    return f"no broker answers on http.listener {show_address(*address)}"
 
 
 def ask(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import counted, duration, size
 from siltstone.broker.commands.options import read_settings
+from siltstone.broker.commands.terminal import fail, write_json
 
 if TYPE_CHECKING:
     import argparse
@@ -32,9 +33,9 @@ def run_pins(options: argparse.Namespace) -> int:
             body = json.dumps({"id": release}).encode()
             answer = channel.post("/v1/pins/release", body=body)
     except NobodyAnswers as error:
-        return _fail(error.advice)
+        return fail(error.advice)
     except Refusal as error:
-        return _fail(str(error))
+        return fail(str(error))
     if release is not None:
         told = json.dumps({"released": release}) if options.json else f"released {release}"
         sys.stdout.write(f"{told}\n")
@@ -46,7 +47,7 @@ def run_pins(options: argparse.Namespace) -> int:
 def _print(answer: ControlAnswer, *, as_json: bool) -> None:
     listed = json.loads(answer.body)
     if as_json:
-        sys.stdout.write(json.dumps(listed, indent=2) + "\n")
+        write_json(listed)
         return
     sys.stdout.writelines(f"{_line(pin)}\n" for pin in listed["pins"])
     if not listed["pins"]:
@@ -62,8 +63,3 @@ def _line(pin: dict[str, Any]) -> str:
         f"{size(pin['bytes'])}, of which {size(pin['held_bytes'])} only pins keep; ends in "
         f"{duration(pin['expires_in_ms'])} unless renewed"
     )
-
-
-def _fail(sentence: str) -> int:
-    sys.stderr.write(f"siltstone: {sentence}\n")
-    return 1

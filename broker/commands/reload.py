@@ -7,12 +7,11 @@ fault.
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings
-from siltstone.broker.commands.terminal import write_wrapped
+from siltstone.broker.commands.terminal import fail, write_json, write_wrapped
 
 if TYPE_CHECKING:
     import argparse
@@ -34,11 +33,11 @@ def _run(options: argparse.Namespace, path: str) -> int:
     try:
         plan = json.loads(Channel(layers).post(path).body)
     except NobodyAnswers as error:
-        return _fail(error.advice)
+        return fail(error.advice)
     except Refusal as error:
-        return _fail(f"nothing is changed: {error}")
+        return fail(f"nothing is changed: {error}")
     if options.json:
-        sys.stdout.write(json.dumps(plan, indent=2) + "\n")
+        write_json(plan)
     else:
         write_wrapped(_lines(plan, is_done=path == "/v1/reload"))
     return 0
@@ -75,8 +74,3 @@ def _shadow(each: dict[str, Any]) -> str:
 
 def _text(value: str | None) -> str:
     return "(none)" if value is None else value
-
-
-def _fail(sentence: str) -> int:
-    sys.stderr.write(f"siltstone: {sentence}\n")
-    return 1

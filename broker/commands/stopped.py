@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.http.control.cleaner import prediction_answer
-from siltstone.broker.http.control.explaining import find_what_is_off
+from siltstone.broker.http.control.explaining import find_what_is_off, unreadable
 from siltstone.broker.topics.settings.stored import with_stored
 from siltstone.cleaner import selection
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
@@ -118,14 +118,7 @@ class StoppedBroker:
         try:
             log = self._read(topic_partition, path, self._layers.topic(overrides))
         except (ValueError, OSError, CorruptMessage) as error:
-            return {
-                "topic": topic_partition.topic,
-                "partition": topic_partition.partition,
-                "rule": "unreadable",
-                "eligible": False,
-                "because": f"its folder cannot be read: {error}",
-                "next_eligible_ms": None,
-            }
+            return unreadable(*topic_partition, error)
         last = self._last.get(topic_partition)
         view = PartitionView(
             snapshot=log.snapshot(checkpoints.get(path.parent, topic_partition)),

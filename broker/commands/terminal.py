@@ -1,10 +1,11 @@
-"""How wide lines may be: as wide as the terminal, or as long as they are where there is none.
+"""What commands print: lines as wide as the terminal, tables, JSON, and why something failed.
 
-And colours, which only a terminal gets.
+Where there is no terminal lines are as long as they are, and nothing has a colour.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -135,3 +136,14 @@ def has_colours() -> bool:
 def paint(text: str, colour: str) -> str:
     """Return text in a colour, if stdout shows any."""
     return f"\033[{_COLOURS[colour]}m{text}\033[0m" if has_colours() else text
+
+
+def write_json(value: object) -> None:
+    """Print a value for a program."""
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+def fail(sentence: str) -> int:
+    """Print why a command failed, and return its exit code."""
+    sys.stderr.write(f"siltstone: {sentence}\n")
+    return 1

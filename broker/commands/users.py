@@ -6,12 +6,12 @@ A running broker holds the log directory; its users are changed by ``kafka-confi
 from __future__ import annotations
 
 import getpass
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.options import read_settings
+from siltstone.broker.commands.terminal import fail, write_json
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.broker.security.scram import MECHANISMS, make_verifier
@@ -62,11 +62,11 @@ def run_users(options: argparse.Namespace) -> int:
             finally:
                 lock.release()
     except DirectoryLocked as error:
-        return _fail(f"{error}; the users of a running broker are changed by kafka-configs")
+        return fail(f"{error}; the users of a running broker are changed by kafka-configs")
     except (PrivateFileError, ValueError) as error:
-        return _fail(str(error))
+        return fail(str(error))
     except OSError as error:
-        return _fail(f"{store.path} can not be written: {error.strerror}")
+        return fail(f"{store.path} can not be written: {error.strerror}")
     _show(store.credentials, as_json=options.json)
     return 0
 
@@ -82,7 +82,7 @@ def _show(credentials: Credentials, *, as_json: bool) -> None:
         for name, own in sorted(credentials.items())
     ]
     if as_json:
-        sys.stdout.write(json.dumps({"users": users}, indent=2) + "\n")
+        write_json({"users": users})
         return
     for user in users:
         shown = ", ".join(f"{each['name']} ({each['iterations']})" for each in user["mechanisms"])
@@ -125,8 +125,3 @@ def _ask_password(name: str) -> str:
     if not password:
         raise ValueError(f"the password of {name} is empty; give it on the standard input")
     return password
-
-
-def _fail(sentence: str) -> int:
-    sys.stderr.write(f"siltstone: {sentence}\n")
-    return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from siltstone.broker.commands.asking import meant_by
 from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.stopped import find_folders
+from siltstone.broker.commands.terminal import fail, write_json
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.history.history import read_history
 from siltstone.cleaner.verify import MAX_FAULTS, Report, verify_partition
@@ -46,9 +46,9 @@ def run_verify(options: argparse.Namespace) -> int:
         recovery_points = {each: OffsetCheckpoint(each).read_or_empty() for each in there}
         histories = {each: list(read_history(each)) for each in there}
     except LookupError:
-        return _fail(f"no partition here is called {name}")
+        return fail(f"no partition here is called {name}")
     except (LogDirError, OSError) as error:
-        return _fail(str(error))
+        return fail(str(error))
     found: list[tuple[Report, int | None]] = []
     for topic_partition, path in folders.items():
         checkpoint = checkpoints.get(path.parent, topic_partition)
@@ -62,7 +62,7 @@ def run_verify(options: argparse.Namespace) -> int:
             sys.stdout.writelines(f"{line}\n" for line in _lines(report, checkpoint))
     if as_json:
         partitions = [_facts(*each) for each in found]
-        sys.stdout.write(json.dumps({"partitions": partitions}, indent=2) + "\n")
+        write_json({"partitions": partitions})
     if not found:
         sys.stderr.write("siltstone: no partition here has been compacted\n")
     return 1 if any(report.faults for report, _ in found) else 0
@@ -136,8 +136,3 @@ def _lines(report: Report, checkpoint: int | None) -> Iterator[str]:
         yield f"  FAULT {fault}"
     if count > MAX_FAULTS:
         yield f"  FAULT and {count - MAX_FAULTS} more"
-
-
-def _fail(sentence: str) -> int:
-    sys.stderr.write(f"siltstone: {sentence}\n")
-    return 1

@@ -17,10 +17,10 @@ import h11
 from siltstone.broker.http.values import HttpRequest, HttpResponse, text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Container
+    from collections.abc import AsyncIterator, Container
 
     from siltstone.broker.http.tls_stream import TlsStream
-    from siltstone.broker.http.values import Admission, HttpLimits, Patience
+    from siltstone.broker.http.values import Admission, HttpLimits, Page, Patience
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class HttpConnection:
         self,
         reader: asyncio.StreamReader | TlsStream,
         writer: asyncio.StreamWriter | TlsStream,
-        answer: Callable[[HttpRequest], Awaitable[HttpResponse]],
+        answer: Page,
         limits: HttpLimits,
         admission: Admission,
         patience: Patience,

@@ -32,16 +32,16 @@ from siltstone.broker.http.metrics.sources import (
 from siltstone.broker.http.readiness import LOADING
 from siltstone.broker.http.site import routes as site
 from siltstone.broker.http.values import Route, text
-from siltstone.broker.net.advertised import show_address
+from siltstone.config.listeners import show_address
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.http.health import LoopWatch
     from siltstone.broker.http.readiness import Readiness
-    from siltstone.broker.http.values import HttpRequest, HttpResponse
+    from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.listener import Listener
     from siltstone.broker.net.request_stats import RequestStats
@@ -140,9 +140,7 @@ class Pages:
         ):
             yield Route("GET", f"/api/{name}", answering(answer))
 
-    def _once_started(
-        self, handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
-    ) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+    def _once_started(self, handle: Page) -> Page:
         """Return a page that needs the topics; before they are known it answers that."""
 
         async def page(request: HttpRequest) -> HttpResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -91,13 +91,17 @@ class HttpResponse:
     """For how long a refusal is held back."""
 
 
+Page: TypeAlias = "Callable[[HttpRequest], Awaitable[HttpResponse]]"
+"""What answers the requests of one route."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One page: GET (which also answers HEAD) or POST on an exact path."""
 
     method: str
     path: str
-    handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
+    handle: Page
     is_urgent: bool = False
     """Whether it is answered, shortly, while all places are taken."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-from siltstone.config.listeners import AUTO
+from siltstone.config.listeners import AUTO, show_address
 
 log = logging.getLogger(__name__)
 
@@ -145,8 +145,3 @@ def _unreached(where: str, why: str) -> str:
         "their first connection, when they are told to go there; set advertised.listeners to what "
         "they reach, unless the address leads here only from where they are, as a mapped port does"
     )
-
-
-def show_address(host: str, port: int) -> str:
-    """Return an address as text, an IPv6 host in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings
+from siltstone.broker.commands.terminal import visible, write_json
 from siltstone.broker.net.loopback import reachable
 from siltstone.config.listeners import AUTO, parse_host_port
 from siltstone.config.properties import properties_entries
@@ -160,6 +161,31 @@ _KNOWN: Final = {
     int(ErrorCode.coordinator_load_in_progress): "the broker reads its groups; ask again",
     int(ErrorCode.offset_out_of_range): "the offset is not there",
 }
+
+
+def report(
+    options: argparse.Namespace,
+    verb: str,
+    noun: str,
+    done: Iterable[tuple[str, int, str | None]],
+    key: str = "name",
+) -> int:
+    """Print what was done to each of some things, or why not; return 1 if something was refused.
+
+    ``done`` has their names with the broker's codes and messages; JSON has a name under ``key``.
+    """
+    rows = [
+        {key: name, "error": why(code, message, f"{noun} {name}") if code else None}
+        for name, code, message in done
+    ]
+    if options.json:
+        write_json({verb: rows})
+    for row in () if options.json else rows:
+        if row["error"] is None:
+            sys.stdout.write(f"{verb} {visible(str(row[key]))}\n")
+        else:
+            sys.stderr.write(f"{row['error']}\n")
+    return 1 if any(row["error"] for row in rows) else 0
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:

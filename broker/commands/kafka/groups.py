@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,10 +12,11 @@ from siltstone.broker.commands.kafka.broker import (
     Refused,
     TopicFacts,
     add_connection,
+    report,
     why,
 )
 from siltstone.broker.commands.kafka.broker import run as run_command
-from siltstone.broker.commands.terminal import paint, visible, write_table
+from siltstone.broker.commands.terminal import paint, visible, write_json, write_table
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.coordinator.consumer_protocol import decode_assignment
 from siltstone.protocol.errors import ErrorCode, ProtocolError
@@ -82,7 +82,8 @@ def _list(broker: Broker, options: argparse.Namespace) -> int:
             }
         )
     if options.json:
-        return _as_json({"groups": rows})
+        write_json({"groups": rows})
+        return 0
     write_table(
         ("GROUP", "STATE", "PROTOCOL", "PARTITIONS", "LAG"), [tuple(row.values()) for row in rows]
     )
@@ -92,7 +93,8 @@ def _list(broker: Broker, options: argparse.Namespace) -> int:
 def _describe(broker: Broker, options: argparse.Namespace) -> int:
     told = [_find(broker, name) for name in options.names]
     if options.json:
-        return _as_json({"groups": told})
+        write_json({"groups": told})
+        return 0
     for group in told:
         lag = sum(row["lag"] or 0 for row in group["offsets"])
         sys.stdout.write(
@@ -128,23 +130,8 @@ def _delete(broker: Broker, options: argparse.Namespace) -> int:
     for name in options.names:
         broker.find_coordinator(name)
     answer = broker.ask(_DELETE, DeleteGroupsRequest(options.names))
-    rows = [
-        {
-            "group": each.group_id,
-            "error": why(each.error_code, None, f"group {each.group_id}")
-            if each.error_code
-            else None,
-        }
-        for each in answer.results
-    ]
-    if options.json:
-        _as_json({"deleted": rows})
-    for row in () if options.json else rows:
-        if row["error"] is None:
-            sys.stdout.write(f"deleted {visible(row['group'])}\n")
-        else:
-            sys.stderr.write(f"{row['error']}\n")
-    return 1 if any(row["error"] for row in rows) else 0
+    done = [(each.group_id, each.error_code, None) for each in answer.results]
+    return report(options, "deleted", "group", done, key="group")
 
 
 def _find(broker: Broker, group_id: str) -> dict[str, Any]:
@@ -228,8 +215,3 @@ def _lags(
             "end": end,
             "lag": None if offset is None or end is None else max(0, end - offset),
         }
-
-
-def _as_json(value: dict[str, Any]) -> int:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
-    return 0

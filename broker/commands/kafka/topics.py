@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.commands.explain_text import counted, size
-from siltstone.broker.commands.kafka.broker import END, START, Broker, Refused, add_connection, why
+from siltstone.broker.commands.kafka.broker import (
+    END,
+    START,
+    Broker,
+    Refused,
+    add_connection,
+    report,
+    why,
+)
 from siltstone.broker.commands.kafka.broker import run as run_command
 from siltstone.broker.commands.options import positive
-from siltstone.broker.commands.terminal import write_table
+from siltstone.broker.commands.terminal import write_json, write_table
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.messages import (
     create_partitions,
@@ -130,7 +137,8 @@ def _list(broker: Broker, options: argparse.Namespace) -> int:
         for each in topics
     ]
     if options.json:
-        return _as_json({"topics": rows})
+        write_json({"topics": rows})
+        return 0
     write_table(
         ("TOPIC", "PARTITIONS", "SIZE"),
         [(each["name"], each["partitions"], size(int(str(each["bytes"])))) for each in rows],
@@ -162,7 +170,8 @@ def _describe(broker: Broker, options: argparse.Namespace) -> int:
         for name, each in found.items()
     ]
     if options.json:
-        return _as_json({"topics": told})
+        write_json({"topics": told})
+        return 0
     for topic in told:
         _tell(topic)
     return 0
@@ -203,9 +212,10 @@ def _create(broker: Broker, options: argparse.Namespace) -> int:
         CreatableTopic(name, options.partitions or -1, -1, (), configs) for name in options.names
     ]
     answer = broker.ask(_CREATE, CreateTopicsRequest(topics, _MS))
-    return _report(
+    return report(
         options,
         "created",
+        "topic",
         [(each.name, each.error_code, each.error_message) for each in answer.topics],
     )
 
@@ -213,9 +223,10 @@ def _create(broker: Broker, options: argparse.Namespace) -> int:
 def _delete(broker: Broker, options: argparse.Namespace) -> int:
     states = [DeleteTopicState(name=name) for name in options.names]
     answer = broker.ask(_DELETE, DeleteTopicsRequest(topics=states, timeout_ms=_MS))
-    return _report(
+    return report(
         options,
         "deleted",
+        "topic",
         [(each.name, each.error_code, each.error_message) for each in answer.responses],
     )
 
@@ -239,24 +250,7 @@ def _alter(broker: Broker, options: argparse.Namespace) -> int:
         wanted = [CreatePartitionsTopic(name, options.partitions, None) for name in options.names]
         answer = broker.ask(_GROW, CreatePartitionsRequest(wanted, _MS))
         done = [(each.name, each.error_code, each.error_message) for each in answer.results]
-    return _report(options, "altered", done)
-
-
-def _report(options: argparse.Namespace, verb: str, done: list[tuple[str, int, str | None]]) -> int:
-    """Print what was done to each topic; return 1 if something was refused."""
-    rows = [
-        {"name": name, "error": why(code, message, f"topic {name}") if code else None}
-        for name, code, message in done
-    ]
-    if options.json:
-        _as_json({verb: rows})
-    else:
-        for each in rows:
-            if each["error"] is None:
-                sys.stdout.write(f"{verb} {each['name']}\n")
-            else:
-                sys.stderr.write(f"{each['error']}\n")
-    return 1 if any(each["error"] for each in rows) else 0
+    return report(options, "altered", "topic", done)
 
 
 def _sizes(broker: Broker, names: Iterable[str]) -> dict[tuple[str, int], int]:
@@ -292,8 +286,3 @@ def _configs(broker: Broker, names: Iterable[str]) -> dict[str, list[dict[str, A
             for each in result.configs
         ]
     return found
-
-
-def _as_json(value: dict[str, Any]) -> int:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
-    return 0

@@ -12,9 +12,7 @@ from siltstone.broker.http.values import JSON, HttpResponse, text
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
-    from siltstone.broker.http.values import HttpRequest
-
-    Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
+    from siltstone.broker.http.values import HttpRequest, Page
 
 STRICT_HEADERS: Final = (
     ("X-Content-Type-Options", "nosniff"),

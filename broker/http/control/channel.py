@@ -15,9 +15,9 @@ from siltstone.broker.http.values import Route, json_answer, text
 from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from siltstone.broker.http.values import HttpRequest, HttpResponse
+    from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
     from siltstone.broker.process.io import IoThreads
     from siltstone.storage.log.log import Log
 
@@ -67,9 +67,7 @@ class ControlChannel:
             Route("POST", "/v1/flush", self.guarded(self._flush)),
         )
 
-    def guarded(
-        self, handle: Callable[[HttpRequest], Awaitable[HttpResponse]]
-    ) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+    def guarded(self, handle: Page) -> Page:
         """Return the page as one that asks for the token first."""
 
         async def guarded(request: HttpRequest) -> HttpResponse:

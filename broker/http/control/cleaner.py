@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from siltstone.broker.http.control.explaining import Explainer
-    from siltstone.broker.http.values import HttpRequest
+    from siltstone.broker.http.values import HttpRequest, Page
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.topic import Topic
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from siltstone.cleaner.selection import CleanableLog
     from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
-
-    Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 SLICE_SECONDS = 0.001
 MAX_EVENTS = 1000

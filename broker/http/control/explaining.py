@@ -64,7 +64,7 @@ class Explainer:
             try:
                 answer = self._explain(topic, log, off, progress).as_json()
             except (OSError, struct.error) as error:  # also of a file that somebody has cut
-                yield _unreadable(topic.name, index, error)
+                yield unreadable(topic.name, index, error)
                 continue
             last = self._cleaning.pool.get().rooms.figures.last.get(log.topic_partition)
             answer["size_bytes"] = log.size
@@ -130,7 +130,8 @@ def _unserved(topic: str, partition: int) -> dict[str, Any]:
     return _left_out(topic, partition, Rule.OFFLINE.value, because)
 
 
-def _unreadable(topic: str, partition: int, error: Exception) -> dict[str, Any]:
+def unreadable(topic: str, partition: int, error: Exception) -> dict[str, Any]:
+    """Return the explanation of a partition whose folder cannot be read."""
     return _left_out(topic, partition, "unreadable", f"its folder cannot be read: {error}")
 
 

@@ -18,14 +18,12 @@ from siltstone.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from siltstone.broker.http.values import HttpRequest
+    from siltstone.broker.http.values import HttpRequest, Page
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.pins import Pin, PinRoom
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.storage.directory.pins import PinnedPartition
     from siltstone.storage.log.log import Log
-
-    Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 DEFAULT_LEASE_MS = 60_000
 _LONGEST_HOLDER = 100

@@ -16,14 +16,12 @@ from siltstone.config.show import show_as_json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from siltstone.broker.http.values import HttpRequest, HttpResponse
+    from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.config.reloading import Plan
     from siltstone.storage.directory.log_directory import LogDirectory
-
-    Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class SettingsPages:

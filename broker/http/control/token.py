@@ -11,6 +11,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from siltstone.config.listeners import show_address
 from siltstone.storage import files
 from siltstone.storage.directory.control import ENCRYPTED
 
@@ -80,8 +81,7 @@ def brings_token(headers: Mapping[bytes, bytes], token: str) -> bool:
 
 def note_address(directory: Path, host: str, port: int, *, is_encrypted: bool = False) -> None:
     """Write the address of the control channel into the log directory, for local tools. Blocks."""
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    shown = f"{ENCRYPTED}{shown}" if is_encrypted else shown
+    shown = (ENCRYPTED if is_encrypted else "") + show_address(host, port)
     with contextlib.suppress(OSError):  # a help for those who read the folder, and no more
         files.replace_file(directory / files.CONTROL_ADDRESS, f"{shown}\n".encode(), durable=False)
 
