@@ -10,6 +10,7 @@ import struct
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.protocol.core import plain_format
 from siltstone.protocol.core.crc_packages import choose_package
 
 if TYPE_CHECKING:
@@ -169,56 +170,29 @@ slot_of = getattr
 
 def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
     """Return a number of 32 bits and the position after it; position -1 if it is broken."""
-    if position < end:
-        byte = data[position]
-        if byte < 0x80:
-            return (byte >> 1) ^ -(byte & 1), position + 1
-    number, position = read_zigzag(data, position, end, 28)
-    if not -INT32_MAX - 1 <= number <= INT32_MAX:
-        return 0, -1
-    return number, position
+    return _read_varint(data, position, end, plain_format.VARINT_BYTES)
 
 
 def read_varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
     """Return a number of 64 bits and the position after it; position -1 if it is broken."""
-    return read_zigzag(data, position, end, 63)
+    return _read_varint(data, position, end, plain_format.VARLONG_BYTES)
 
 
-def read_zigzag(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:
-    """Return a number and the position after it; position -1 if it is broken."""
-    rest = 0
-    shift = 0
-    while position < end and shift <= last_shift:
-        byte = data[position]
-        position += 1
-        rest |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if shift == 63 and byte > 1:
-                break
-            return (rest >> 1) ^ -(rest & 1), position
-        shift += 7
-    return 0, -1
+def _read_varint(data: memoryview, position: int, end: int, max_bytes: int) -> tuple[int, int]:
+    try:
+        return plain_format.read_varint(data, position, end, max_bytes)
+    except plain_format.BrokenRecord:
+        return 0, -1
 
 
 def zigzag_size(number: int) -> int:
     """Return how many bytes a number takes."""
-    rest = (number << 1) ^ (number >> 63)
-    size = 1
-    while rest > 0x7F:
-        rest >>= 7
-        size += 1
-    return size
+    return len(plain_format.put_varint(number))
 
 
 def write_zigzag(output: memoryview, position: int, number: int) -> int:
     """Write a number and return the position after it."""
-    rest = (number << 1) ^ (number >> 63)
-    while rest > 0x7F:
-        output[position] = (rest & 0x7F) | 0x80
-        position += 1
-        rest >>= 7
-    output[position] = rest
-    return position + 1
+    return put_octets(output, position, plain_format.put_varint(number))
 
 
 def receive_octets(receiver: int, data: memoryview, start: int, end: int) -> int:
