@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent
 PACKAGES = ("siltstone/broker", "siltstone/protocol", "siltstone/cleaner", "siltstone/storage")
 CONSTANTS = (  # of Python, and so of C
     "broker/fetching/columns.py",
+    "broker/groups/commit_columns.py",
     "cleaner/compiled/slots.py",
     "protocol/core/constants.py",
 )

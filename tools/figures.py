@@ -33,7 +33,12 @@ DEEP: Final = 2
 _PREFIX: Final = "siltstone."
 _COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
 _PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py", "crc_packages.py")
-_SHARED_NUMBERS: Final = ("slots.py", "constants.py", "fetching/columns.py")
+_SHARED_NUMBERS: Final = (
+    "slots.py",
+    "constants.py",
+    "fetching/columns.py",
+    "groups/commit_columns.py",
+)
 _IMPORT_IN_CYTHON: Final = re.compile(r"^from (\S+) c?import", re.MULTILINE)
 _AT_THE_TOP: Final = re.compile(
     r"^(?:(?:async def|def|class) (\w+)|(\w+)(?:: [^=\n]+)? = )", re.MULTILINE

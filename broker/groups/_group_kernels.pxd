@@ -4,38 +4,7 @@ from siltstone.broker.coordination._coordinator_kernels cimport Journal
 from siltstone.protocol.core._format cimport field_of, number_of
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell, value_of
 
-# The columns of OffsetCommitRequest, of which HeartbeatRequest has the first four, of its topics
-# and of their partitions.
-cdef enum:
-    GROUP_ID = 0
-    GENERATION = 1
-    MEMBER_ID = 2
-    INSTANCE_ID = 3
-    RETENTION = 4
-    TOPICS = 5
-
-cdef enum:
-    NAME = 0
-    TOPIC_ID = 1
-    PARTITIONS = 2
-
-cdef enum:
-    PARTITION = 0
-    METADATA = 3
-    WANTED_COLUMNS = 4
-
-# Those of a partition of OffsetCommitResponse.
-cdef enum:
-    ANSWERED_PARTITION = 0
-    ERROR_CODE = 1
-    ANSWERED_COLUMNS = 2
-
-# Those of a partition of OffsetFetchResponse: first it says which, then what OffsetCommitValue begins
-# with, and last an error code.
-cdef enum:
-    FETCHED_PARTITION = 0
-    FETCHED_VALUE = 1
-    FETCHED_COLUMNS = 5
+include "commit_columns.pxi"  # commit_columns.py, as the build writes it
 
 cdef object _COMPLETING, _DEAD, _EMPTY, _PREPARING, _STABLE
 

@@ -44,6 +44,28 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
+    from siltstone.broker.groups.commit_columns import (
+        ANSWERED_COLUMNS,
+        ANSWERED_PARTITION,
+        ERROR_CODE,
+        FETCHED_COLUMNS,
+        FETCHED_PARTITION,
+        FETCHED_VALUE,
+        GENERATION,
+        GROUP_ID,
+        INSTANCE_ID,
+        LEADER_EPOCH,
+        MEMBER_ID,
+        METADATA,
+        NAME,
+        OFFSET,
+        PARTITION,
+        PARTITIONS,
+        RETENTION,
+        TOPIC_ID,
+        TOPICS,
+        WANTED_COLUMNS,
+    )
     from siltstone.protocol.core import Grid, grid_of
     from siltstone.protocol.records._portable import (
         cell_of,
@@ -52,20 +74,6 @@ if not cython.compiled:
         put_cell,
         value_of,
     )
-
-    # The columns of OffsetCommitRequest, of which HeartbeatRequest has the first four, of its
-    # topics and of their partitions.
-    GROUP_ID, GENERATION, MEMBER_ID, INSTANCE_ID, RETENTION, TOPICS = range(6)
-    NAME, TOPIC_ID, PARTITIONS = range(3)
-    PARTITION, _OFFSET, _LEADER_EPOCH, METADATA, WANTED_COLUMNS = range(5)
-
-    # Those of a partition of OffsetCommitResponse.
-    ANSWERED_PARTITION, ERROR_CODE, ANSWERED_COLUMNS = range(3)
-
-    # Those of a partition of OffsetFetchResponse: first it says which, then what OffsetCommitValue
-    # begins with, and last an error code.
-    FETCHED_PARTITION, FETCHED_VALUE = range(2)
-    FETCHED_COLUMNS = 5
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -166,8 +174,8 @@ _VALUES = [
     for version in range(OFFSET_COMMIT_VALUE.first, OFFSET_COMMIT_VALUE.last + 1)
 ]
 # Where the fields of a key and of a value stand in a request.
-_KEY_FROM = (-1, -1, 0)
-_VALUE_FROM = (1, 2, -1, -1, -1, -1)
+_KEY_FROM = (-1, -1, PARTITION)
+_VALUE_FROM = (OFFSET, LEADER_EPOCH, -1, -1, -1, -1)
 _SHARDS = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
 
 
