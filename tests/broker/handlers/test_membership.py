@@ -10,18 +10,23 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from siltstone.broker.groups.classic.state_names import GroupState
-from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
-from tests.support.stable_group import as_it_is, group_of, in_state, loading
+from tests.support.stable_group import (
+    SESSION_MS,
+    add_stable_group,
+    as_it_is,
+    group_of,
+    in_state,
+    loading,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 HEARTBEAT, LEAVE = 12, 13
-SESSION_MS = 10_000
 E = ErrorCode
 
 
@@ -30,28 +35,7 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     """The stable group "g" of "m", whose instance id is "i"."""
     rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
     await rooms.rooms.groups().journal.ensure_created()
-    group = rooms.rooms.groups().add_classic("g")
-    member = MemberMetadata(
-        member_id="m",
-        group_instance_id="i",
-        client_id="c",
-        client_host="/127.0.0.1",
-        rebalance_timeout=20_000,
-        session_timeout=SESSION_MS,
-        subscription=b"",
-        assignment=b"",
-    )
-    group.restore(
-        GroupMetadataValue(
-            protocol_type="consumer",
-            generation=3,
-            protocol="range",
-            leader="m",
-            current_state_timestamp=0,
-            members=(member,),
-        )
-    )
-    group.resume()
+    add_stable_group(rooms)
     yield rooms
     await rooms.close()
 

@@ -13,14 +13,20 @@ from kio.schema.errors import ErrorCode
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.handlers import offset_commit
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
-from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from siltstone.protocol.messages.offset_commit import REQUEST
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.kio_messages import encode
 from tests.support.kio_schemas import request_class
 from tests.support.rooms import RoomsOnDisk
-from tests.support.stable_group import as_it_is, group_of, in_state, loading
+from tests.support.stable_group import (
+    SESSION_MS,
+    add_stable_group,
+    as_it_is,
+    group_of,
+    in_state,
+    loading,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -33,7 +39,6 @@ COMMIT = 8
 MEMBER = ("m", 3, None)
 NOBODY = ("", -1, None)
 ORDERS = {("orders", 1): 42}
-SESSION_MS = 10_000
 MAX_METADATA = 100
 E = ErrorCode
 
@@ -51,32 +56,9 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
     groups = rooms.rooms.groups()
     await groups.journal.ensure_created()
     groups.add_classic("alone")
-    group = groups.add_classic("g")
-    group.restore(_metadata())
-    group.resume()
+    add_stable_group(rooms)
     yield rooms
     await rooms.close()
-
-
-def _metadata() -> GroupMetadataValue:
-    member = MemberMetadata(
-        member_id="m",
-        group_instance_id="i",
-        client_id="c",
-        client_host="/127.0.0.1",
-        rebalance_timeout=20_000,
-        session_timeout=SESSION_MS,
-        subscription=b"",
-        assignment=b"",
-    )
-    return GroupMetadataValue(
-        protocol_type="consumer",
-        generation=3,
-        protocol="range",
-        leader="m",
-        current_state_timestamp=0,
-        members=(member,),
-    )
 
 
 def _journal(home: RoomsOnDisk) -> Log:
