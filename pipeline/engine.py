@@ -21,6 +21,7 @@ from siltstone.pipeline.command.progress import Progress
 from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
@@ -151,9 +152,7 @@ class SparkEngine:
         """Return the result of each item, in their order."""
         if not items:
             return []
-        weights = [weigh(item) for item in items]
-        rdd = self._context.parallelize(list(zip(items, weights, strict=True)), len(items))
-        with _shown(stage, items, weigh) as progress, self._watch(stage, progress) as done:
+        with self._weighed(stage, items, weigh) as (rdd, done):
             return rdd.map(partial(_work_and_tell, work, done)).collect()
 
     def shuffle(
@@ -168,15 +167,23 @@ class SparkEngine:
         """Return the result of each place that got something; the tables go through a shuffle."""
         if not items:
             return []
-        weights = [weigh(item) for item in items]
-        rdd = self._context.parallelize(list(zip(items, weights, strict=True)), len(items))
-        with _shown(stage, items, weigh) as progress, self._watch(stage, progress) as done:
+        with self._weighed(stage, items, weigh) as (rdd, done):
             return (
                 rdd.flatMap(partial(_spread_and_tell, spread, done))
                 .partitionBy(places, _identity)
                 .mapPartitions(partial(_gather_blobs, gather))
                 .collect()
             )
+
+    @contextmanager
+    def _weighed(
+        self, stage: str, items: Sequence[T], weigh: Callable[[T], int]
+    ) -> Iterator[tuple["RDD[tuple[T, int]]", Any]]:
+        """Yield an RDD of the items with their bytes, a task each, and what counts those done."""
+        pairs = [(item, weigh(item)) for item in items]
+        rdd = self._context.parallelize(pairs, len(pairs))
+        with _shown(stage, items, weigh) as progress, self._watch(stage, progress) as done:
+            yield rdd, done
 
     @contextmanager
     def _watch(self, stage: str, progress: Progress) -> Iterator[Any]:

@@ -61,11 +61,11 @@ def wrap(line: str, width: int | None, hang: int = 4) -> list[str]:
     return [begun + words[0], *(" " * hang + each for each in words[1:])]
 
 
-def write_wrapped(lines: Iterable[str], hang: int = 4) -> None:
+def write_wrapped(lines: Iterable[str]) -> None:
     """Print lines for a person."""
     width = find_width()
     for line in lines:
-        sys.stdout.writelines(f"{each}\n" for each in wrap(line, width, hang))
+        sys.stdout.writelines(f"{each}\n" for each in wrap(line, width))
 
 
 def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -109,9 +109,7 @@ class ForecastTask:
     splits: tuple[Split, ...]
 
 
-def plan_compaction(
-    engine: Engine, options: Mapping[str, str], buffer_bytes: int = DEDUPE_BUFFER_BYTES
-) -> CompactionPlan:
+def plan_compaction(engine: Engine, options: Mapping[str, str]) -> CompactionPlan:
     """Read topics and return what compaction would do to them."""
     began = engine.clock.monotonic()
     read = committed(options)
@@ -121,9 +119,9 @@ def plan_compaction(
             ForecastTask(partition=partition, splits=splits.get(partition.topic_partition, ()))
             for partition in moment.view.partitions
         ]
-        work = partial(forecast, moment.view.taken_at_ms, buffer_bytes)
+        work = partial(forecast, moment.view.taken_at_ms)
         found = engine.run("plan", tasks, work, lambda task: task.partition.size)
-    settings, notes = _propose(found, buffer_bytes)
+    settings, notes = _propose(found)
     return CompactionPlan(
         partitions=tuple(found),
         settings=settings,
@@ -132,7 +130,7 @@ def plan_compaction(
     )
 
 
-def forecast(now_ms: int, buffer_bytes: int, task: ForecastTask) -> PartitionForecast:
+def forecast(now_ms: int, task: ForecastTask) -> PartitionForecast:
     """Read one partition."""
     table = pa.Table.from_batches(_slim(task.splits), schema=_SLIM)
     keyed = table.filter(table["key"].is_valid())
@@ -168,7 +166,7 @@ def forecast(now_ms: int, buffer_bytes: int, task: ForecastTask) -> PartitionFor
         most_of_one_key=pc.max(groups["offset_count"]).as_py() or 0,
         duplicate_ratio=1 - keys / keyed.num_rows if keyed.num_rows else 0.0,
         map_bytes=map_bytes,
-        passes=max(1, math.ceil(map_bytes / buffer_bytes)),
+        passes=max(1, math.ceil(map_bytes / DEDUPE_BUFFER_BYTES)),
         segments=tuple(_segments(task.partition, table, latest, packed)),
     )
 
@@ -232,17 +230,16 @@ def _by_segment(table: pa.Table) -> dict[int, tuple[int, int]]:
     }
 
 
-def _propose(
-    found: Sequence[PartitionForecast], buffer_bytes: int
-) -> tuple[dict[str, str], tuple[str, ...]]:
+def _propose(found: Sequence[PartitionForecast]) -> tuple[dict[str, str], tuple[str, ...]]:
     settings: dict[str, str] = {}
     notes = []
     needed = max((each.map_bytes for each in found), default=0)
-    if needed > buffer_bytes:
+    if needed > DEDUPE_BUFFER_BYTES:
         settings["log.cleaner.dedupe.buffer.size"] = str(1 << (needed - 1).bit_length())
         notes.append(
             f"the offset map of the largest partition takes {size(needed)}, more than the "
-            f"{size(buffer_bytes)} of log.cleaner.dedupe.buffer.size: it takes several passes"
+            f"{size(DEDUPE_BUFFER_BYTES)} of log.cleaner.dedupe.buffer.size: it takes several "
+            "passes"
         )
     for each in found:
         name = f"{each.topic}-{each.partition}"

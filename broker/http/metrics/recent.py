@@ -70,7 +70,7 @@ class Recent:
     @property
     def idle(self) -> float:
         """Return the share of the last minute in which the loop's thread did not compute."""
-        then = self._before(_RATE_SECONDS)
+        then = self._minute_ago()
         seconds = self._clock.monotonic() - then.at
         if seconds <= 0:
             return 1.0
@@ -78,7 +78,7 @@ class Recent:
 
     def connection_rates(self) -> Iterable[tuple[str, float, float]]:
         """Yield each listener with the connections that came and went in a second."""
-        then = self._before(_RATE_SECONDS)
+        then = self._minute_ago()
         seconds = self._clock.monotonic() - then.at
         for name, is_open, accepted in self._listeners():
             opened, closed = then.connections.get(name, (0, 0))
@@ -93,9 +93,9 @@ class Recent:
         """Return how many seconds requests of an API took, at the quantiles."""
         return quantiles(self._requests.by_key[key].buckets, self.samples[0].times[key])
 
-    def _before(self, seconds: float) -> _Sample:
-        """Return the youngest sample that is so old, else the oldest."""
-        latest = self._clock.monotonic() - seconds
+    def _minute_ago(self) -> _Sample:
+        """Return the youngest sample that is a minute old, else the oldest."""
+        latest = self._clock.monotonic() - _RATE_SECONDS
         old = [each for each in self.samples if each.at <= latest]
         return old[-1] if old else self.samples[0]
 

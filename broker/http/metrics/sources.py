@@ -104,6 +104,7 @@ class MetricSources:
     meter: OnFirstUse[Meter] | None = None
     buffers: Buffers | None = None
     limits: Limits | None = None
+    certificates: Endpoints | None = None
     max_client_series: Callable[[], int] = lambda: 0
     scan: PartitionScan = field(default_factory=PartitionScan)
     cleanable: CleanableScan = field(default_factory=CleanableScan)
@@ -133,8 +134,6 @@ class MetricSources:
             yield from self.lag.look(self.groups.offsets, self.topics.logs, self.max_lag_series())
         if self.telemetry is not None and self.telemetry.built is not None:
             yield from self.clients.look(self.telemetry.built, self.max_client_series())
-
-    certificates: Endpoints | None = None
 
     @property
     def groups(self) -> GroupCoordinator | None:
