@@ -110,8 +110,8 @@ def _security_faults(server: ServerConfig) -> list[tuple[str, str]]:
     given = server.listener_settings
     controllers = server.controllers_listeners
     faults = list(listener_faults(server.security, given, protocols, controllers, on_loopback))
-    for settings in server.tls_listeners().values():
-        faults += faults_of(settings)
+    for listener, settings in server.tls_listeners().items():
+        faults += faults_of(listener, settings)
     return faults
 
 

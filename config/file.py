@@ -7,19 +7,15 @@ written, which is then parsed by Kafka's rules.
 from pathlib import Path
 from typing import Any
 
-from siltstone.config.sources import Entry
+from siltstone.config.sources import Entry, read_file
 
 _NULL = "tag:yaml.org,2002:null"
 
 
 def file_entries(path: Path, faults: list[str]) -> list[Entry]:
     """Return the settings of a file in the order they stand there. Reads the disk."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        faults.append(f"{path} cannot be read: {error.strerror}; name another file by --config")
-        return []
-    root = _compose(path, content, faults)
+    content = read_file(path, faults)
+    root = None if content is None else _compose(path, content, faults)
     if root is None:
         return []
     if root.id != "mapping":

@@ -142,7 +142,8 @@ def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
         dynamic=dynamic,
         ours=ours,
     )
-    return field(default=default, metadata={"setting": setting})
+    is_secret = setting.kind is Kind.PASSWORD
+    return field(default=default, repr=not is_secret, metadata={"setting": setting})
 
 
 def _kind_of(default: object) -> Kind:

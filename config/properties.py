@@ -9,7 +9,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 
-from siltstone.config.sources import Entry
+from siltstone.config.sources import Entry, read_file
 
 _BLANKS = " \t\f"
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -19,11 +19,7 @@ _PAIR = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTAL
 
 def properties_entries(path: Path, faults: list[str]) -> list[Entry]:
     """Return the settings of a file in the order they stand there. Reads the disk."""
-    try:
-        text = path.read_bytes().removeprefix(BOM_UTF8).decode("latin-1")
-    except OSError as error:
-        faults.append(f"{path} cannot be read: {error.strerror}; name another file by --config")
-        return []
+    text = (read_file(path, faults) or b"").removeprefix(BOM_UTF8).decode("latin-1")
     entries: dict[str, Entry] = {}
     lines: dict[str, int] = {}
     for number, line in _logical_lines(text):

@@ -41,7 +41,7 @@ from siltstone.config.listeners import (
 )
 from siltstone.config.listeners import PROTOCOLS as SECURITY_PROTOCOLS
 from siltstone.config.security import SaslSettings, SecurityConfig, settings_of_listener
-from siltstone.config.tls import HTTP, TlsSettings
+from siltstone.config.tls import HTTP, TlsConfig
 from siltstone.config.tls import settings_of_listener as tls_settings
 from siltstone.config.topic import DAY_MS, FOREVER, TopicConfig
 
@@ -598,7 +598,7 @@ class ServerConfig:
         """
         return self._of_clients(self.listeners)
 
-    def tls_listeners(self) -> dict[str, TlsSettings]:
+    def tls_listeners(self) -> dict[str, TlsConfig]:
         """Return what each listener that encrypts is given, and the HTTP port by its name."""
         protocols = {each.name: each.protocol for each in self.bound_listeners}
         protocols[HTTP] = self.http_security_protocol
@@ -668,7 +668,7 @@ class ServerConfig:
         if self.http_anonymous_reads or self.http_security_protocol.startswith("SASL_"):
             return False
         tls = self.tls_listeners().get(HTTP)
-        shows_certificates = tls is not None and tls.client_auth == "required"
+        shows_certificates = tls is not None and tls.ssl_client_auth == "required"
         return not shows_certificates and not is_loopback(self.http_address[0])
 
     @property

@@ -1,6 +1,7 @@
-"""Settings from the environment and from `--set`, as text with the place they stood in."""
+"""Settings as text with the place they stood in: from the environment, and from `--set`."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from siltstone.config.known import known_settings
@@ -23,6 +24,15 @@ class Entry(NamedTuple):
     name: str
     text: str
     where: str
+
+
+def read_file(path: Path, faults: list[str]) -> bytes | None:
+    """Return the bytes of a file of settings; None after adding a fault. Reads the disk."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        faults.append(f"{path} cannot be read: {error.strerror}; name another file by --config")
+        return None
 
 
 def environment_entries(environ: Mapping[str, str], faults: list[str]) -> list[Entry]:

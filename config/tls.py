@@ -6,8 +6,8 @@ BrokerSecurityConfigs, DefaultSslEngineFactory.)
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 
 from siltstone.config.keys import Check, Kind, key, one_of_any_case, settings_of, some_of
 from siltstone.config.values import parse
@@ -134,28 +134,6 @@ class TlsConfig:
     )
 
 
-class TlsSettings(NamedTuple):
-    """What one listener with TLS is given."""
-
-    listener: str
-    keystore_location: str | None
-    certificate_chain: str | None
-    private_key: str | None
-    keystore_password: str | None
-    key_password: str | None
-    truststore_location: str | None
-    truststore_certificates: str | None
-    truststore_password: str | None
-    client_auth: str
-    rules: str
-    protocols: tuple[str, ...]
-    suites: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        """Leave out the secrets."""
-        return f"TlsSettings(listener={self.listener!r})"
-
-
 OF_LISTENER: Final = {
     name: (setting.kind, setting.check) for name, setting in settings_of(TlsConfig).items()
 }
@@ -164,59 +142,47 @@ OF_LISTENER: Final = {
 
 def settings_of_listener(
     config: TlsConfig, given: Mapping[str, str], listener: str, *, has_sasl: bool = False
-) -> TlsSettings:
-    """Return what a listener is given; ``given`` are the settings of single listeners, as text."""
+) -> TlsConfig:
+    """Return what a listener is given; ``given`` are the settings of single listeners, as text.
 
-    def find(name: str) -> Any:
-        kind, _ = OF_LISTENER[name]
-        text = given.get(f"{PREFIX}{listener.lower()}.{name}")
-        if text is None:
-            return getattr(config, name.replace(".", "_"))
-        return parse(kind, text)
-
-    client_auth = find("ssl.client.auth").lower()
-    if has_sasl and f"{PREFIX}{listener.lower()}.ssl.client.auth" not in given:
-        client_auth = "none"
-    return TlsSettings(
-        listener=listener,
-        keystore_location=find("ssl.keystore.location"),
-        certificate_chain=find("ssl.keystore.certificate.chain"),
-        private_key=find("ssl.keystore.key"),
-        keystore_password=find("ssl.keystore.password"),
-        key_password=find("ssl.key.password"),
-        truststore_location=find("ssl.truststore.location"),
-        truststore_certificates=find("ssl.truststore.certificates"),
-        truststore_password=find("ssl.truststore.password"),
-        client_auth=client_auth,
-        rules=find("ssl.principal.mapping.rules"),
-        protocols=find("ssl.enabled.protocols"),
-        suites=find("ssl.cipher.suites"),
-    )
+    What is asked of clients is in lower case.
+    """
+    prefix = f"{PREFIX}{listener.lower()}."
+    own = {
+        name.replace(".", "_"): parse(kind, given[prefix + name])
+        for name, (kind, _) in OF_LISTENER.items()
+        if prefix + name in given
+    }
+    if has_sasl:
+        own.setdefault("ssl_client_auth", "none")
+    found = replace(config, **own)
+    return replace(found, ssl_client_auth=found.ssl_client_auth.lower())
 
 
-def faults_of(settings: TlsSettings) -> Iterator[tuple[str, str]]:
+def faults_of(listener: str, settings: TlsConfig) -> Iterator[tuple[str, str]]:
     """Yield what keeps a listener from encrypting, each with the setting to look at."""
-    where = f"the listener {settings.listener}"
+    where = f"the listener {listener}"
     yield from _store_faults(settings, where)
-    if settings.client_auth != "none" and not (
-        settings.truststore_location or settings.truststore_certificates
+    if settings.ssl_client_auth != "none" and not (
+        settings.ssl_truststore_location or settings.ssl_truststore_certificates
     ):
         yield (
             "ssl.client.auth",
             (
-                f"{where} has ssl.client.auth={settings.client_auth}, but no authority whose "
+                f"{where} has ssl.client.auth={settings.ssl_client_auth}, but no authority whose "
                 "certificates it takes; set ssl.truststore.location to a PEM file"
             ),
         )
-    if not settings.protocols:
+    if not settings.ssl_enabled_protocols:
         yield "ssl.enabled.protocols", f"{where} has no version of TLS; name some of {PROTOCOLS}"
     yield from _suite_faults(settings, where)
     yield from _rule_faults(settings, where)
 
 
-def _store_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]]:
-    chain, private_key = settings.certificate_chain, settings.private_key
-    if settings.keystore_location and (chain or private_key):
+def _store_faults(settings: TlsConfig, where: str) -> Iterator[tuple[str, str]]:
+    key_store, trust_store = settings.ssl_keystore_location, settings.ssl_truststore_location
+    chain, private_key = settings.ssl_keystore_certificate_chain, settings.ssl_keystore_key
+    if key_store and (chain or private_key):
         yield (
             "ssl.keystore.location",
             (
@@ -224,7 +190,7 @@ def _store_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]
                 "ssl.keystore.key; remove one of the two"
             ),
         )
-    elif not settings.keystore_location and not (chain and private_key):
+    elif not key_store and not (chain and private_key):
         missing = "ssl.keystore.location"
         if chain or private_key:
             missing = "ssl.keystore.key" if chain else "ssl.keystore.certificate.chain"
@@ -236,7 +202,7 @@ def _store_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]
                 "ssl.keystore.certificate.chain"
             ),
         )
-    if settings.truststore_location and settings.truststore_certificates:
+    if trust_store and settings.ssl_truststore_certificates:
         yield (
             "ssl.truststore.location",
             (
@@ -245,8 +211,8 @@ def _store_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]
             ),
         )
     for name, password, location in (
-        ("keystore", settings.keystore_password, settings.keystore_location),
-        ("truststore", settings.truststore_password, settings.truststore_location),
+        ("keystore", settings.ssl_keystore_password, key_store),
+        ("truststore", settings.ssl_truststore_password, trust_store),
     ):
         if password and not location:
             yield (
@@ -258,8 +224,8 @@ def _store_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]
             )
 
 
-def _suite_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]]:
-    newer = [name for name in settings.suites if name in NEWER_SUITES]
+def _suite_faults(settings: TlsConfig, where: str) -> Iterator[tuple[str, str]]:
+    newer = [name for name in settings.ssl_cipher_suites if name in NEWER_SUITES]
     if newer and len(newer) < len(NEWER_SUITES):
         yield (
             "ssl.cipher.suites",
@@ -268,30 +234,32 @@ def _suite_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]
                 f"all of {', '.join(NEWER_SUITES)}, or none"
             ),
         )
-    elif settings.protocols and not versions_of(settings):
+    elif settings.ssl_enabled_protocols and not versions_of(settings):
         yield (
             "ssl.cipher.suites",
             (
-                f"{where} has no cipher suite for {' or '.join(settings.protocols)}; add one, or "
-                "change ssl.enabled.protocols"
+                f"{where} has no cipher suite for {' or '.join(settings.ssl_enabled_protocols)}; "
+                "add one, or change ssl.enabled.protocols"
             ),
         )
 
 
-def versions_of(settings: TlsSettings) -> tuple[str, ...]:
+def versions_of(settings: TlsConfig) -> tuple[str, ...]:
     """Return the versions of TLS that have a cipher suite: without a list both have."""
-    suites = settings.suites or (*NEWER_SUITES, *OLDER_SUITES)
+    suites = settings.ssl_cipher_suites or (*NEWER_SUITES, *OLDER_SUITES)
     with_suites = {"TLSv1.3" if name in NEWER_SUITES else "TLSv1.2" for name in suites}
-    return tuple(name for name in PROTOCOLS if name in settings.protocols and name in with_suites)
+    return tuple(
+        name for name in PROTOCOLS if name in settings.ssl_enabled_protocols and name in with_suites
+    )
 
 
-def _rule_faults(settings: TlsSettings, where: str) -> Iterator[tuple[str, str]]:
-    if settings.rules.strip() == "DEFAULT":
+def _rule_faults(settings: TlsConfig, where: str) -> Iterator[tuple[str, str]]:
+    if settings.ssl_principal_mapping_rules.strip() == "DEFAULT":
         return
     from siltstone.config.distinguished_names import parse_rules  # noqa: PLC0415  # re2: few need it
 
     try:
-        parse_rules(settings.rules)
+        parse_rules(settings.ssl_principal_mapping_rules)
     except ValueError as error:
         name = "ssl.principal.mapping.rules"
         yield name, f"{where}: {name} must be {error}"

@@ -29,7 +29,7 @@ def find_exposed(server: ServerConfig) -> Iterator[str]:
         if is_loopback(listener.host):
             continue
         asks = listener.protocol.startswith("SASL_") or (
-            listener.name in tls and tls[listener.name].client_auth == "required"
+            listener.name in tls and tls[listener.name].ssl_client_auth == "required"
         )
         missing = _missing(is_encrypted=listener.name in tls, asks=asks)
         if missing:
@@ -44,7 +44,7 @@ def find_exposed(server: ServerConfig) -> Iterator[str]:
     asks = (
         server.http_refuses_strangers
         or server.http_security_protocol.startswith("SASL_")
-        or (HTTP in tls and tls[HTTP].client_auth == "required")
+        or (HTTP in tls and tls[HTTP].ssl_client_auth == "required")
     )
     missing = _missing(is_encrypted=HTTP in tls, asks=asks)
     if missing:

@@ -13,7 +13,7 @@ from siltstone.config.show import show, show_as_json
 from siltstone.config.tls import NEWER_SUITES, OLDER_SUITES, versions_of
 
 if TYPE_CHECKING:
-    from siltstone.config.tls import TlsSettings
+    from siltstone.config.tls import TlsConfig
 
 TWO = (
     "listeners=LAN://127.0.0.1:9092,WAN://127.0.0.1:9093",
@@ -23,7 +23,7 @@ TWO = (
 STORE = "ssl.keystore.location=/etc/store.pem"
 
 
-def settings(*sets: str) -> dict[str, TlsSettings]:
+def settings(*sets: str) -> dict[str, TlsConfig]:
     """Return what listeners that encrypt are given."""
     return load(None, {}, [*TWO, *sets]).server().tls_listeners()
 
@@ -45,10 +45,10 @@ def test_what_a_listener_is_given_wins() -> None:
     )
 
     assert found.keys() == {"LAN", "WAN"}
-    assert found["LAN"].keystore_location == "/etc/lan.pem"
-    assert found["LAN"].protocols == ("TLSv1.2", "TLSv1.3")
-    assert found["WAN"].keystore_location == "/etc/store.pem"
-    assert found["WAN"].protocols == ("TLSv1.3",)
+    assert found["LAN"].ssl_keystore_location == "/etc/lan.pem"
+    assert found["LAN"].ssl_enabled_protocols == ("TLSv1.2", "TLSv1.3")
+    assert found["WAN"].ssl_keystore_location == "/etc/store.pem"
+    assert found["WAN"].ssl_enabled_protocols == ("TLSv1.3",)
 
 
 def test_a_listener_with_sasl_asks_for_certificates_only_by_its_own_setting() -> None:
@@ -58,8 +58,8 @@ def test_a_listener_with_sasl_asks_for_certificates_only_by_its_own_setting() ->
     found = settings(STORE, trust, "ssl.client.auth=REQUIRED")
     own = settings(STORE, trust, "listener.name.wan.ssl.client.auth=requested")
 
-    assert (found["LAN"].client_auth, found["WAN"].client_auth) == ("required", "none")
-    assert (own["LAN"].client_auth, own["WAN"].client_auth) == ("none", "requested")
+    assert (found["LAN"].ssl_client_auth, found["WAN"].ssl_client_auth) == ("required", "none")
+    assert (own["LAN"].ssl_client_auth, own["WAN"].ssl_client_auth) == ("none", "requested")
 
 
 def test_the_http_port_is_a_listener_by_the_name_http() -> None:
@@ -68,7 +68,7 @@ def test_the_http_port_is_a_listener_by_the_name_http() -> None:
 
     found = settings(STORE, "http.security.protocol=SASL_SSL", own)
 
-    assert found["http"].keystore_location == "/etc/http.pem"
+    assert found["http"].ssl_keystore_location == "/etc/http.pem"
     assert "http" not in settings(STORE)
     (fault,) = faults_of(STORE, own)
     assert "is for the listener http, which does not encrypt" in fault

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from siltstone.config.distinguished_names import Rule
-    from siltstone.config.tls import TlsSettings
+    from siltstone.config.tls import TlsConfig
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
@@ -89,7 +89,7 @@ class _Source(NamedTuple):
     text: str
 
 
-def make_endpoint(settings: TlsSettings) -> Endpoint:
+def make_endpoint(settings: TlsConfig) -> Endpoint:
     """Return what a listener encrypts with. Blocks.
 
     Raises:
@@ -101,37 +101,39 @@ def make_endpoint(settings: TlsSettings) -> Endpoint:
     certificates = _certificates(keys, chain_from)
     certificate = _check_dates(certificates, chain_from)
     _load(context, keys, settings, chain_from)
-    context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    context.verify_mode = _CLIENT_AUTH[settings.ssl_client_auth]
     _load_authorities(context, settings)
     pem = next(block.text for block in keys if block.label == "CERTIFICATE")
     return Endpoint(context, certificate, _rules(settings), pem, notes)
 
 
-def files_of(settings: TlsSettings) -> list[str]:
+def files_of(settings: TlsConfig) -> list[str]:
     """Return the paths of the files that a listener reads."""
-    return [path for path in (settings.keystore_location, settings.truststore_location) if path]
+    return [
+        path for path in (settings.ssl_keystore_location, settings.ssl_truststore_location) if path
+    ]
 
 
-def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _limit(context: ssl.SSLContext, settings: TlsConfig) -> None:
     """Allow the versions and the cipher suites that the settings name, and no others."""
     versions = versions_of(settings)
     context.minimum_version = _VERSIONS[versions[0]]
     context.maximum_version = _VERSIONS[versions[-1]]
-    suites = settings.suites or tuple(OLDER_SUITES)
+    suites = settings.ssl_cipher_suites or tuple(OLDER_SUITES)
     older = [OLDER_SUITES[name] for name in suites if name not in NEWER_SUITES]
     context.set_ciphers(":".join(older or OLDER_SUITES.values()) + f":{_SECURITY_LEVEL}")
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
 
 
-def _read_key_store(settings: TlsSettings) -> tuple[list[Block], str, tuple[str, ...]]:
+def _read_key_store(settings: TlsConfig) -> tuple[list[Block], str, tuple[str, ...]]:
     """Return the blocks of key and certificates, where the latter stand, and notes."""
-    if settings.keystore_location is not None:
-        path = settings.keystore_location
-        source = _read(path, "ssl.keystore", settings.keystore_password, KEY_STORE_COMMAND)
+    if settings.ssl_keystore_location is not None:
+        path, password = settings.ssl_keystore_location, settings.ssl_keystore_password
+        source = _read(path, "ssl.keystore", password, KEY_STORE_COMMAND)
         return list(read_blocks(source.text)), source.name, _note_rights(path)
     blocks = [
-        *read_blocks(settings.private_key or ""),
-        *read_blocks(settings.certificate_chain or ""),
+        *read_blocks(settings.ssl_keystore_key or ""),
+        *read_blocks(settings.ssl_keystore_certificate_chain or ""),
     ]
     return blocks, "ssl.keystore.certificate.chain", ()
 
@@ -228,17 +230,17 @@ def _check_dates(certificates: Sequence[Certificate], where: str) -> Certificate
 
 
 def _load(
-    context: ssl.SSLContext, blocks: Sequence[Block], settings: TlsSettings, where: str
+    context: ssl.SSLContext, blocks: Sequence[Block], settings: TlsConfig, where: str
 ) -> None:
-    key_at = "ssl.keystore.key" if settings.keystore_location is None else where
+    key_at = "ssl.keystore.key" if settings.ssl_keystore_location is None else where
     key_block = next(block for block in blocks if block.is_key)
-    if key_block.is_encrypted and not settings.key_password:
+    if key_block.is_encrypted and not settings.ssl_key_password:
         raise TlsError(f"{key_at}: the private key is encrypted; give its ssl.key.password")
     chain = "".join(block.text for block in blocks if block.label == "CERTIFICATE")
     try:
         with _as_file(chain) as certificate_file, _as_file(key_block.text) as key_file:
             context.load_cert_chain(
-                certificate_file, key_file, password=lambda: settings.key_password or ""
+                certificate_file, key_file, password=lambda: settings.ssl_key_password or ""
             )
     except ssl.SSLError as error:
         is_encrypted = key_block.is_encrypted
@@ -270,13 +272,13 @@ def _why_unusable(error: ssl.SSLError, key_at: str, where: str, *, is_encrypted:
     )
 
 
-def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _load_authorities(context: ssl.SSLContext, settings: TlsConfig) -> None:
     """Take the authorities whose clients are let in."""
-    if settings.truststore_location is not None:
-        path, password = settings.truststore_location, settings.truststore_password
+    if settings.ssl_truststore_location is not None:
+        path, password = settings.ssl_truststore_location, settings.ssl_truststore_password
         source = _read(path, "ssl.truststore", password, TRUST_STORE_COMMAND)
-    elif settings.truststore_certificates:
-        source = _Source("ssl.truststore.certificates", settings.truststore_certificates)
+    elif settings.ssl_truststore_certificates:
+        source = _Source("ssl.truststore.certificates", settings.ssl_truststore_certificates)
     else:
         return
     blocks = [block for block in read_blocks(source.text) if block.label == "CERTIFICATE"]
@@ -290,12 +292,12 @@ def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
         ) from error
 
 
-def _rules(settings: TlsSettings) -> tuple[Rule, ...] | None:
-    if settings.rules.strip() in {"", "DEFAULT"}:
+def _rules(settings: TlsConfig) -> tuple[Rule, ...] | None:
+    if settings.ssl_principal_mapping_rules.strip() in {"", "DEFAULT"}:
         return None
     from siltstone.config.distinguished_names import parse_rules  # noqa: PLC0415  # re2: few need it
 
-    return parse_rules(settings.rules)
+    return parse_rules(settings.ssl_principal_mapping_rules)
 
 
 @contextmanager

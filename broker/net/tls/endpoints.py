@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.tls.contexts import Endpoint
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.security.audit import Audit
-    from siltstone.config.tls import TlsSettings
+    from siltstone.config.tls import TlsConfig
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Endpoints:
 
     def __init__(
         self,
-        settings: Mapping[str, TlsSettings],
+        settings: Mapping[str, TlsConfig],
         io: IoThreads,
         audit: Audit | None = None,
         on_taken: Callable[[str, Endpoint], None] = lambda _name, _endpoint: None,
@@ -115,7 +115,7 @@ def _tell(name: str, endpoint: Endpoint) -> None:
         log.warning("certificate listener=%s: %s", name, note)
 
 
-def _make_all(settings: Mapping[str, TlsSettings]) -> Iterator[tuple[str, Endpoint]]:
+def _make_all(settings: Mapping[str, TlsConfig]) -> Iterator[tuple[str, Endpoint]]:
     for name, each in settings.items():
         try:
             yield name, make_endpoint(each)
@@ -123,7 +123,7 @@ def _make_all(settings: Mapping[str, TlsSettings]) -> Iterator[tuple[str, Endpoi
             raise TlsError(f"the listener {name} cannot encrypt: {error}") from error
 
 
-def _look(settings: Mapping[str, TlsSettings]) -> list[tuple[int, int, int] | None]:
+def _look(settings: Mapping[str, TlsConfig]) -> list[tuple[int, int, int] | None]:
     """Return what changes when a file does. Blocks."""
     seen: list[tuple[int, int, int] | None] = []
     for each in settings.values():
