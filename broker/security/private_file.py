@@ -104,8 +104,16 @@ class PrivateWriter:
         encoded = await self._io.run(encode, content)
         if len(encoded) > MAX_BYTES:
             raise PolicyViolation(f"the {self._what} would have more than {MAX_BYTES} bytes")
+        await self.put(replace_private, self._path, encoded)
+
+    async def put(self, write: Callable[..., None], *arguments: object) -> None:
+        """Call what writes the file, in another thread; a change calls it.
+
+        Raises:
+            KafkaStorageError: The file could not be written, so the old content is still there.
+        """
         try:
-            await self._io.run(replace_private, self._path, encoded)
+            await self._io.run(write, *arguments)
         except OSError as error:
             raise KafkaStorageError(
                 f"{self._path} can not be written ({error.strerror}); make room or check the disk"

@@ -31,7 +31,6 @@ from siltstone.broker.security.scram import (
     absent_verifier,
     form_of,
 )
-from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
 
 if TYPE_CHECKING:
@@ -104,7 +103,6 @@ class UserWriter:
 
     def __init__(self, store: UserStore, io: IoThreads) -> None:
         self._store = store
-        self._io = io
         self.file = PrivateWriter(store.path, "users", io)
 
     async def change(self, edit: Callable[[Credentials], None]) -> None:
@@ -118,13 +116,7 @@ class UserWriter:
     async def _change(self, edit: Callable[[Credentials], None]) -> None:
         draft = copy_of(self._store.credentials)
         edit(draft)
-        try:
-            await self._io.run(self._store.write, draft)
-        except OSError as error:
-            raise KafkaStorageError(
-                f"{self._store.path} can not be written ({error.strerror}); make room or check the "
-                "disk"
-            ) from error
+        await self.file.put(self._store.write, draft)
 
 
 def _forms_of(credentials: Credentials) -> dict[str, set[SaltForm]]:
