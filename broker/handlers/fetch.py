@@ -144,14 +144,12 @@ class _Fetch(FetchRead):
 
     async def answer_in_shares(self) -> FetchResponse:
         """Do what `answer` does with few partitions, and let others be served in between."""
-        session = self.plan.session
         try:
             session_id, pieces = await self.rooms.sessions.conclude_in_shares(
                 self.plan, self.fetched
             )
         except InvalidFetchSessionEpoch as error:
-            session_id = 0 if session is None else session.session_id
-            return FetchResponse(error_code=error.code.value, session_id=session_id)
+            return self.overtaken(error)
         share = LoopShare()
         told: list[Told] = []
         for key, rows in pieces:
@@ -194,13 +192,18 @@ class _Fetch(FetchRead):
         try:
             self.plan = rooms.sessions.plan_again(self.plan)
         except InvalidFetchSessionEpoch as error:
-            session_id = 0 if session is None else session.session_id
-            return FetchResponse(error_code=error.code.value, session_id=session_id)
+            return self.overtaken(error)
         if self.plan.count > _AT_ONCE:
             await self.read_in_shares()
             return await self.answer_in_shares()
         self.read()
         return self.answer()
+
+    def overtaken(self, error: InvalidFetchSessionEpoch) -> FetchResponse:
+        """Answer a request after which the session's next one has come meanwhile."""
+        session = self.plan.session
+        session_id = 0 if session is None else session.session_id
+        return FetchResponse(error_code=error.code.value, session_id=session_id)
 
     def answer(self) -> FetchResponse:
         """Close the books of the session and say what is told of each partition."""

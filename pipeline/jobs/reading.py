@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from siltstone.pipeline.client.pins import Pin, find_control
 from siltstone.pipeline.command.progress import seconds_text
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from siltstone.pipeline.planning.ranges import OffsetRange
     from siltstone.storage.topic_partition import TopicPartition
-
-SAFE_SHARE: Final = 0.5
-"""The part of delete.retention.ms that a scan of a compacted topic may take without a pin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +65,7 @@ class Moment:
             return
         seconds = self.clock.monotonic() - self.began
         for partition in self.view.partitions:
-            limit = partition.delete_retention_ms / 1000 * SAFE_SHARE
+            limit = partition.safe_ms / 1000
             if partition.is_compacted and seconds > limit:
                 raise SnapshotExpired(
                     f"reading {partition.topic_partition} took {seconds_text(seconds)} without a "

@@ -65,6 +65,14 @@ class PinnedPartition:
         return TopicPartition(self.topic, self.partition)
 
     @property
+    def safe_ms(self) -> int:
+        """How long a read of a compacted partition without a pin may take; tombstones stay longer.
+
+        If an early task saw a key's value, a late one still sees its deletion.
+        """
+        return self.delete_retention_ms // 2
+
+    @property
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)

@@ -17,8 +17,6 @@ from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resol
 from siltstone.pipeline.planning.split import Lease, Rules, Split
 from siltstone.storage.topic_partition import TopicPartition
 
-_SAFE_SHARE: Final = 2
-"""A read without a pin may take delete.retention.ms divided by this."""
 _SPLIT_BYTES: Final = 64 << 20
 _HEADER_SPLIT_BYTES: Final = 256 << 20
 """For columns of batch headers alone: these are read several times as fast."""
@@ -93,14 +91,8 @@ def rules_of(options: ReadOptions) -> Rules:
 
 
 def deadline(view: Manifest, partition: PinnedPartition) -> int:
-    """Return until when a read without a pin sees deletions as of one moment.
-
-    Until then tombstones stay: if an early task saw a key's value, a late one still sees its
-    deletion.
-    """
-    if not partition.is_compacted:
-        return 0
-    return view.taken_at_ms + partition.delete_retention_ms // _SAFE_SHARE
+    """Return until when a read without a pin sees deletions as of one moment; 0: for ever."""
+    return view.taken_at_ms + partition.safe_ms if partition.is_compacted else 0
 
 
 def target_bytes(size: int, options: ReadOptions) -> int:

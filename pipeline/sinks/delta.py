@@ -11,10 +11,10 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from siltstone.pipeline.sinks.fit import check_columns
 from siltstone.pipeline.sinks.staging import (
     STAGING,
-    SinkFailed,
     StagedFile,
     full_disk_told,
     move_into,
+    not_changed,
     path_of,
     sweep,
     sweep_moved,
@@ -94,11 +94,7 @@ class DeltaSink:
                         [*gone, *adds], "append", delta_schema, commit_properties=properties
                     )
         except DeltaError as error:
-            for file in moved:
-                file.path.unlink(missing_ok=True)
-            raise SinkFailed(
-                f"the Delta table {self.path} was not changed ({error}); run the job again"
-            ) from error
+            raise not_changed(f"Delta table {self.path}", moved, error) from error
         sweep(self.staging)
         return str(DeltaTable(str(self.path)).version())
 

@@ -16,10 +16,10 @@ from pyiceberg.table import TableProperties, _parquet_files_to_data_files
 from siltstone.pipeline.sinks.fit import check_columns
 from siltstone.pipeline.sinks.staging import (
     STAGING,
-    SinkFailed,
     StagedFile,
     full_disk_told,
     move_into,
+    not_changed,
     path_of,
     sweep,
     sweep_moved,
@@ -95,11 +95,7 @@ class IcebergSink:
             with full_disk_told(self.path):
                 self.overwrite(table, state, moved, removed)
         except CommitFailedException as error:
-            for file in moved:
-                file.path.unlink(missing_ok=True)
-            raise SinkFailed(
-                f"the Iceberg table {self.path} was not changed ({error}); run the job again"
-            ) from error
+            raise not_changed(f"Iceberg table {self.path}", moved, error) from error
         sweep(self.staging)
         current = table.refresh().current_snapshot()
         return "" if current is None else str(current.snapshot_id)

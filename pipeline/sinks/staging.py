@@ -177,6 +177,13 @@ def sweep_moved(staging: Path, was_committed: Callable[[str], bool]) -> None:
     sweep(staging)
 
 
+def not_changed(table: str, moved: Iterable[StagedFile], error: Exception) -> SinkFailed:
+    """Delete the files of a commit that another writer was before, and return the error for it."""
+    for file in moved:
+        file.path.unlink(missing_ok=True)
+    return SinkFailed(f"the {table} was not changed ({error}); run the job again")
+
+
 def full_disk(folder: Path) -> SinkFailed:
     """Return the error for a full disk."""
     return SinkFailed(
