@@ -53,7 +53,6 @@ from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.broker.topics.eligible_leaders import agree
 from siltstone.broker.topics.features import Features
-from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.broker.topics.moves.manager import LogDirMoves
 from siltstone.broker.topics.pins import PinRoom
 from siltstone.broker.topics.registry import TopicRegistry
@@ -65,6 +64,7 @@ from siltstone.config.errors import ConfigError
 from siltstone.config.listeners import AUTO, show_address
 from siltstone.config.tls import HTTP
 from siltstone.protocol import core
+from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage import files
 from siltstone.storage.clock import Clock, ShiftedClock
 from siltstone.storage.directory.catalog import Catalog

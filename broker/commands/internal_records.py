@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.broker.transactions.transaction import TransactionState
 from siltstone.protocol.coordinator import consumer_group_records as consumer_records
 from siltstone.protocol.coordinator import group_records, transaction_records
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey
+from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage.dump.line import plain
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.coordinator import GroupCoordinator
-from siltstone.broker.topics.internal import TRANSACTIONS_TOPIC
 from siltstone.broker.transactions.coordinator import TransactionCoordinator
 from siltstone.broker.transactions.markers import MarkerWriter
+from siltstone.protocol.names import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from siltstone.broker.process.io import IoThreads

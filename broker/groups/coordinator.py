@@ -19,9 +19,9 @@ from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.process.client_limits import GROUPS
 from siltstone.broker.process.tasks import Tasks
-from siltstone.broker.topics.internal import OFFSETS_TOPIC
 from siltstone.protocol.coordinator.group_errors import GroupMaxSizeReached, UnknownMemberId
 from siltstone.protocol.errors import KafkaError, NotCoordinator
+from siltstone.protocol.names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence

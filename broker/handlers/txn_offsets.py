@@ -16,7 +16,6 @@ from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
-from siltstone.broker.topics.internal import OFFSETS_TOPIC
 from siltstone.broker.transactions.appending import Rules, admit
 from siltstone.protocol.coordinator.group_errors import (
     IllegalGeneration,
@@ -40,6 +39,7 @@ from siltstone.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.journal import Producer
 
 if TYPE_CHECKING:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from siltstone.protocol import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from siltstone.config.server import ServerConfig
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
-
-_SEGMENT_BYTES = "104857600"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +24,7 @@ class Preset:
 def preset_for(name: str, server: ServerConfig) -> Preset:
     """Return how a topic is made that nobody describes."""
     match name:
-        case "__consumer_offsets":
+        case names.OFFSETS_TOPIC:
             return Preset(
                 partitions=server.offsets_topic_num_partitions,
                 overrides={
@@ -36,7 +33,7 @@ def preset_for(name: str, server: ServerConfig) -> Preset:
                     "segment.bytes": str(server.offsets_topic_segment_bytes),
                 },
             )
-        case "__transaction_state":
+        case names.TRANSACTIONS_TOPIC:
             return Preset(
                 partitions=server.transaction_state_log_num_partitions,
                 overrides={
@@ -45,13 +42,13 @@ def preset_for(name: str, server: ServerConfig) -> Preset:
                     "segment.bytes": str(server.transaction_state_log_segment_bytes),
                 },
             )
-        case "__share_group_state":
+        case names.SHARE_STATE_TOPIC:
             return Preset(
                 partitions=50,
                 overrides={
                     "cleanup.policy": "delete",
                     "retention.ms": "-1",
-                    "segment.bytes": _SEGMENT_BYTES,
+                    "segment.bytes": str(100 << 20),
                 },
             )
         case _:

@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siltstone.broker.coordination.journal import flush_all
-from siltstone.broker.topics.internal import OFFSETS_TOPIC
 from siltstone.protocol.errors import InvalidProducerEpoch, KafkaStorageError
+from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
 from siltstone.storage.appending.values import Origin, ValidatedBatch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.index import load_request_schema
 
-from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.support import group_requests as ask
 from tests.support.kio_schemas import request_class
 from tests.support.running import Running, running

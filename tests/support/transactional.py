@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from siltstone.broker.topics.internal import OFFSETS_TOPIC
 from siltstone.broker.transactions.appending import Rules, admit
 from siltstone.broker.transactions.ending import End
 from siltstone.broker.transactions.producing import TransactionalProduce
@@ -14,6 +13,7 @@ from siltstone.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.protocol.records.journal import Producer
 from siltstone.storage.appending.validation import validate

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
-from siltstone.broker.http.metrics.clients import CLIENT_METRICS
 from siltstone.broker.http.metrics.disks import DISK_METRICS
 from siltstone.broker.http.metrics.groups import GROUP_METRICS
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES, by_listener, request_errors
@@ -217,6 +216,11 @@ METRICS = (
     *LAG_METRICS,
     *TRANSACTION_METRICS,
     *KAFKA_NAMES,
-    *CLIENT_METRICS,
+    Metric("gauge", "siltstone_telemetry_clients", (),
+           "Clients that pushed metrics of themselves lately; they stand at the end of the page.",
+           "`Telemetry`", single(lambda sources: sources.clients.clients)),
+    Metric("gauge", "siltstone_client_series_omitted", (),
+           "Series of clients that are not told: more than metrics.max.client.series.",
+           "`Telemetry`", single(lambda sources: sources.clients.omitted)),
 )
 # fmt: on

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from siltstone.broker.security.scram import MECHANISM_BY_CODE
+from siltstone.broker.topics.settings.resources import ResourceType as ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     Change = dict[str, Any]
 
 _MAX_NAMES: Final = 100
-_CONFIGS: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+_CONFIGS: Final = {each.value: each.name for each in ConfigType}
 
 
 def _topics(answer_field: str) -> Callable[[Any, Any], Iterator[Change]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.broker.topics.internal import OFFSETS_TOPIC
+from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage.appending.values import Origin

@@ -13,7 +13,6 @@ from uuid import UUID
 import pytest
 
 from siltstone.broker.groups.expiry import expire
-from siltstone.broker.topics.internal import OFFSETS_TOPIC
 from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     CurrentAssignment,
@@ -35,6 +34,7 @@ from siltstone.protocol.coordinator.group_records import (
 from siltstone.protocol.coordinator.headed import MAX_EPOCH
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata as ClassicMember
+from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage.appending.values import Origin

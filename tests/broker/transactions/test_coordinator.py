@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from siltstone.broker.topics.features import Update
-from siltstone.broker.topics.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.broker.transactions.ending import End
 from siltstone.broker.transactions.initialising import Expected
 from siltstone.broker.transactions.markers import Outcome
@@ -26,6 +25,7 @@ from siltstone.protocol.errors import (
     TransactionAbortable,
     TransactionalIdAuthorizationFailed,
 )
+from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.protocol.records.journal import Producer
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage.log.log import Log

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.broker.topics.internal import OFFSETS_TOPIC
 from siltstone.broker.transactions.transaction import COMPLETED, TransactionState
+from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.parts import Buffer
 from tests.support.faults import replace_pwrite
 from tests.support.rooms import RoomsOnDisk

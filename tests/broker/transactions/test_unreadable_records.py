@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.broker.topics.internal import TRANSACTIONS_TOPIC
 from siltstone.broker.transactions.transaction import MAX_EPOCH
 from siltstone.protocol.coordinator.transaction_records import (
     TransactionLogValue,
@@ -16,6 +15,7 @@ from siltstone.protocol.coordinator.transaction_records import (
     encode_value,
 )
 from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.names import TRANSACTIONS_TOPIC
 from tests.support.transactional import end, init, open_home, produce
 
 if TYPE_CHECKING:
