@@ -198,7 +198,7 @@ def time_window(home: Home) -> dict[str, float]:
 
 def pin_many(home: Home) -> dict[str, float]:
     """Pin a thousand segments a few times; return what one takes, from request to manifest."""
-    control = find_control(home.data, None)
+    control = find_control(home.data)
     milliseconds = []
     for _ in range(_PINS):
         began = time.perf_counter()

@@ -74,7 +74,7 @@ class Control:
         return json.loads(text)
 
 
-def find_control(data: Path | None, address: str | None) -> Control:
+def find_control(data: Path, address: str = "") -> Control:
     """Return how to reach the broker whose first log directory is ``data``.
 
     The address is what the broker has noted there, unless one is given. With https:// before it
@@ -83,11 +83,6 @@ def find_control(data: Path | None, address: str | None) -> Control:
     Raises:
         SourceUnavailable: The folder is not there, or not readable for this user.
     """
-    if data is None:
-        raise SourceUnavailable(
-            "the broker's control channel asks for a token, which lies in its first log directory; "
-            "name that folder with the option data"
-        )
     try:
         token = (data / files.CONTROL_TOKEN).read_text(encoding="ascii").strip()
     except OSError as error:

@@ -36,7 +36,7 @@ class Watch:
         """
         lease = self._split.lease
         if lease is not None:
-            control = find_control(Path(lease.data), lease.control or None)
+            control = find_control(Path(lease.data), lease.control)
             try:
                 extend_pin(control, lease.pin, lease.lease_ms)
             except SourceUnavailable:

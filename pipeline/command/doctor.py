@@ -165,7 +165,7 @@ def _data(data: Path) -> Finding:
         text = f"{data}: no broker works there, so it is read as an archive"
         return Finding(name="data", is_fine=True, text=text)
     try:
-        count = len(topics(find_control(data, None)))
+        count = len(topics(find_control(data)))
     except PipelineError as error:
         return Finding(name="data", is_fine=False, text=str(error))
     text = f"{data}: a broker serves {counted(count, 'topic')} there and can pin them"

@@ -133,7 +133,7 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
             before = stack.enter_context(moment_of(earlier, engine.clock))
         elif spec.clean:
             before = stack.enter_context(moment_of(read, engine.clock))
-            _clean(find_control(Path(read.data), read.control or None), before, engine.clock)
+            _clean(find_control(Path(read.data), read.control), before, engine.clock)
         moment = stack.enter_context(moment_of(read, engine.clock))
         if not spec.laws_only:
             _audit_segments(engine, moment, report)

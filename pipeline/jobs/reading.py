@@ -84,7 +84,7 @@ def moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
         view = source.view()
         pin = None
         if view.pin != NO_PIN:
-            control = find_control(Path(source.options.data), options.control or None)
+            control = find_control(Path(source.options.data), options.control)
             pin = stack.enter_context(Pin(control, view))
         yield Moment(
             view=view,

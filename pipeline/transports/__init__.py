@@ -76,7 +76,7 @@ def is_served(options: ReadOptions) -> bool:
     if is_held(data):
         return True
     try:
-        topics(find_control(data, options.control or None))
+        topics(find_control(data, options.control))
     except PipelineError:
         return False
     return True

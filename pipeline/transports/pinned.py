@@ -29,7 +29,7 @@ class PinnedSource:
         if not options.data:
             raise BadOption("transport=pinned needs data: the broker's log directory")
         self.options = options
-        self._control = find_control(Path(options.data), options.control or None)
+        self._control = find_control(Path(options.data), options.control)
         self._pin = NO_PIN
 
     def __enter__(self) -> Self:

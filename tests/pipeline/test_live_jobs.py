@@ -145,7 +145,7 @@ def test_snapshots_beside_writers_and_cleaner(busy: SiltstoneProcess, tmp_path: 
 
     report = audit(engine, {**read, "subscribe": "users"}, AuditSpec(clean=True))
     assert list(report.lines())[:-1] == []
-    assert find_control(busy.folder, None).ask("GET", "/v1/pins")["pins"] == []
+    assert find_control(busy.folder).ask("GET", "/v1/pins")["pins"] == []
 
 
 def test_increments_beside_writers(busy: SiltstoneProcess, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_pin_client(busy: SiltstoneProcess) -> None:
     """A pin is taken, renewed and released; one that is gone is told, releasing it is not."""
     create_topic(busy.bootstrap, "pinned", partitions=1)
     produce(busy.bootstrap, "pinned", numbered(10))
-    control = find_control(busy.folder, None)
+    control = find_control(busy.folder)
     assert "pinned" in topics(control)
 
     view = take_pin(control, ["pinned"], lease_ms=5000)
@@ -231,7 +231,7 @@ def test_lost_pin_stops_the_job(busy: SiltstoneProcess, tmp_path: Path) -> None:
     """Whose pin ends in mid-job commits nothing."""
     create_topic(busy.bootstrap, "lost", partitions=1, config={"cleanup.policy": "compact"})
     produce(busy.bootstrap, "lost", numbered(100))
-    control = find_control(busy.folder, None)
+    control = find_control(busy.folder)
 
     class Losing(LocalEngine):
         """Has somebody end all pins when the work is done."""
@@ -273,7 +273,7 @@ def test_topic_deleted_in_mid_job(busy: SiltstoneProcess, tmp_path: Path) -> Non
 def test_no_broker(tmp_path: Path) -> None:
     """A folder without a broker, or without a token, is told in a sentence."""
     with pytest.raises(SourceUnavailable, match="no control token"):
-        find_control(tmp_path, None)
+        find_control(tmp_path)
     (tmp_path / files.CONTROL_TOKEN).write_text("x")
     with pytest.raises(SourceUnavailable, match="no broker answers"):
         topics(find_control(tmp_path, "127.0.0.1:1"))

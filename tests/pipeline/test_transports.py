@@ -160,7 +160,7 @@ def test_a_pin_that_has_ended(served: SiltstoneProcess, policy: str) -> None:
     with open_source(options(served, topic, transport="pinned")) as source:
         view = source.view()
         splits = source.plan(view)
-        release_pin(find_control(served.folder, None), view.pin)
+        release_pin(find_control(served.folder), view.pin)
 
         if policy == "compact":
             with pytest.raises(SnapshotExpired):
@@ -341,7 +341,7 @@ def test_a_second_action_reads_what_the_first_has_pinned(
     produce(served.bootstrap, topic, numbered(30))
     given = {"subscribe": topic, "data": str(served.folder), "transport": "pinned", **asked}
     reader = BatchReader(given, StructType([StructField("offset", LongType())]))
-    control = find_control(served.folder, None)
+    control = find_control(served.folder)
     (planned,) = reader.partitions()
     assert sum(batch.num_rows for batch in reader.read(planned)) == 30
     (pin,) = (one for one in control.ask("GET", "/v1/pins")["pins"] if one["topics"] == [topic])

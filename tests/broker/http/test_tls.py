@@ -192,7 +192,7 @@ async def test_the_pipeline_reaches_the_control_channel(
     """By the note in the folder, or by the address and the authority that it is given."""
     async with running(tmp_path, *sets(server)) as home:
         await home.topics.create("t", 1, {})
-        noted = find_control(tmp_path, None)
+        noted = find_control(tmp_path)
         assert await asyncio.to_thread(topics, noted) == ["t"]
 
         monkeypatch.setenv("SILTSTONE_CA", str(authority.certificate))
@@ -215,7 +215,7 @@ async def test_a_reload_is_noted(tmp_path: Path, authority: Authority) -> None:
         await home.broker.reload()
         noted = folder / files.CONTROL_CERTIFICATE
         await give_turns_until(lambda: noted.read_bytes() != before, "a noted certificate")
-        control = find_control(folder, None)
+        control = find_control(folder)
         assert await asyncio.to_thread(topics, control) == []
 
 
