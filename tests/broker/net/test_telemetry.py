@@ -66,6 +66,16 @@ def test_subscriptions_that_match_are_joined() -> None:
     assert subscription.interval_ms == 5000
 
 
+def test_the_last_of_two_expressions_for_the_same_counts() -> None:
+    """As in Apache Kafka."""
+    broker = Broker(
+        first={"metrics": "a.", "match": "client_id=billing-7,client_id=other"},
+        last={"metrics": "b.", "match": "client_id=other,client_id=billing-7"},
+    )
+
+    assert broker.ask().subscription.prefixes == ("b.",)
+
+
 def test_a_star_asks_for_all() -> None:
     """As one empty text on the wire."""
     assert Broker(one={"metrics": "a."}, two={"metrics": "*"}).ask().subscription.prefixes == ("",)
