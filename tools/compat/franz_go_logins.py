@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -16,6 +17,7 @@ from siltstone.broker.security.scram import MECHANISMS, make_verifier
 from siltstone.broker.security.users import UserStore
 from tests.support.authority import Authority
 from tests.support.broker import ADDRESS, SiltstoneProcess
+from tests.support.tokens import AUDIENCE, ISSUER, Issuer, claims
 from tools.compat.franz_go import MODULE, VERSION
 from tools.compat.suite import Outcome, cached, execute, prepare, tool
 
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60  # seconds a test
 _SOURCE: Final = Path(__file__).parent / "go" / "login.go"
-_EVERY: Final = (PLAIN, *MECHANISMS)
+_TOKENS: Final = "OAUTHBEARER"
+_EVERY: Final = (PLAIN, *MECHANISMS, _TOKENS)
 _LISTENERS: Final = ("SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL")
 _SAYS: Final = {
     "wrong-password": "SASL_AUTHENTICATION_FAILED",
+    "wrong-token": "unexpected data in oauth response",  # RFC 7628's error, which it never shows
     "wrong-authority": "certificate signed by unknown authority",
     "no-certificate": "certificate required",
 }
@@ -60,14 +64,18 @@ class FranzGoLogins:
             f"{listener}/{mechanism}{end}"
             for listener in ("SASL_PLAINTEXT", "SASL_SSL")
             for mechanism in _EVERY
-            for end in ("", "/wrong-password")
+            for end in ("", "/wrong-token" if mechanism == _TOKENS else "/wrong-password")
         ]
         return ["SSL", "SSL/wrong-authority", "MUTUAL", "MUTUAL/no-certificate", *logins]
 
     def run(self, test: str, bootstrap: str, log: Path) -> Outcome:  # its own
         """Run the program at a broker of its own."""
-        with tempfile.TemporaryDirectory(prefix="compat-") as name, _broker(Path(name)) as at:
-            options, wrong = _options(test, Path(name))
+        issuer = Issuer()
+        with (
+            tempfile.TemporaryDirectory(prefix="compat-") as name,
+            _broker(Path(name), issuer) as at,
+        ):
+            options, wrong = _options(test, Path(name), issuer)
             listener = test.partition("/")[0]
             command = [self._folder / "login", "-bootstrap", at[listener], *options]
             code = execute([*map(str, command)], log, cwd=self._folder, environ={}, timeout=TIMEOUT)
@@ -76,7 +84,7 @@ class FranzGoLogins:
         return Outcome.PASSED if is_right else Outcome.FAILED
 
 
-def _options(test: str, folder: Path) -> tuple[list[str], str]:
+def _options(test: str, folder: Path, issuer: Issuer) -> tuple[list[str], str]:
     """Return what the program is given, and what is wrong with that, if anything."""
     listener, *rest = test.split("/")
     wrong = rest[-1] if rest and rest[-1] in _SAYS else ""
@@ -88,12 +96,15 @@ def _options(test: str, folder: Path) -> tuple[list[str], str]:
         options += ["-cert", str(folder / "tls" / "ann-store.pem")]
     if listener.startswith("SASL"):
         password = "other" if wrong else "secret"
+        if rest[0] == _TOKENS:
+            audience = "elsewhere" if wrong else AUDIENCE
+            password = issuer.sign(claims(time.time_ns() // 1_000_000, aud=audience))
         options += ["-mechanism", rest[0], "-user", "alice", "-password", password]
     return options, wrong
 
 
 @contextmanager
-def _broker(folder: Path) -> Iterator[dict[str, str]]:
+def _broker(folder: Path, issuer: Issuer) -> Iterator[dict[str, str]]:
     """Run a broker with a listener of each kind; yield their addresses."""
     authority = Authority(folder / "tls")
     Authority(folder / "tls", "stranger")
@@ -108,6 +119,9 @@ def _broker(folder: Path) -> Iterator[dict[str, str]]:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL,"
         "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         "sasl.enabled.mechanisms": ",".join(_EVERY),
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.write(folder / "keys.json"),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
         "ssl.keystore.location": str(server.store),
         "ssl.truststore.location": str(authority.certificate),
         "listener.name.mutual.ssl.client.auth": "required",

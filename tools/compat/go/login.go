@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -26,9 +27,9 @@ func check(err error) {
 
 func main() {
 	bootstrap := flag.String("bootstrap", "", "address")
-	mechanism := flag.String("mechanism", "", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+	mechanism := flag.String("mechanism", "", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER")
 	user := flag.String("user", "", "who logs in")
-	password := flag.String("password", "", "and by what")
+	password := flag.String("password", "", "and by what; with OAUTHBEARER the token")
 	authority := flag.String("ca", "", "PEM file of who is trusted; TLS if it is given")
 	store := flag.String("cert", "", "PEM file with a key and its certificate")
 	flag.Parse()
@@ -58,6 +59,8 @@ func main() {
 		options = append(options, kgo.SASL(auth.AsSha256Mechanism()))
 	case "SCRAM-SHA-512":
 		options = append(options, kgo.SASL(auth.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		options = append(options, kgo.SASL(oauth.Auth{Token: *password}.AsMechanism()))
 	}
 	client, err := kgo.NewClient(options...)
 	check(err)
