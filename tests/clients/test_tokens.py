@@ -1,4 +1,4 @@
-"""Stock clients log in by tokens (OAUTHBEARER), and are told when they may not."""
+"""Stock clients log in by tokens (OAUTHBEARER) over TLS, and are told when they may not."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from tests.support.authority import Authority
 from tests.support.clients.round_trip import (
     LEAVES_SOCKETS,
     by_aiokafka,
@@ -22,6 +23,7 @@ from tests.support.clients.round_trip import (
 from tests.support.kafka import KafkaTools
 from tests.support.oracle import AT_ONCE
 from tests.support.running import Running, running
+from tests.support.tls_clients import trusting
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer, claims
 
 if TYPE_CHECKING:
@@ -42,12 +44,19 @@ def issuer() -> Issuer:
     return Issuer()
 
 
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the broker's certificate."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
 @pytest.fixture
-async def home(tmp_path: Path, issuer: Issuer) -> AsyncIterator[Running]:
+async def home(tmp_path: Path, issuer: Issuer, authority: Authority) -> AsyncIterator[Running]:
     """A broker whose only listener takes tokens."""
     async with running(
         tmp_path / "data",
-        "listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        "listeners=SASL_SSL://127.0.0.1:0",
+        f"ssl.keystore.location={authority.issue('server').store}",
         "sasl.enabled.mechanisms=OAUTHBEARER",
         *(f"{name}={value}" for name, value in AT_ONCE.items()),
         f"sasl.oauthbearer.jwks.endpoint.url={issuer.write(tmp_path / 'keys.json')}",
@@ -90,48 +99,59 @@ class OtherProvider(AioProvider):  # type: ignore[misc]  # nor has aiokafka
         return self._text
 
 
-def login(home: Running, provider: AbstractTokenProvider | AioProvider) -> dict[str, Any]:
+def login(
+    home: Running, authority: Authority, provider: AbstractTokenProvider | AioProvider
+) -> dict[str, Any]:
     """Return the settings of kafka-python or aiokafka."""
     return {
         "bootstrap_servers": address(home),
-        "security_protocol": "SASL_PLAINTEXT",
+        "security_protocol": "SASL_SSL",
+        "ssl_context": trusting(authority),
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauth_token_provider": provider,
     }
 
 
-def librdkafka(home: Running, text: str) -> dict[str, Any]:
+def librdkafka(home: Running, authority: Authority, text: str) -> dict[str, Any]:
     """Return the settings of librdkafka."""
     return {
         "bootstrap.servers": address(home),
-        "security.protocol": "sasl_plaintext",
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.location": str(authority.certificate),
         "sasl.mechanism": "OAUTHBEARER",
         "oauth_cb": lambda _: (text, time.time() + LIFE_SECONDS, "alice", {}),
     }
 
 
-async def test_clients_log_in_by_tokens(home: Running, issuer: Issuer) -> None:
+async def test_clients_log_in_by_tokens(
+    home: Running, issuer: Issuer, authority: Authority
+) -> None:
     """And produce and consume as they do without."""
     good = token(issuer)
 
-    assert await asyncio.to_thread(by_kafka_python, login(home, Provider(good))) == b"kafka-python"
-    assert await asyncio.to_thread(by_confluent_kafka, librdkafka(home, good))
-    assert await by_aiokafka(login(home, OtherProvider(good)))
+    assert (
+        await asyncio.to_thread(by_kafka_python, login(home, authority, Provider(good)))
+        == b"kafka-python"
+    )
+    assert await asyncio.to_thread(by_confluent_kafka, librdkafka(home, authority, good))
+    assert await by_aiokafka(login(home, authority, OtherProvider(good)))
     logins = home.listeners[0].logins
     assert logins is not None
     assert (logins.failed, logins.succeeded > 3) == (0, True)
 
 
-async def test_clients_are_told_that_a_token_is_not_good(home: Running, issuer: Issuer) -> None:
+async def test_clients_are_told_that_a_token_is_not_good(
+    home: Running, issuer: Issuer, authority: Authority
+) -> None:
     """By an exception of theirs, and without a storm of new tries."""
     bad = token(issuer, aud="elsewhere")
 
     with pytest.raises(KafkaError):
-        await asyncio.to_thread(by_kafka_python, login(home, Provider(bad)))
+        await asyncio.to_thread(by_kafka_python, login(home, authority, Provider(bad)))
     with pytest.raises(confluent_kafka.KafkaException, match="invalid_token"):
-        await asyncio.to_thread(by_confluent_kafka, librdkafka(home, bad))
+        await asyncio.to_thread(by_confluent_kafka, librdkafka(home, authority, bad))
     with pytest.raises(AioKafkaError):
-        await by_aiokafka(login(home, OtherProvider(bad)))
+        await by_aiokafka(login(home, authority, OtherProvider(bad)))
     logins = home.listeners[0].logins
     assert logins is not None
     assert logins.succeeded == 0
@@ -143,6 +163,7 @@ async def test_clients_are_told_that_a_token_is_not_good(home: Running, issuer: 
 async def test_kafkas_tools_log_in_by_a_token_of_a_file(
     home: Running,
     issuer: Issuer,
+    authority: Authority,
     kafka_jars: KafkaJars,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -152,7 +173,9 @@ async def test_kafkas_tools_log_in_by_a_token_of_a_file(
     file, config = tmp_path / "token", tmp_path / "client.properties"
     file.write_text(token(issuer, aud=audience))
     config.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        "security.protocol=SASL_SSL\nssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={authority.certificate}\n"
+        "sasl.mechanism=OAUTHBEARER\n"
         f"sasl.jaas.config={PACKAGE}.OAuthBearerLoginModule required;\n"
         f"sasl.login.callback.handler.class={PACKAGE}.OAuthBearerLoginCallbackHandler\n"
         f"sasl.oauthbearer.jwt.retriever.class={PACKAGE}.FileJwtRetriever\n"
