@@ -17,9 +17,9 @@ _MEANINGS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _PAIR = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
-def properties_entries(path: Path, faults: list[str]) -> list[Entry]:
-    """Return the settings of a file in the order they stand there. Reads the disk."""
-    text = (read_file(path, faults) or b"").removeprefix(BOM_UTF8).decode("latin-1")
+def properties_entries(path: Path, faults: list[str], option: str = "--config") -> list[Entry]:
+    """Return the settings of a file, which an option names, in their order. Reads the disk."""
+    text = (read_file(path, faults, option) or b"").removeprefix(BOM_UTF8).decode("latin-1")
     entries: dict[str, Entry] = {}
     lines: dict[str, int] = {}
     for number, line in _logical_lines(text):

@@ -26,12 +26,15 @@ class Entry(NamedTuple):
     where: str
 
 
-def read_file(path: Path, faults: list[str]) -> bytes | None:
-    """Return the bytes of a file of settings; None after adding a fault. Reads the disk."""
+def read_file(path: Path, faults: list[str], option: str = "--config") -> bytes | None:
+    """Return the bytes of a file of settings, which an option names; None after adding a fault.
+
+    Reads the disk.
+    """
     try:
         return path.read_bytes()
     except OSError as error:
-        faults.append(f"{path} cannot be read: {error.strerror}; name another file by --config")
+        faults.append(f"{path} cannot be read: {error.strerror}; name another file by {option}")
         return None
 
 

@@ -139,6 +139,12 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--data", metavar="DIR", help="the broker's first log directory, seen here")
     group.add_argument("--control", metavar="HOST:PORT", help="the broker's http.listener")
     group.add_argument("--archive", metavar="DIR", help="a log directory that no broker serves")
+    group.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="the settings of a Kafka client, as Kafka's tools read them: what is secret is in no "
+        "list of processes",
+    )
     group.add_argument("--transport", choices=("auto", "pinned", "fetch", "archive"))
     group.add_argument(
         "--option",

@@ -9,8 +9,10 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
+from siltstone.config.properties import properties_entries
 from siltstone.pipeline import settings
 from siltstone.pipeline.command.arguments import make_parser
 from siltstone.pipeline.engine import Engine, LocalEngine, SparkEngine
@@ -48,9 +50,9 @@ def read_options(options: Namespace) -> dict[str, str]:
     """Return the arguments as options of the data source.
 
     Raises:
-        BadOption: One is not NAME=VALUE, or no topic is named.
+        BadOption: One is not NAME=VALUE, a file is not readable, or no topic is named.
     """
-    read: dict[str, str] = {}
+    read = _read_command_config(options.command_config) if options.command_config else {}
     for text in options.option:
         name, equals, value = text.partition("=")
         if not equals:
@@ -66,6 +68,15 @@ def read_options(options: Namespace) -> dict[str, str]:
     elif options.job in {"audit", "plan", "export"}:
         read["subscribe"] = options.topic
     return read
+
+
+def _read_command_config(file: str) -> dict[str, str]:
+    """Return the settings of a Kafka client as options: ``kafka.`` and their names."""
+    faults: list[str] = []
+    entries = properties_entries(Path(file), faults, "--command-config")
+    if faults:
+        raise BadOption("; ".join(faults))
+    return {f"kafka.{entry.name}": entry.text for entry in entries}
 
 
 @contextmanager

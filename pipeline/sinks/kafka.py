@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from siltstone.pipeline.client.login import for_librdkafka
 from siltstone.pipeline.errors import BadOption, PipelineError, SourceUnavailable
@@ -18,6 +18,8 @@ from siltstone.storage.clock import Clock
 
 PROGRESS_TOPIC: Final = "siltstone-replay-progress"
 _SECONDS: Final = 10.0
+_TRIES: Final = (1.0, 3.0, 6.0)  # seconds; what was refused is told after the first
+_REFUSALS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # so local ones are named
 _PARTITION_ROOM: Final = 1
 
 
@@ -52,12 +54,9 @@ def check_partitions(
 
     Raises:
         BadOption: It is not there, or has fewer.
-        SourceUnavailable: Nobody answers.
+        SourceUnavailable: Nobody answers, or the login is refused.
     """
-    try:
-        found = _admin(bootstrap, settings).list_topics(timeout=_SECONDS)
-    except KafkaException as error:
-        raise SourceUnavailable(f"no broker answers at {bootstrap}: {error.args[0]}") from error
+    _, found = _ask(bootstrap, settings)
     there = found.topics.get(topic)
     wanted = 1 + max((split.partition for part in parts for split in part.splits), default=0)
     if there is None:
@@ -73,7 +72,7 @@ def read_progress(bootstrap: str, settings: Mapping[str, str], key: str) -> int:
     """Return the position noted by the last committed transaction of a part; 0 if there is none.
 
     Raises:
-        SourceUnavailable: Nobody answers.
+        SourceUnavailable: Nobody answers, or the login is refused.
     """
     _ensure_topic(bootstrap, settings)
     consumer = Consumer(
@@ -121,16 +120,35 @@ def _read_to(consumer: Consumer, high: int, key: bytes) -> int:
 
 
 def _ensure_topic(bootstrap: str, settings: Mapping[str, str]) -> None:
-    admin = _admin(bootstrap, settings)
+    admin, found = _ask(bootstrap, settings)
+    if PROGRESS_TOPIC in found.topics:
+        return
+    wanted = NewTopic(PROGRESS_TOPIC, 1, 1, config={"cleanup.policy": "compact"})
     try:
-        if PROGRESS_TOPIC in admin.list_topics(timeout=_SECONDS).topics:
-            return
-        wanted = NewTopic(PROGRESS_TOPIC, 1, 1, config={"cleanup.policy": "compact"})
         admin.create_topics([wanted])[PROGRESS_TOPIC].result(_SECONDS)
     except KafkaException as error:
         if "already exists" not in str(error):
-            raise SourceUnavailable(f"no broker answers at {bootstrap}: {error}") from error
+            raise SourceUnavailable(
+                f"the topic {PROGRESS_TOPIC} can not be made at {bootstrap}: {error}"
+            ) from error
 
 
-def _admin(bootstrap: str, settings: Mapping[str, str]) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, **for_librdkafka(settings)})
+def _ask(bootstrap: str, settings: Mapping[str, str]) -> tuple[AdminClient, ClusterMetadata]:
+    """Return a client, and which topics there are.
+
+    librdkafka tries again whatever the broker says, and of why it does not get in it tells only by
+    a callback.
+    """
+    faults: list[KafkaError] = []
+    given: dict[str, Any] = {"bootstrap.servers": bootstrap, "error_cb": faults.append}
+    admin = AdminClient({**given, **for_librdkafka(settings)})
+    for seconds in _TRIES:
+        try:
+            return admin, admin.list_topics(timeout=seconds)
+        except KafkaException as error:
+            admin.poll(0)
+            refused = next((each for each in faults if each.code() in _REFUSALS), None)
+            if refused is not None:
+                raise SourceUnavailable(f"no way in at {bootstrap}: {refused.str()}") from error
+            last = error
+    raise SourceUnavailable(f"no broker answers at {bootstrap}: {last.args[0]}") from last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,8 @@ from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, SourceUnavailable
 from siltstone.pipeline.jobs.export import ExportSpec, export
 from siltstone.pipeline.jobs.replay import ReplaySpec, replay
-from tests.support.broker import SiltstoneProcess
+from siltstone.pipeline.sinks.kafka import check_partitions, read_progress
+from tests.support.broker import ADDRESS, SiltstoneProcess
 from tests.support.produced import create_topic
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
 
@@ -128,3 +130,27 @@ def test_what_can_not_be_sent(
             {**options, "bootstrap": "127.0.0.1:1", "kafka.socket.timeout.ms": "1000"},
             ReplaySpec(source="source", topic="small"),
         )
+
+
+def test_a_login_that_is_refused(tmp_path: Path) -> None:
+    """The sentence says why there is no way in, not that nobody answers."""
+    process = SiltstoneProcess(tmp_path)
+    process.settings |= {
+        "listeners": f"PLAINTEXT://{process.listener},SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security."
+        'plain.PlainLoginModule required user_alice="secret";',
+    }
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    login |= {"sasl.username": "alice", "sasl.password": "wrong"}
+    try:
+        process.start()
+        at = process.daemon.wait_for(ADDRESS.format("SASL_PLAINTEXT"))[1]
+        for look in (
+            partial(check_partitions, topic="t", parts=()),
+            partial(read_progress, key="k"),
+        ):
+            with pytest.raises(SourceUnavailable, match=r"no way in at .* Authentication failed"):
+                look(at, login)
+    finally:
+        process.close()

@@ -250,7 +250,7 @@ def _read_settings(options: argparse.Namespace) -> dict[str, str]:
     if options.command_config is None:
         return {}
     faults: list[str] = []
-    entries = properties_entries(options.command_config, faults)
+    entries = properties_entries(options.command_config, faults, "--command-config")
     if faults:
-        raise Refused("; ".join(faults).replace("--config", "--command-config"))
+        raise Refused("; ".join(faults))
     return {each.name: each.text for each in entries}

@@ -1,0 +1,40 @@
+"""What the arguments of a job come to as options of the data source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from siltstone.pipeline.command.arguments import make_parser
+from siltstone.pipeline.command.cli import read_options
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def options(*more: str) -> dict[str, str]:
+    """Return the options of an export with more arguments."""
+    parsed = make_parser().parse_args(["export", "t", "--to", "parquet:/t", *more])
+    return read_options(parsed)
+
+
+def test_a_file_for_kafkas_tools_says_how_to_log_in(tmp_path: Path) -> None:
+    """Its settings are the options that begin with ``kafka.``; an argument comes before them."""
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\nssl.truststore.certificates=a\\nb\n")
+
+    read = options("--command-config", str(file), "--option", "kafka.security.protocol=SSL")
+
+    assert ReadOptions.parse(read).kafka == {
+        "security.protocol": "SSL",
+        "ssl.truststore.certificates": "a\nb",
+    }
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """Told in a sentence that names the option."""
+    with pytest.raises(BadOption, match=r"No such file or directory.*by --command-config"):
+        options("--command-config", str(tmp_path / "none"))
