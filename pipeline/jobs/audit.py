@@ -121,6 +121,7 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
     """Check segments, and the laws between two moments where two are given.
 
     Raises:
+        BadOption: The files of the segments are not seen where the log is read.
         PipelineError: The audit could not be made. A finding is no error.
     """
     began = engine.clock.monotonic()
@@ -136,6 +137,11 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
             _clean(find_control(Path(read.data), read.control), before, engine.clock)
         moment = stack.enter_context(moment_of(read, engine.clock))
         if not spec.laws_only:
+            if moment.transport == "fetch":
+                raise BadOption(
+                    "audit looks into the files of segments, which nobody sees over the network; "
+                    "give --data, or --archive, or compare two moments with --laws-only"
+                )
             _audit_segments(engine, moment, report)
         if before is not None:
             _audit_laws(engine, before, moment, report)

@@ -31,6 +31,9 @@ _RECORD_OVERHEAD: Final = 10
 _SKEWED: Final = 0.1
 _MAX_DUPLICATED: Final = 0.5
 _DAY_MS: Final = 86_400_000
+_REMOTE: Final = (
+    "sizes are those of records outside of batches: files are not seen over the network"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,10 @@ def plan_compaction(engine: Engine, options: Mapping[str, str]) -> CompactionPla
         ]
         work = partial(forecast, moment.view.taken_at_ms)
         found = engine.run("plan", tasks, work, lambda task: task.partition.size)
+        is_remote = moment.transport == "fetch"
     settings, notes = _propose(found)
+    if is_remote:
+        notes = (*notes, _REMOTE)
     return CompactionPlan(
         partitions=tuple(found),
         settings=settings,
@@ -149,7 +155,8 @@ def forecast(now_ms: int, task: ForecastTask) -> PartitionForecast:
     live = (pc.sum(latest["bytes"]).as_py() or 0) - (
         pc.sum(stones.filter(pc.less(stones["timestampMs"], expires))["bytes"]).as_py() or 0
     )
-    packed = task.partition.size / raw if raw else 1.0  # batch headers and compression
+    size_now = task.partition.size or raw  # over the network nobody sees the files
+    packed = size_now / raw if raw else 1.0  # batch headers and compression
     keys = groups.num_rows
     map_bytes = math.ceil(keys / LOAD_FACTOR) * SLOT_BYTES
     return PartitionForecast(
@@ -158,7 +165,7 @@ def forecast(now_ms: int, task: ForecastTask) -> PartitionForecast:
         records=table.num_rows,
         keys=keys,
         without_key=table.num_rows - keyed.num_rows,
-        size=task.partition.size,
+        size=size_now,
         live_bytes=int(live * packed),
         tombstones=stones.num_rows,
         tombstones_expired=expired,

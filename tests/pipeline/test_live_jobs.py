@@ -19,7 +19,7 @@ from siltstone.pipeline.client.pins import (
     topics,
 )
 from siltstone.pipeline.engine import LocalEngine
-from siltstone.pipeline.errors import SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.errors import BadOption, SnapshotExpired, SourceUnavailable
 from siltstone.pipeline.jobs.audit import AuditSpec, audit
 from siltstone.pipeline.jobs.compaction_plan import plan_compaction
 from siltstone.pipeline.jobs.export import ExportSpec, export
@@ -205,6 +205,31 @@ def test_any_broker_over_the_network(busy: SiltstoneProcess, tmp_path: Path) -> 
         for partition in (0, 1)
         for number in range(200)
     }
+
+
+def test_a_plan_over_the_network(busy: SiltstoneProcess) -> None:
+    """Nobody sees the files: the sizes are those of the records, and it says so."""
+    create_topic(busy.bootstrap, "planned", partitions=1)
+    produce(busy.bootstrap, "planned", numbered(100))
+    produce(busy.bootstrap, "planned", numbered(100))
+
+    read = {"bootstrap": busy.bootstrap, "subscribe": "planned", "transport": "fetch"}
+    plan = plan_compaction(LocalEngine(1), read)
+
+    (partition,) = plan.partitions
+    assert partition.keys == 100
+    assert partition.size == 2 * partition.live_bytes > 0
+    assert any("not seen over the network" in note for note in plan.notes)
+
+
+def test_an_audit_over_the_network(busy: SiltstoneProcess) -> None:
+    """It would find no fault, since it sees no segment; so there is none."""
+    create_topic(busy.bootstrap, "unseen", partitions=1)
+    produce(busy.bootstrap, "unseen", numbered(10))
+
+    read = {"bootstrap": busy.bootstrap, "subscribe": "unseen", "transport": "fetch"}
+    with pytest.raises(BadOption, match="which nobody sees over the network"):
+        audit(LocalEngine(1), read, AuditSpec())
 
 
 def test_pin_client(busy: SiltstoneProcess) -> None:
