@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -23,6 +25,7 @@ from tests.support.clients.round_trip import (
 from tests.support.oracle import AT_ONCE
 from tests.support.running import Running, running
 from tests.support.tls_clients import trusting
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     import ssl
@@ -37,6 +40,8 @@ SASL = {
     "sasl_plain_password": "secret",
 }
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+LIFE_SECONDS = 4
+STAMP = "%Y%m%d%H%M%SZ"
 TRIES = 60
 """More than that in the time of a test is a storm."""
 
@@ -203,6 +208,43 @@ async def test_clients_whose_certificate_is_not_taken(
     wanted = {None: "it shows no certificate", "late": "has expired", "eve": "is not taken"}
     assert all(wanted[shown] in line or "closed the connection" in line for line in lines)
     assert any(wanted[shown] in line for line in lines)
+
+
+@pytest.fixture
+async def fading(tmp_path: Path, authority: Authority) -> AsyncIterator[tuple[Running, datetime]]:
+    """A broker whose certificate expires soon, and when."""
+    now = datetime.now(UTC)
+    first, last = now - timedelta(days=1), now + timedelta(seconds=LIFE_SECONDS)
+    short = authority.issue("short", days=(f"{first:{STAMP}}", f"{last:{STAMP}}"))
+    async with running(
+        tmp_path / "data",
+        "listeners=SSL://127.0.0.1:0",
+        f"ssl.keystore.location={short.store}",
+        *(f"{name}={value}" for name, value in AT_ONCE.items()),
+    ) as started:
+        yield started, last
+
+
+@pytest.mark.slow
+async def test_the_brokers_certificate_expires(
+    fading: tuple[Running, datetime], authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it runs: clients have their exceptions, the broker a line that says why."""
+    home, last = fading
+    where, context = address(home, "SSL"), trusting(authority)
+    now = partial(datetime.now, UTC)
+    await asyncio.to_thread(wait_until, now, "the certificate to expire", last.__lt__)
+
+    with pytest.raises(KafkaError):
+        await asyncio.to_thread(by_kafka_python, settings(where, context))
+    with pytest.raises(confluent_kafka.KafkaException, match=r"(?i)ssl|certificate"):
+        await asyncio.to_thread(by_confluent_kafka, librdkafka(where, authority))
+    with pytest.raises(AioKafkaError):
+        await by_aiokafka(settings(where, context))
+    assert 3 <= failures(home, "SSL") < TRIES
+    lines = [each.getMessage() for each in caplog.records]
+    assert any("the broker's certificate has expired" in line for line in lines)
+    caplog.clear()  # its records hold what kafka-python has not closed
 
 
 # Kafka's own tools
