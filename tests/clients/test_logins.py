@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
+import kafka
 import pytest
 from aiokafka.errors import KafkaError as AioKafkaError
 from kafka.errors import KafkaError
@@ -21,18 +22,20 @@ from tests.support.clients.round_trip import (
 )
 from tests.support.oracle import AT_ONCE
 from tests.support.running import Running, running
+from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
 EVERY = (PLAIN, *MECHANISMS)
+LOGINS = 12
 
 pytestmark = LEAVES_SOCKETS
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Running]:
+async def home(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Running]:
     """A broker whose only listener asks for SASL; alice has a password for every mechanism."""
     folder = tmp_path / "data"
     folder.mkdir()
@@ -42,6 +45,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Running]:
         "listeners=SASL_PLAINTEXT://127.0.0.1:0",
         f"sasl.enabled.mechanisms={','.join(EVERY)}",
         *(f"{name}={value}" for name, value in AT_ONCE.items()),
+        *getattr(request, "param", ()),
     )
     async with running(folder, *sets) as started:
         yield started
@@ -96,3 +100,28 @@ async def test_clients_are_told_that_the_password_is_wrong(home: Running, mechan
     assert logins is not None
     assert logins.succeeded == 0
     assert 3 <= logins.failed < 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", [("connections.max.reauth.ms=2000",)], indirect=True)
+async def test_clients_log_in_again(home: Running) -> None:
+    """On the connections that they have (KIP-368), while they go on to produce."""
+    listener = home.listeners[0]
+    logins = listener.logins
+    assert logins is not None
+    given = login(home, "SCRAM-SHA-256", "secret")
+
+    def produce() -> int:
+        ours = confluent_kafka.Producer({**librdkafka(given), "retries": 0})
+        theirs = kafka.KafkaProducer(**given, retries=0)
+        while logins.succeeded < LOGINS:
+            ours.produce("t", b"confluent-kafka", on_delivery=lambda error, _: failed.append(error))
+            ours.flush(PATIENCE)
+            theirs.send("t", b"kafka-python").get(PATIENCE)
+        theirs.close()
+        return listener.accepted_count
+
+    failed: list[confluent_kafka.KafkaError | None] = []
+    assert await asyncio.to_thread(produce) < LOGINS / 2
+    assert set(failed) == {None}
+    assert logins.failed == 0
