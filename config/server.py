@@ -311,6 +311,15 @@ class ServerConfig:
         dynamic=True,
         ours=True,
     )
+    group_members_max_bytes: int = key(
+        512 * 1024 * 1024,
+        "How many bytes the members of all groups may have in memory: their ids, subscriptions and "
+        "assignments. What would exceed that is refused; a member has one or two thousand.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
     transactional_ids_max_count: int = key(
         100_000,
         "How many transactional ids are remembered; a new one more is refused until others have "

@@ -15,6 +15,7 @@ from siltstone.broker.groups._group_kernels import GroupTable, Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.expiry import expire
+from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.process.client_limits import GROUPS
@@ -62,6 +63,7 @@ class GroupCoordinator(GroupTable):
         self.offsets: Offsets = Offsets(self.journal.append)
         super().__init__(self.journal, self.offsets, self._admit_classic)
         self.timers = Timers(clock, self._wake_at)
+        self.member_bytes = MemberBytes.of(settings.limits)
         self.consumer = ConsumerGroups(self)
         self.replay = Replay(self, self.consumer)
         self.classic_services = ClassicServices(
@@ -69,6 +71,7 @@ class GroupCoordinator(GroupTable):
             timers=self.timers,
             settings=lambda: settings.server,
             write=self.journal.append,
+            member_bytes=self.member_bytes,
         )
         self.loaded = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None

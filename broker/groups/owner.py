@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups._group_kernels import Timers
     from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
     from siltstone.broker.groups.group import Group
+    from siltstone.broker.groups.member_bytes import MemberBytes
     from siltstone.broker.groups.offsets import Offsets
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings
@@ -25,6 +26,7 @@ class Owner(Protocol):
     clock: Clock
     groups: dict[str, Group]
     journal: CoordinatorLog
+    member_bytes: MemberBytes
     offsets: Offsets
     settings: BrokerSettings
     timers: Timers

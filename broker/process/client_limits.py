@@ -27,6 +27,7 @@ UNREAD_BYTES: Final = "queued.max.response.bytes"
 TOPICS: Final = "topics.max.count"
 PARTITIONS: Final = "partitions.max.count"
 GROUPS: Final = "groups.max.count"
+MEMBER_BYTES: Final = "group.members.max.bytes"
 TRANSACTIONAL_IDS: Final = "transactional.ids.max.count"
 SESSION_PARTITIONS: Final = "fetch.session.partitions.max.count"
 
@@ -34,6 +35,7 @@ _WORDS: Final = {
     TOPICS: "topics",
     PARTITIONS: "partitions",
     GROUPS: "groups",
+    MEMBER_BYTES: "bytes of members in all groups",
     TRANSACTIONAL_IDS: "transactional ids",
 }
 
@@ -57,6 +59,7 @@ class Limits:
                 TOPICS,
                 PARTITIONS,
                 GROUPS,
+                MEMBER_BYTES,
                 TRANSACTIONAL_IDS,
                 SESSION_PARTITIONS,
             ),

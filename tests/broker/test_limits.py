@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,11 @@ from tests.support.clock import FakeClock
 from tests.support.kio_schemas import request_class
 from tests.support.metrics import make_sources
 from tests.support.produce_requests import request_entity as produce
-from tests.support.running import running
+from tests.support.running import Caller, Running, running
 from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -168,6 +170,95 @@ async def test_one_group_too_many_is_refused(tmp_path: Path, first: str) -> None
         assert await ways[first]("a") in {ErrorCode.none, ErrorCode.member_id_required}
         assert set(home.groups.groups) == {"a"}
         assert home.refused == {"groups.max.count": 3}
+
+
+FULL = ErrorCode.group_max_size_reached
+MEMBER_SETS = ("group.members.max.bytes=100000", "offsets.topic.num.partitions=1")
+
+
+@asynccontextmanager
+async def groups_at(tmp_path: Path, *sets: str) -> AsyncIterator[tuple[Running, Caller]]:
+    """Run a broker whose members may have 100,000 bytes."""
+    async with running(tmp_path, *MEMBER_SETS, *sets) as home:
+        caller = await home.call()
+        await caller.ask(group_requests.find("a"))
+        await home.groups.loaded.wait()
+        yield home, caller
+
+
+async def test_metadata_of_members_has_a_limit_over_all_groups(tmp_path: Path) -> None:
+    """It stays as long as the session, which needs no connection; who leaves makes room."""
+    large = (("range", bytes(60_000)),)
+    async with groups_at(tmp_path, "group.initial.rebalance.delay.ms=0") as (home, caller):
+        given = await caller.ask(group_requests.join("a", protocols=large))
+        joined = await caller.ask(group_requests.join("a", given.member_id, protocols=large))
+        other = await caller.ask(group_requests.join("b"))
+        refused = await caller.ask(group_requests.join("b", other.member_id, protocols=large))
+        more = (("range", bytes(100_000)),)
+        grown = await caller.ask(group_requests.join("a", given.member_id, protocols=more))
+        first = await caller.ask(group_requests.sync("a", given.member_id, joined.generation_id))
+        too_much = {given.member_id: bytes(50_000)}
+        again = await caller.ask(group_requests.join("a", given.member_id, protocols=large))
+        assigned = await caller.ask(
+            group_requests.sync("a", given.member_id, again.generation_id, too_much)
+        )
+
+        assert joined.error_code is first.error_code is ErrorCode.none
+        assert refused.error_code is grown.error_code is assigned.error_code is FULL
+        assert home.refused == {"group.members.max.bytes": 3}
+        assert 60_000 < home.groups.member_bytes.size < 70_000
+
+        await caller.ask(group_requests.leave("a", (given.member_id, None)))
+        taken = await caller.ask(group_requests.join("b", other.member_id, protocols=large))
+        assert taken.error_code is ErrorCode.none
+
+
+async def test_ids_that_never_join_count_as_members(tmp_path: Path) -> None:
+    """Each has the client id in it, which may be long, and stays as long as a session."""
+    async with groups_at(tmp_path) as (home, caller):
+        caller.client_id = "x" * 20_000
+        codes = [(await caller.ask(group_requests.join("a"))).error_code for _ in range(6)]
+
+        assert codes == [*[ErrorCode.member_id_required] * 4, FULL, FULL]
+        home.groups.groups["a"].close()
+        assert home.groups.member_bytes.size == 0
+
+
+async def test_members_of_consumer_groups_count_too(tmp_path: Path) -> None:
+    """What they say, when it grows as well, and after a restart; refused is only what is more."""
+    names = tuple(f"topic-that-is-not-there-{number}" for number in range(500))
+    async with groups_at(tmp_path) as (home, caller):
+        codes = [
+            (
+                await caller.ask(
+                    group_requests.consumer_beat(group, "m", 0, subscribed_topic_names=names)
+                )
+            ).error_code
+            for group in "abc"
+        ]
+        one = await caller.ask(
+            group_requests.consumer_beat("c", "m", 0, subscribed_topic_names=("t",))
+        )
+        size = home.groups.member_bytes.size
+
+        assert codes == [ErrorCode.none, ErrorCode.none, FULL]
+        assert one.error_code is ErrorCode.none
+        more = await caller.ask(
+            group_requests.consumer_beat("c", "m", one.member_epoch, subscribed_topic_names=names)
+        )
+        assert more.error_code is FULL
+        assert home.groups.member_bytes.size == size
+        beat = await caller.ask(group_requests.consumer_beat("c", "m", one.member_epoch))
+        assert beat.error_code is ErrorCode.none
+    async with groups_at(tmp_path, "group.members.max.bytes=50000") as (home, caller):
+        assert home.groups.member_bytes.size == size
+        refused = await caller.ask(
+            group_requests.consumer_beat("d", "m", 0, subscribed_topic_names=("t",))
+        )
+        assert refused.error_code is FULL
+        await caller.ask(group_requests.consumer_beat("a", "m", -1))
+        await caller.ask(group_requests.consumer_beat("b", "m", -1))
+        assert home.groups.member_bytes.size < 2000
 
 
 async def test_one_transactional_id_too_many_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from siltstone.broker.groups.classic.messages import (
     SyncRequest,
     SyncResult,
 )
+from siltstone.broker.groups.member_bytes import MemberBytes
+from siltstone.broker.process.client_limits import Limits
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator.group_records import read_group
 from siltstone.protocol.errors import ErrorCode, KafkaError
@@ -59,6 +61,7 @@ class GroupInHand:
         self.settings = ServerConfig(**settings)  # type: ignore[arg-type]
         self.written: list[GroupMetadataValue] = []
         self.refusal: KafkaError | None = None
+        self.member_bytes = MemberBytes.of(Limits(lambda: self.settings))
         self.group = ClassicGroup(
             "g",
             7,
@@ -67,6 +70,7 @@ class GroupInHand:
                 timers=self.timers,
                 settings=lambda: self.settings,
                 write=self._write,
+                member_bytes=self.member_bytes,
             ),
         )
 

@@ -22,9 +22,15 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from siltstone.broker.groups._group_kernels import LivingGroup, Timer
-from siltstone.broker.groups.classic.members import Member, Members, answer_sync
+from siltstone.broker.groups.classic.members import (
+    Member,
+    Members,
+    answer_sync,
+    size_of_member,
+)
 from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
 from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.groups._group_kernels import Timers
     from siltstone.broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
+    from siltstone.broker.groups.member_bytes import MemberBytes
     from siltstone.config.server import ServerConfig
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Row
@@ -63,6 +70,7 @@ class ClassicServices:
     timers: Timers
     settings: Callable[[], ServerConfig]
     write: Callable[[int, Sequence[Row]], object]
+    member_bytes: MemberBytes
 
 
 class ClassicGroup(LivingGroup):
@@ -99,7 +107,7 @@ class ClassicGroup(LivingGroup):
     members: Members
 
     def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
-        super().__init__(Members())
+        super().__init__(Members(GroupBytes(services.member_bytes)))
         self.group_id = group_id
         self.partition = partition
         self.previous_state = GroupState.EMPTY
@@ -132,7 +140,7 @@ class ClassicGroup(LivingGroup):
         """Take a member in, or back; answered at once or when the join phase ends.
 
         Raises:
-            GroupMaxSizeReached: The group is full.
+            GroupMaxSizeReached: The group is full, or the members of all groups are too large.
             InconsistentGroupProtocol: It has no protocol in common with the other members.
             UnknownMemberId: Nobody was given this id, or nobody has this instance id.
             FencedInstanceId: Another member has joined with the instance id.
@@ -181,14 +189,25 @@ class ClassicGroup(LivingGroup):
         if instance_id is not None and instance_id in self.members.static:
             self._replace_static(self.members.static[instance_id], member_id, request, reply)
         elif instance_id is None and request.requires_known_id:
-            timer = Timer(self._services.timers, partial(self._end_pending, member_id))
-            timer.start(request.session_timeout_ms)
-            self.pending[member_id] = timer
+            self._give_out(member_id, request)
             reply(JoinResult(ErrorCode.member_id_required, member_id))
         else:
             self._add(member_id, request, reply)
 
+    def _give_out(self, member_id: str, request: JoinRequest) -> None:
+        """Remember an id until its member joins or its session ends."""
+        size = _size_of_pending(member_id)
+        self.members.bytes.check(size)
+        timer = Timer(self._services.timers, partial(self._end_pending, member_id))
+        timer.start(request.session_timeout_ms)
+        self.pending[member_id] = timer
+        self.members.bytes.add(size)
+
     def _add(self, member_id: str, request: JoinRequest, reply: JoinReply) -> None:
+        self.members.bytes.check(
+            size_of_member(member_id, request)
+            - (_size_of_pending(member_id) if member_id in self.pending else 0)
+        )
         self._forget_pending(member_id)
         if self.state is GroupState.PREPARING and self.previous_state is GroupState.EMPTY:
             self._member_was_added = True
@@ -217,6 +236,7 @@ class ClassicGroup(LivingGroup):
             case GroupState.EMPTY:
                 raise UnknownMemberId
         # A leader that joins again has seen a change that is not in its metadata.
+        self.members.check_growth(member, request)
         self.members.update(member, request)
         self.members.park_join(member, reply)
         self.rebalance()
@@ -245,6 +265,7 @@ class ClassicGroup(LivingGroup):
         """
         old = self.members.by_id[old_id]
         leader = self.members.leader
+        self.members.bytes.check(size_of_member(new_id, request, old.assignment) - old.size)
         new = self._make_member(new_id, request)
         new.assignment = old.assignment
         self.members.replace(old, new)
@@ -386,6 +407,7 @@ class ClassicGroup(LivingGroup):
         """Write the leader's assignments, then answer all; a member without one gets no bytes."""
         assignments = {each.member_id: given.get(each.member_id, b"") for each in self.members}
         try:
+            self.members.check_assignments(assignments)
             self._write(self._metadata(assignments))
         except KafkaError as error:
             log.warning("assignment not written group=%s reason=%s", self.group_id, error)
@@ -394,7 +416,7 @@ class ClassicGroup(LivingGroup):
             return
         self._transition(GroupState.STABLE)
         for member in self.members:
-            member.assignment = assignments[member.member_id]
+            self.members.assign(member, assignments[member.member_id])
             if answer_sync(member, self._synced(member)):
                 member.start_session()
 
@@ -403,7 +425,7 @@ class ClassicGroup(LivingGroup):
 
     def _refuse_syncs(self, error: ErrorCode) -> None:
         for member in self.members:
-            member.assignment = b""
+            self.members.assign(member, b"")
             if answer_sync(member, SyncResult(error)):
                 member.start_session()
 
@@ -463,6 +485,7 @@ class ClassicGroup(LivingGroup):
         timer = self.pending.pop(member_id, None)
         if timer is not None:
             timer.cancel()
+            self.members.bytes.add(-_size_of_pending(member_id))
 
     def _drop(self, member_id: str) -> None:
         """Forget a member; the rebalance is under way already."""
@@ -481,6 +504,9 @@ class ClassicGroup(LivingGroup):
         self._unsynced.discard(member.member_id)
         self.members.answer_join(member, JoinResult(error, member_id))
         answer_sync(member, SyncResult(error))
+        # It and its timer hold each other until the garbage collector comes, which may be long.
+        member.protocols = ()
+        member.assignment = b""
 
     # Committed offsets
 
@@ -626,6 +652,7 @@ class ClassicGroup(LivingGroup):
         self.pending.clear()
         for member in self.members:
             self._release(member, error, member.member_id)
+        self.members.bytes.close()
         self._transition(GroupState.DEAD)
 
     def _transition(self, state: GroupState) -> None:
@@ -637,6 +664,10 @@ class ClassicGroup(LivingGroup):
         if self.members and not self.is_of_consumers:
             return None
         return self.members.find_topics(self.protocol_name)
+
+
+def _size_of_pending(member_id: str) -> int:
+    return EACH_BYTES + bytes_of((member_id,))
 
 
 def _differs(given: str | None, actual: str | None) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups._group_kernels import LivingMember, MemberTable
 from siltstone.broker.groups.classic.messages import JoinedMember, JoinResult
+from siltstone.broker.groups.member_bytes import EACH_BYTES, bytes_of
 from siltstone.protocol.coordinator.consumer_protocol import decode_topics
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
         SyncReply,
         SyncResult,
     )
+    from siltstone.broker.groups.member_bytes import GroupBytes
+
+_PROTOCOL_BYTES: Final = 150
+"""What a protocol costs besides its name and metadata."""
 
 
 class Member(LivingMember):
@@ -62,6 +67,11 @@ class Member(LivingMember):
         self.sync_reply: SyncReply | None = None
 
     @property
+    def size(self) -> int:
+        """How many bytes it has in memory."""
+        return size_of_member(self.member_id, self, self.assignment)
+
+    @property
     def protocol_names(self) -> set[str]:
         """The protocols that it knows; a client may list a name twice."""
         return {name for name, _ in self.protocols}
@@ -88,7 +98,8 @@ class Members(MemberTable):
     """The members by id, the first of them the leader until it goes or does not rejoin.
 
     ``joining_count`` is how many of them wait for the answer to a join. Every change of a member's
-    protocols and of its parked join goes through this class.
+    protocols, its assignment and its parked join goes through this class, which counts the members
+    in ``bytes``.
     """
 
     by_id: dict[str, Member]
@@ -97,8 +108,9 @@ class Members(MemberTable):
         def get(self, member_id: str, instance_id: str | None) -> Member:
             """Return the member that a request names."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: GroupBytes) -> None:
         super().__init__()
+        self.bytes = size
         self.leader: str | None = None
         self.joining_count = 0
         self._supported: Counter[str] = Counter()  # protocol -> how many members have it
@@ -122,6 +134,7 @@ class Members(MemberTable):
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         self._supported.update(member.protocol_names)
+        self.bytes.add(member.size)
 
     def remove(self, member: Member) -> None:
         """Remove a member that waits for no answer."""
@@ -129,6 +142,7 @@ class Members(MemberTable):
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
         self._forget_protocols(member)
+        self.bytes.add(-member.size)
         if self.leader == member.member_id:
             self.leader = next(iter(self.by_id), None)
 
@@ -143,10 +157,32 @@ class Members(MemberTable):
     def update(self, member: Member, request: JoinRequest) -> None:
         """Take over what a member says when it joins again."""
         self._forget_protocols(member)
+        self.bytes.add(_size_of(request.protocols) - _size_of(member.protocols))
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         self._supported.update(member.protocol_names)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Note a member's assignment."""
+        self.bytes.add(bytes_of((assignment,)) - bytes_of((member.assignment,)))
+        member.assignment = assignment
+
+    def check_growth(self, member: Member, request: JoinRequest) -> None:
+        """Refuse a member that joins again and says much more than before.
+
+        Raises:
+            GroupMaxSizeReached: group.members.max.bytes would be exceeded.
+        """
+        self.bytes.check(_size_of(request.protocols) - _size_of(member.protocols))
+
+    def check_assignments(self, assignments: Mapping[str, bytes]) -> None:
+        """Refuse assignments that are much larger than those before.
+
+        Raises:
+            GroupMaxSizeReached: group.members.max.bytes would be exceeded.
+        """
+        self.bytes.check(bytes_of(assignments.values()) - bytes_of(self.assignments.values()))
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
         """Note that a join waits; an earlier one is dropped, since its client gave up on it."""
@@ -232,6 +268,23 @@ class Members(MemberTable):
             supported[name] -= 1
             if not supported[name]:  # of other protocols there may be very many
                 del supported[name]
+
+
+def _size_of(protocols: Protocols) -> int:
+    return len(protocols) * _PROTOCOL_BYTES + sum(map(bytes_of, protocols))
+
+
+def size_of_member(member_id: str, said: JoinRequest | Member, assignment: bytes = b"") -> int:
+    """Return how many bytes a member has in memory, or would have."""
+    texts = (
+        member_id,
+        said.instance_id,
+        said.client_id,
+        said.client_host,
+        said.protocol_type,
+        assignment,
+    )
+    return EACH_BYTES + bytes_of(texts) + _size_of(said.protocols)
 
 
 def answer_sync(member: Member, result: SyncResult) -> bool:

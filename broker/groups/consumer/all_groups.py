@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from sys import getsizeof
 from typing import TYPE_CHECKING, TypeVar
 
 from siltstone.broker.groups.classic.group import ClassicGroup
@@ -107,13 +108,16 @@ class ConsumerGroups:
             KafkaError: The transition is refused, or the journal did not take it.
         """
         changes = Changes(group.machine)
+        before = group.machine.size
         try:
             result = transition(changes)
+            self.coordinator.member_bytes.check(group.machine.size - before)
             if changes.records:
                 self.coordinator.write(group, changes.encode())
         except BaseException:
             changes.undo()
             raise
+        group.count_bytes()
         return result
 
     def run_and_match(
@@ -201,8 +205,12 @@ class ConsumerGroups:
         """
         coordinator = self.coordinator
         classic = downgrade(group.machine, leaving, self.image, coordinator.classic_services)
-        rows = [*written, *tombstones(group.machine), classic.record()]
-        coordinator.write(group, rows)
+        try:
+            rows = [*written, *tombstones(group.machine), classic.record()]
+            coordinator.write(group, rows)
+        except BaseException:
+            classic.close()
+            raise
         coordinator.groups[group.group_id] = classic
         group.close()
         classic.resume()
@@ -226,11 +234,16 @@ class ConsumerGroups:
         world = self.world(group)
         try:
             result = heartbeat(changes, request, world)
+            self.coordinator.member_bytes.check(
+                group.machine.size
+                - (old.members.bytes.size if isinstance(old, ClassicGroup) else 0)
+            )
             self.coordinator.write(group, rows + changes.encode())
         except BaseException:
             group.close()
             raise
         self.coordinator.groups[group_id] = group
+        group.count_bytes()
         self._match_later(group, None, world)
         self._start_sessions(group, except_for=result.member_id)
         if isinstance(old, ClassicGroup):
@@ -282,6 +295,7 @@ class ConsumerGroups:
         try:
             version = self.image.version
             matches = {}
+            size = 0
             for regex in regexes:
                 steps = self._regexes.match(regex, self.image)
                 while True:
@@ -293,6 +307,8 @@ class ConsumerGroups:
                         break
                 if sees is not None:
                     matches[regex] = frozenset(filter(sees, matches[regex]))
+                size += getsizeof(matches[regex])
+                self.coordinator.member_bytes.check(size)
             group = self.coordinator.groups.get(group_id)
             if isinstance(group, HostedConsumerGroup):
                 world = self.world(group)
@@ -328,4 +344,5 @@ class ConsumerGroups:
         for machine in self._loading.pop(partition, {}).values():
             group = HostedConsumerGroup(machine, self)
             self.coordinator.groups[machine.group_id] = group
+            group.count_bytes()
             self._start_sessions(group)

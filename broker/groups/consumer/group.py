@@ -8,6 +8,7 @@ transitions are functions of the modules beside this one; each writes through
 
 from __future__ import annotations
 
+from sys import getsizeof
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.consumer.member import GONE_ASSIGNMENT, Member
@@ -48,7 +49,8 @@ class ConsumerGroup:
     yet to revoke it. The epochs of the group, of its target and of each member only rise, but for a
     member that leaves or joins anew. ``topics_seen`` and ``topics_matched`` are the versions of the
     topics with which the group and its expressions were last compared. They are not from the
-    journal: after a start the topics are looked at with the first heartbeat.
+    journal: after a start the topics are looked at with the first heartbeat. ``size`` is how many
+    bytes the members and what their expressions match have in memory.
     """
 
     __slots__ = (
@@ -60,6 +62,7 @@ class ConsumerGroup:
         "owners",
         "partition",
         "regexes",
+        "size",
         "static_members",
         "subscribers",
         "target_epoch",
@@ -84,6 +87,7 @@ class ConsumerGroup:
         self.owners: dict[UUID, dict[int, str]] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.subscribers: dict[str, int] = {}  # how many members each expression has
+        self.size = 0
         self.has_legacy_metadata = False
         self.topics_seen = -1
         self.topics_matched = -1
@@ -186,7 +190,9 @@ class ConsumerGroup:
                 member = self.members.get(key.name, Member(key.name))
                 self._put(member, member._replace(current=value))
             case ResolvedRegex():
+                self._forget_regex(key.name)
                 self.regexes[key.name] = value
+                self.size += getsizeof(value.topics)
             case None:
                 self._delete(key)
             case _:
@@ -213,6 +219,7 @@ class ConsumerGroup:
             case RecordType.MEMBER_METADATA:
                 member = self.members.pop(key.name, None)
                 if member is not None:
+                    self.size -= member.size
                     self._release(member.current, member.id)
                     self._forget_instance(member)
                     self._subscribe(member.regex, "")
@@ -225,11 +232,14 @@ class ConsumerGroup:
                 if member is not None:
                     self._put(member, member._replace(current=GONE_ASSIGNMENT))
             case RecordType.REGULAR_EXPRESSION:
-                self.regexes.pop(key.name, None)
+                self._forget_regex(key.name)
             case RecordType.METADATA:
                 pass  # the caller drops the group
 
     def _put(self, before: Member, after: Member) -> None:
+        known = self.members.get(after.id)
+        if known is None or known.metadata is not after.metadata:
+            self.size += after.size - (0 if known is None else known.size)
         self.members[after.id] = after
         if before.current is not after.current:
             self._release(before.current, after.id)
@@ -240,6 +250,11 @@ class ConsumerGroup:
             self._forget_instance(before)
         if after.metadata.instance_id is not None:
             self.static_members[after.metadata.instance_id] = after.id
+
+    def _forget_regex(self, regex: str) -> None:
+        resolved = self.regexes.pop(regex, None)
+        if resolved is not None:
+            self.size -= getsizeof(resolved.topics)
 
     def _subscribe(self, before: str, after: str) -> None:
         """Count a member at its new expression instead of the one before."""

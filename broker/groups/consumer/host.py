@@ -17,6 +17,7 @@ from siltstone.broker.groups.consumer.checks import (
 from siltstone.broker.groups.consumer.deadlines import Deadlines
 from siltstone.broker.groups.consumer.membership import check_room
 from siltstone.broker.groups.consumer.migration import may_replace_last
+from siltstone.broker.groups.member_bytes import GroupBytes
 from siltstone.protocol.coordinator.group_errors import (
     InconsistentGroupProtocol,
     NonEmptyGroup,
@@ -88,6 +89,7 @@ class HostedConsumerGroup:
         self.partition = machine.partition
         self.sees: Callable[[str], bool] | None = None
         self.deadlines = Deadlines(groups.coordinator.timers, partial(groups.missed, self))
+        self._bytes = GroupBytes(groups.coordinator.member_bytes)
         self._groups = groups
 
     @property
@@ -104,6 +106,10 @@ class HostedConsumerGroup:
     def is_empty(self) -> bool:
         """Whether no member is left."""
         return self.machine.is_empty
+
+    def count_bytes(self) -> None:
+        """Have counted what the members have in memory now."""
+        self._bytes.add(self.machine.size - self._bytes.size)
 
     # What the coordinator asks of a group
 
@@ -165,6 +171,7 @@ class HostedConsumerGroup:
         """Cancel all deadlines; no request of this protocol waits."""
         del error
         self.deadlines.close()
+        self._bytes.close()
 
     # Members of the classic protocol
 

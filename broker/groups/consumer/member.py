@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from siltstone.broker.groups.member_bytes import EACH_BYTES, bytes_of
 from siltstone.protocol.coordinator.consumer_group_records import CurrentAssignment, MemberMetadata
 
 if TYPE_CHECKING:
@@ -73,6 +74,23 @@ class Member(NamedTuple):
     def regex(self) -> str:
         """The expression that it subscribes to, or an empty string."""
         return self.metadata.subscribed_topic_regex or ""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has in memory, but for its assignment."""
+        said = self.metadata
+        texts = (
+            self.id,
+            said.instance_id,
+            said.rack_id,
+            said.client_id,
+            said.client_host,
+            said.subscribed_topic_regex,
+        )
+        size = EACH_BYTES + bytes_of(texts) + bytes_of(said.subscribed_topic_names)
+        if self.classic is not None:
+            size += sum(map(bytes_of, self.classic.supported_protocols))
+        return size
 
     def is_reconciled(self, target_epoch: int) -> bool:
         """Tell whether it has all of the target assignment and nothing else."""

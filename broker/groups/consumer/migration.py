@@ -168,8 +168,9 @@ def downgrade(
         for member in classic.members:
             target = by_name(group.target_of(member.member_id), image)
             version = read_version(member.metadata_of(classic.protocol_name))
-            member.assignment = encode_assignment(target, version)
+            classic.members.assign(member, encode_assignment(target, version))
     except ProtocolError as error:
+        classic.close()
         raise GroupIdNotFound(f"Cannot downgrade group {group.group_id}: {error}") from error
     return classic
 

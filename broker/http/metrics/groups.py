@@ -71,6 +71,10 @@ GROUP_METRICS = (
     Metric("counter", "kafka_server_group_coordinator_metrics_offset_deletion_count", (),
            "Offsets deleted on request since the start.",
            "`Offsets`", _one(lambda groups: groups.offsets.deleted_count)),
+    Metric("gauge", "siltstone_group_member_bytes", (),
+           "Bytes that the members of all groups have in memory; group.members.max.bytes limits "
+           "them.",
+           "`MemberBytes`", _one(lambda groups: groups.member_bytes.size)),
     Metric("gauge", "siltstone_group_partitions_loading", (),
            "Partitions of __consumer_offsets that are not read yet; their groups are told to wait.",
            "`CoordinatorLog`", _one(lambda groups: groups.journal.loading_count)),

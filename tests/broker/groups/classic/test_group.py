@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from sys import getrefcount
+
 import pytest
 
 from siltstone.broker.groups.classic.group import NEW_MEMBER_JOIN_MS
@@ -488,6 +491,27 @@ def test_a_group_takes_so_many_members() -> None:
     assert hand.join(one).is_parked
     assert hand.join(version=3).is_parked  # one has not come back yet, and may not
     assert hand.join(two).answer.error is ErrorCode.group_max_size_reached
+
+
+def test_what_a_member_has_said_goes_with_it() -> None:
+    """Refused or removed: the garbage collector may come much later."""
+    gc.collect()
+    gc.disable()
+    try:
+        metadata = bytes(100_000)
+        before = getrefcount(metadata)
+        for max_bytes in (10_000, 200_000):
+            hand = GroupInHand(group_members_max_bytes=max_bytes)
+            asked = hand.join(protocols=(("range", metadata),), version=3)
+            assert asked.is_parked is (max_bytes > 10_000)
+            member_ids = list(hand.group.members.by_id)
+            hand.group.leave([(each, None) for each in member_ids])
+            del asked
+
+            assert getrefcount(metadata) == before
+            assert hand.member_bytes.size == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

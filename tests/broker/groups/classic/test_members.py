@@ -8,6 +8,7 @@ from typing import Any
 from siltstone.broker.groups._group_kernels import Timers
 from siltstone.broker.groups.classic.members import Member, Members
 from siltstone.broker.groups.classic.messages import JoinRequest
+from siltstone.broker.groups.member_bytes import GroupBytes, MemberBytes
 from tests.support.clock import FakeClock
 
 
@@ -35,7 +36,7 @@ def _member(name: str, *protocols: str) -> Member:
 
 def test_a_member_that_goes_is_a_matter_of_its_own_protocols() -> None:
     """A thousand may go in one turn, and each may have hundreds that nobody else has."""
-    members = Members()
+    members = Members(GroupBytes(MemberBytes(lambda _: None)))
     one, two = _member("one", "range", "x"), _member("two", "range", "y")
     for member in (one, two):
         members.add(member)

@@ -156,6 +156,13 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             each.instance_id: each.member_id for each in members if each.instance_id is not None
         }
 
+    @invariant()
+    def bytes_are_those_of_members(self) -> None:
+        """And of the ids that were given out."""
+        group = self.hand.group
+        given_out = sum(1060 + len(each) for each in group.pending)
+        assert self.hand.member_bytes.size == given_out + sum(each.size for each in group.members)
+
     def teardown(self) -> None:
         """Left alone, every member falls silent and everybody gets an answer."""
         self.hand.refusal = None

@@ -7,6 +7,7 @@ told, may be slow, silent, restarted, and may lose answers.
 from __future__ import annotations
 
 from collections import Counter
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
@@ -217,6 +218,13 @@ class Lives(RuleBasedStateMachine):
         group = self.hand.group
         counted = Counter(member.regex for member in group.members.values() if member.regex)
         assert group.subscribers == counted
+
+    @invariant()
+    def bytes_are_those_of_members(self) -> None:
+        """And of what their expressions match."""
+        group = self.hand.group
+        matched = sum(getsizeof(each.topics) for each in group.regexes.values())
+        assert group.size == matched + sum(each.size for each in group.members.values())
 
     @invariant()
     def epochs_rise(self) -> None:
