@@ -14,6 +14,7 @@ from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups._group_kernels import GroupTable, Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
+from siltstone.broker.groups.deleted_topics import DeletedTopics
 from siltstone.broker.groups.expiry import expire
 from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.groups.offsets import Offsets
@@ -21,7 +22,7 @@ from siltstone.broker.groups.replay import Replay
 from siltstone.broker.process.client_limits import GROUPS
 from siltstone.broker.process.tasks import Tasks
 from siltstone.protocol.coordinator.group_errors import GroupMaxSizeReached, UnknownMemberId
-from siltstone.protocol.errors import KafkaError, NotCoordinator
+from siltstone.protocol.errors import NotCoordinator
 from siltstone.protocol.names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class GroupCoordinator(GroupTable):
         self._wake_time = 0.0
         self._is_closed = False
         self._tasks = Tasks()
+        self._deleted_topics = DeletedTopics(self, self.loaded)
         topics.on_delete(self._topic_deleted)
 
     async def run(self) -> None:
@@ -102,6 +104,7 @@ class GroupCoordinator(GroupTable):
         """Read the journal back; `loaded` is set afterwards."""
         await self.journal.load(self.replay.apply, self.replay.finish, has_offsets=True)
         self.loaded.set()
+        self._deleted_topics.forget()
 
     def release(self) -> None:
         """Answer all requests that wait: the broker stops, and clients ask again at its start."""
@@ -207,39 +210,18 @@ class GroupCoordinator(GroupTable):
         )
 
     def _topic_deleted(self, topic: Topic) -> None:
-        """Delete the offsets of a deleted topic; if it was the journal, forget everything."""
+        """Have the offsets of a deleted topic deleted; if it was the journal, forget everything."""
         if topic.name == OFFSETS_TOPIC:
             for group in self.groups.values():
                 group.close()
             self.groups.clear()
             self.offsets.clear()
             self.journal.forget()
-            return
-        doomed = [
-            (group_id, dict(committed[topic.name]))
-            for group_id in self.offsets
-            if topic.name in (committed := self.offsets.topics(group_id))
-        ]
-        if doomed:
-            work = self._forget_offsets(topic.name, doomed)
-            self.start_task(work, "offsets of a deleted topic")
+        self._deleted_topics.forget()
 
     def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine as a task, unless the broker stops."""
         self._tasks.start(work, name)
-
-    async def _forget_offsets(self, topic: str, doomed: list[tuple[str, dict[int, bytes]]]) -> None:
-        """Delete the offsets that are still what they were when the topic was deleted."""
-        for group_id, stored in doomed:
-            group = self.find(group_id)
-            now = self.offsets.topics(group_id).get(topic, {})
-            named = [(topic, index) for index, was in stored.items() if now.get(index) is was]
-            if group is not None and named:
-                try:
-                    self.delete_offsets(group, named)
-                except KafkaError as error:
-                    log.warning("offsets not deleted group=%s reason=%s", group_id, error)
-            await asyncio.sleep(0)
 
     def _wake_at(self, deadline_ms: float) -> None:
         """Look at the timers at this time, unless that is planned for sooner."""

@@ -15,6 +15,7 @@ from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from siltstone.broker.groups._group_kernels import GroupOffsets, NewOffsets
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
@@ -131,6 +132,17 @@ class Offsets(OffsetTable):
             return []
         named = {(topic, index) for topic, indexes in group.committed.items() for index in indexes}
         return sorted(named.union(*group.pending.values()))
+
+    def list_of_topics(self, group_id: str, names: AbstractSet[str]) -> list[tuple[str, int]]:
+        """Return the partitions of some topics that a group has offsets of, pending ones too."""
+        group = self._find(group_id)
+        if group is None:
+            return []
+        committed = group.committed
+        named = {(topic, index) for topic in committed.keys() & names for index in committed[topic]}
+        for pending in group.pending.values():
+            named.update(key for key in pending if key[0] in names)
+        return sorted(named)
 
     def forget(self, group_id: str) -> None:
         """Forget a group that the journal says is deleted."""

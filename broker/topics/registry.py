@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
+    from collections.abc import Set as AbstractSet
     from uuid import UUID
 
     from siltstone.broker.process.io import IoThreads
@@ -67,8 +68,9 @@ class TopicRegistry:
     ``logs`` may also hold logs of no topic, which are in no Metadata. ``version`` grows with each
     change of topics and partitions, which also empties ``listings``: what answers about all topics
     say of each, kept like `Topic.answers`. A name is reserved while its topic is being created or
-    deleted: other requests for it wait. Work that has begun runs to its end even if its client
-    disconnects.
+    deleted: other requests for it wait. ``retired`` are names of deleted topics of which groups may
+    still have offsets; no topic is made of such a name until `release`. Work that has begun runs to
+    its end even if its client disconnects.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class TopicRegistry:
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self.retired: set[str] = set()
         self.version = 0
         self.listings: dict[Form, list[Any]] = {}
         self._sorted_names: list[str] | None = None
@@ -95,6 +98,8 @@ class TopicRegistry:
         self._partition_count = 0
         self._coming = Counter[str]()  # partitions that are being made, by topic
         self._tasks = Tasks()
+        self._released = asyncio.Event()
+        self._is_closing = False
         self._deleted: list[Callable[[Topic], None]] = []
         self._before_removal: list[Callable[..., Awaitable[None]]] = []
         settings.on_change(self._reconfigure)
@@ -114,6 +119,13 @@ class TopicRegistry:
         """Call ``callback`` with every deleted topic, once no request can find it."""
         self._deleted.append(callback)
 
+    def release(self, names: AbstractSet[str]) -> None:
+        """Let topics of these names be made again: no group has offsets of those before."""
+        self.retired -= names
+        self._catalog.defer(lambda state: _release(state, names))
+        self._released.set()
+        self._released = asyncio.Event()
+
     def before_removal(self, callback: Callable[..., Awaitable[None]]) -> None:
         """Await ``callback`` with the partitions before their folders are removed."""
         self._before_removal.append(callback)
@@ -122,9 +134,12 @@ class TopicRegistry:
         """Serve the topics that a start has found, by name; their logs are loaded."""
         for name, entry in topics.items():
             self._publish(name, entry)
+        self.retired = set(self._catalog.state.retired - self.topics.keys())
 
     async def close(self) -> None:
         """Wait until all work that has begun has ended."""
+        self._is_closing = True
+        self._released.set()
         await self._tasks.finish()
 
     def find_log(self, key: TopicKey, partition: int) -> Log:
@@ -243,9 +258,10 @@ class TopicRegistry:
         async with self._names.hold(name):
             if name in self.topics:
                 raise TopicAlreadyExists(f"topic {name} already exists")
+            await self._await_release(name)
             entry = CatalogTopic(id=random_id(), partitions=partitions, overrides=dict(overrides))
             with self._claim(name, partitions):
-                await self._catalog.commit(lambda state: state.topics.update({name: entry}))
+                await self._catalog.commit(_add(name, entry))
                 try:
                     await self._create_logs(name, entry, range(partitions))
                 except KafkaError:
@@ -257,6 +273,17 @@ class TopicRegistry:
         )
         return topic
 
+    async def _await_release(self, name: str) -> None:
+        """Wait until groups have no offsets of a deleted topic of this name.
+
+        Raises:
+            TopicAlreadyExists: The broker stops meanwhile.
+        """
+        while name in self.retired and self._deleted:
+            if self._is_closing:
+                raise TopicAlreadyExists(f"topic {name} is still being deleted; try again")
+            await self._released.wait()
+
     async def _delete(self, topic: Topic) -> None:
         async with self._names.hold(topic.name):
             self._check_current(topic)
@@ -264,9 +291,11 @@ class TopicRegistry:
             def change(state: CatalogState) -> None:
                 del state.topics[topic.name]
                 state.deleted |= {topic.id}
+                state.retired |= {topic.name}
 
             await self._catalog.commit(change)
             self._unpublish(topic)
+            self.retired.add(topic.name)
             for told in self._deleted:
                 told(topic)
             await self._delete_logs(topic.name, topic.id, range(topic.partitions))
@@ -423,6 +452,18 @@ def _resize(topic: Topic, partitions: int) -> Callable[[CatalogState], None]:
         state.topics[topic.name] = replace(state.topics[topic.name], partitions=partitions)
 
     return change
+
+
+def _add(name: str, entry: CatalogTopic) -> Callable[[CatalogState], None]:
+    def change(state: CatalogState) -> None:
+        state.topics[name] = entry
+        state.retired -= {name}
+
+    return change
+
+
+def _release(state: CatalogState, names: AbstractSet[str]) -> None:
+    state.retired -= names
 
 
 def _forget(state: CatalogState, topic_id: UUID) -> None:

@@ -52,12 +52,14 @@ class CatalogState:
     """The content of the file. To change it, change a copy and have that written.
 
     ``deleted`` are ids of topics whose folders may still have their names: the next start removes
-    them, so that a topic is deleted as a whole or not at all. ``generation`` counts the writes, and
+    them, so that a topic is deleted as a whole or not at all. ``retired`` are names of deleted
+    topics of which groups may still have offsets. ``generation`` counts the writes, and
     tells the newer of two files if log.dirs are put in another order.
     """
 
     topics: dict[str, CatalogTopic] = field(default_factory=dict)
     deleted: frozenset[UUID] = frozenset()
+    retired: frozenset[str] = frozenset()
     cluster_configs: Mapping[str, str] = field(default_factory=dict)
     broker_configs: Mapping[str, str] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -133,6 +135,7 @@ def encode(state: CatalogState) -> bytes:
             "features": dict(state.features),
             "features_epoch": state.features_epoch,
             "deleted": sorted(uuid_text(topic_id) for topic_id in state.deleted),
+            "retired": sorted(state.retired),
         },
         indent=1,
     )
@@ -155,6 +158,7 @@ def decode(text: bytes) -> CatalogState:
     return CatalogState(
         topics={name: _topic(name, entry) for name, entry in _get(content, "topics", dict).items()},
         deleted=frozenset(parse_uuid(entry) for entry in _get(content, "deleted", list)),
+        retired=_names({"retired": [], **content}, "retired"),  # older files lack it
         cluster_configs=_configs(content, "cluster_configs"),
         broker_configs=_configs(content, "broker_configs"),
         group_configs=_configs_by_name(content, "group_configs"),
@@ -199,6 +203,13 @@ def _configs(content: Any, name: str) -> Mapping[str, str]:
         if not isinstance(value, str):
             raise MalformedCatalog(f"{key} in {name} is not a string")
     return dict(configs)
+
+
+def _names(content: Any, name: str) -> frozenset[str]:
+    names = _get(content, name, list)
+    if not all(isinstance(each, str) for each in names):
+        raise MalformedCatalog(f"{name} has what is not a string")
+    return frozenset(names)
 
 
 def _configs_by_name(content: Any, name: str) -> Mapping[str, Mapping[str, str]]:
