@@ -21,6 +21,7 @@ from siltstone.broker.security.acl import (
 )
 from siltstone.broker.security.private_file import PrivateFileError, PrivateWriter, read_private
 from siltstone.storage import files
+from siltstone.storage.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,10 +136,13 @@ def _decode(content: bytes) -> list[Acl]:
     Raises:
         ValueError: It is no such file (or KeyError, TypeError, AttributeError).
     """
-    parsed = json.loads(content)
+    parsed = read_json(content)
     if parsed["version"] != _VERSION:
         raise ValueError("a version of a newer program")
-    return [decode_acl(row) for row in parsed["acls"]]
+    rows = parsed["acls"]
+    if not isinstance(rows, list):
+        raise TypeError("no list of rules")
+    return [decode_acl(row) for row in rows]
 
 
 def decode_acl(row: list[Any]) -> Acl:

@@ -32,6 +32,7 @@ from siltstone.broker.security.scram import (
     form_of,
 )
 from siltstone.storage import files
+from siltstone.storage.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -168,7 +169,7 @@ def _decode(content: bytes) -> tuple[bytes, Credentials]:
     Raises:
         ValueError: It is no such file (or KeyError, TypeError, AttributeError).
     """
-    parsed = json.loads(content)
+    parsed = read_json(content)
     if parsed["version"] != _VERSION:
         raise ValueError("a version of a newer program")
     secret = base64.b64decode(parsed["secret"], validate=True)

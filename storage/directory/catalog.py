@@ -14,12 +14,18 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from siltstone.protocol.names import parse_uuid, uuid_text
+from siltstone.protocol.errors import InvalidTopic
+from siltstone.protocol.names import check_topic_name, parse_uuid, uuid_text
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.strict_json import read_json
 
 FILE_NAME = "siltstone-catalog.json"
 VERSION = 1
+_MAX_LONG = 2**63 - 1
+_MAX_LEVEL = 2**15 - 1
+_MAX_PARTITIONS = 1_000_000
+"""More folders no disk serves; a start would make those that are not there."""
 
 
 class MalformedCatalog(ValueError):  # noqa: N818  # as MalformedCheckpoint
@@ -149,24 +155,27 @@ def decode(text: bytes) -> CatalogState:
     Raises:
         MalformedCatalog: It is not such a file; the message says what is wrong.
     """
-    content = json.loads(text)
+    content = read_json(text)
     if not isinstance(content, dict):
         raise MalformedCatalog("it is no JSON object")
     version = content.get("version")
     if version != VERSION:
         raise MalformedCatalog(f"its version is {version}, this program knows {VERSION}")
+    topics = {name: _topic(name, entry) for name, entry in _get(content, "topics", dict).items()}
+    deleted = frozenset(map(parse_uuid, _names(content, "deleted")))
+    _check_ids(topics, deleted)
     return CatalogState(
-        topics={name: _topic(name, entry) for name, entry in _get(content, "topics", dict).items()},
-        deleted=frozenset(parse_uuid(entry) for entry in _get(content, "deleted", list)),
+        topics=topics,
+        deleted=deleted,
         retired=_names({"retired": [], **content}, "retired"),  # older files lack it
         cluster_configs=_configs(content, "cluster_configs"),
         broker_configs=_configs(content, "broker_configs"),
         group_configs=_configs_by_name(content, "group_configs"),
         client_metrics=_configs_by_name(content, "client_metrics"),
-        next_producer_id=_get(content, "next_producer_id", int),
+        next_producer_id=_number(content, "next_producer_id", _MAX_LONG // 2),
         features=_features(content),
-        features_epoch=_get({"features_epoch": 1, **content}, "features_epoch", int),
-        generation=_get(content, "generation", int),
+        features_epoch=_number({"features_epoch": 1, **content}, "features_epoch"),
+        generation=_number(content, "generation"),
     )
 
 
@@ -179,7 +188,7 @@ def _read(path: Path) -> CatalogState | None:
         raise LogDirError(
             f"{path} cannot be read by this user; give it the right to or choose another log.dirs"
         ) from error
-    except (ValueError, OSError, RecursionError) as error:
+    except (ValueError, OSError) as error:
         raise LogDirError(
             f"{path} can not be used: {error}; repair it, or move it away to have the topics made "
             "anew from their folders, which loses their settings"
@@ -188,13 +197,26 @@ def _read(path: Path) -> CatalogState | None:
 
 def _topic(name: str, entry: Any) -> CatalogTopic:
     try:
+        check_topic_name(name)
+        partitions = _number(entry, "partitions", _MAX_PARTITIONS)
+        if not partitions:
+            raise MalformedCatalog("it has no partitions")
         return CatalogTopic(
             id=parse_uuid(_get(entry, "id", str)),
-            partitions=_get(entry, "partitions", int),
+            partitions=partitions,
             overrides=_configs(entry, "configs"),
         )
     except ValueError as error:
         raise MalformedCatalog(f"topic {name}: {error}") from error
+    except InvalidTopic as error:  # its folders would lie elsewhere
+        raise MalformedCatalog(error.message) from error
+
+
+def _check_ids(topics: Mapping[str, CatalogTopic], deleted: frozenset[UUID]) -> None:
+    """Refuse a topic that is there and deleted, too: the start would remove its folders."""
+    for name, topic in topics.items():
+        if topic.id in deleted:
+            raise MalformedCatalog(f"topic {name} is there and its id is among the deleted ones")
 
 
 def _configs(content: Any, name: str) -> Mapping[str, str]:
@@ -219,7 +241,14 @@ def _configs_by_name(content: Any, name: str) -> Mapping[str, Mapping[str, str]]
 
 def _features(content: Any) -> Mapping[str, int]:
     levels = _get({"features": {}, **content}, "features", dict)  # older files lack them
-    return {feature: _get(levels, feature, int) for feature in levels}
+    return {feature: _number(levels, feature, _MAX_LEVEL) for feature in levels}
+
+
+def _number(content: Any, name: str, largest: int = _MAX_LONG) -> int:
+    value: int = _get(content, name, int)
+    if not 0 <= value <= largest:
+        raise MalformedCatalog(f"{name} is not from 0 to {largest}")
+    return value
 
 
 def _get(content: Any, name: str, kind: type) -> Any:

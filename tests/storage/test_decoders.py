@@ -68,7 +68,7 @@ def _write_epochs(folder: Path) -> None:
 
 def _catalog() -> bytes:
     topics = {"orders": CatalogTopic(id=TOPIC_ID, partitions=3, overrides={"a": "b"})}
-    return catalog.encode(CatalogState(topics=topics, deleted=frozenset([TOPIC_ID])))
+    return catalog.encode(CatalogState(topics=topics, deleted=frozenset([uuid.UUID(int=79)])))
 
 
 FILES: dict[str, tuple[str, bytes, Callable[[Path], object], Any]] = {

@@ -14,6 +14,7 @@ from siltstone.broker.security.private_file import PrivateFileError, PrivateWrit
 from siltstone.broker.security.quotas.entities import check_quota, make_entity
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage import files
+from siltstone.storage.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,10 +98,13 @@ def _decode(content: bytes) -> Values:
     Raises:
         ValueError: It is no such file (or KeyError, TypeError, AttributeError, InvalidRequest).
     """
-    parsed = json.loads(content)
+    parsed = read_json(content)
     if parsed["version"] != _VERSION:
         raise ValueError("a version of a newer program")
-    return decode_quotas(parsed["quotas"])
+    rows = parsed["quotas"]
+    if not isinstance(rows, list):
+        raise TypeError("no list of quotas")
+    return decode_quotas(rows)
 
 
 def decode_quotas(rows: Iterable[Any]) -> Values:
@@ -116,6 +120,8 @@ def decode_quotas(rows: Iterable[Any]) -> Values:
             raise TypeError("a name that is no text")
         entity = make_entity(names.items())
         for key, value in row["quotas"].items():
+            if isinstance(value, bool):
+                raise TypeError("a quota that is no number")
             check_quota(entity, key, value)
             values.setdefault(entity, {})[key] = float(value)
     return values

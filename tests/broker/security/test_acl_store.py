@@ -118,6 +118,12 @@ async def test_the_file_is_nobody_elses(tmp_path: Path, io: IoThreads) -> None:
         "",
         "{}",
         '{"version": 2, "acls": []}',
+        '{"version": 1, "acls": {}}',
+        (
+            '{"version": 1, "acls": [["TOPIC", "LITERAL", "a", "User:a", "*", "ALL", "DENY"]], '
+            '"acls": []}'
+        ),
+        "[" * 200_000,
         '{"version": 1, "acls": [["TOPIC", "LITERAL", "a", "User:a", "*", "READ"]]}',
         '{"version": 1, "acls": [["TOPIC", "MATCH", "a", "User:a", "*", "READ", "ALLOW"]]}',
         '{"version": 1, "acls": [["TOPIC", "LITERAL", "", "User:a", "*", "READ", "ALLOW"]]}',

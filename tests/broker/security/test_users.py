@@ -118,6 +118,8 @@ def spoil(change: Callable[[dict[str, object]], object]) -> Callable[[bytes], by
         lambda _: b"",
         lambda _: b"[]",
         lambda _: b"\xff",
+        lambda content: content.replace(b'"users": {', b'"users": {}, "users": {'),
+        lambda _: b"[" * 200_000,
         spoil(lambda parsed: parsed.update(version=2)),
         spoil(lambda parsed: parsed.update(secret="AAAA")),
         spoil(lambda parsed: parsed.update(users=[])),
