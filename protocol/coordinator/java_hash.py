@@ -7,9 +7,10 @@ from functools import lru_cache
 from struct import unpack
 
 _INT32_MIN = 1 << 31
+_MAX_KEPT_CHARACTERS = 255
+"""Who may use an id is asked later, so longer names, made up by anybody, are not kept."""
 
 
-@lru_cache(maxsize=1 << 14)  # the same ids come again and again, and it is a loop in Python
 def java_hash(text: str) -> int:
     """Return Java's hash of a string, an int32: 31 * h + unit over its UTF-16 units."""
     octets = text.encode("utf-16-be", "surrogatepass")
@@ -19,7 +20,11 @@ def java_hash(text: str) -> int:
     return value - (value >> 31 << 32)
 
 
+# The same ids come again and again, and it is a loop in Python.
+_kept_hash = lru_cache(maxsize=1 << 14)(java_hash)
+
+
 def partition_for(name: str, count: int) -> int:
     """Return the partition of ``count`` that holds what is known of ``name``."""
-    value = abs(java_hash(name))
+    value = abs((_kept_hash if len(name) <= _MAX_KEPT_CHARACTERS else java_hash)(name))
     return 0 if value == _INT32_MIN else value % count

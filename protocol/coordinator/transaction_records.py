@@ -24,6 +24,7 @@ NEWEST: Final = TRANSACTION_LOG_VALUE.last
 
 _EMPTY: Final = 0  # the state that writes null for its partitions
 _NO_EPOCH: Final = -1  # the next producer id has none: it begins with 0
+_FEW: Final = 100  # partitions, of which a thousand sets are kept without harm
 
 
 class TransactionLogValue(NamedTuple):
@@ -100,10 +101,16 @@ def group_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]
     return topics
 
 
-@lru_cache(maxsize=1024)
 def _put_partitions(
     partitions: frozenset[tuple[str, int]],
 ) -> tuple[tables.PartitionsSchema, ...]:
     """Return the topics; a producer has the same ones in one transaction after another."""
+    return (_group_few if len(partitions) <= _FEW else _group)(partitions)
+
+
+def _group(partitions: frozenset[tuple[str, int]]) -> tuple[tables.PartitionsSchema, ...]:
     topics = group_by_topic(partitions).items()
     return tuple(tables.PartitionsSchema(topic, indexes) for topic, indexes in topics)
+
+
+_group_few = lru_cache(maxsize=1024)(_group)

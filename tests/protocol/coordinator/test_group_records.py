@@ -1,5 +1,7 @@
 """Committed offsets and classic groups as records of __consumer_offsets."""
 
+from sys import getrefcount
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,3 +181,13 @@ def test_the_partition_is_never_negative() -> None:
     """Not for the one hash that has no positive counterpart either."""
     assert partition_for("polygenelubricants", 50) == 0
     assert {partition_for(f"group-{number}", 50) for number in range(2000)} == set(range(50))
+
+
+def test_long_names_are_not_kept() -> None:
+    """They come from requests that are refused, too: 16,000 of them had half a gigabyte."""
+    name = "x" * 30_000
+    before = getrefcount(name)
+    partition = partition_for(name, 50)
+
+    assert getrefcount(name) == before
+    assert partition == abs(java_hash(name)) % 50

@@ -1,5 +1,7 @@
 """Keys and values of __transaction_state."""
 
+from sys import getrefcount
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,3 +141,15 @@ def test_a_value_of_a_newer_version_is_refused() -> None:
 def test_partitions_are_grouped_in_order() -> None:
     """The same set always makes the same bytes."""
     assert group_by_topic(VALUE.partitions) == {"a": [2], "orders": [0, 1]}
+
+
+def test_large_sets_of_partitions_are_not_kept() -> None:
+    """A thousand transactions of all partitions had gigabytes; they are written all the same."""
+    partitions = frozenset((f"t{number}", 0) for number in range(101))
+    value = VALUE._replace(partitions=partitions)
+    before = getrefcount(value.partitions)
+    written = encode_value(value, 1)
+    after = getrefcount(value.partitions)
+
+    assert after == before
+    assert decode_value(written).partitions == value.partitions
