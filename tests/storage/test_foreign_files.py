@@ -85,7 +85,7 @@ def test_a_catalogue_that_is_nested_too_deeply(tmp_path: Path) -> None:
     """It is refused as any other that cannot be read."""
     (tmp_path / FILE_NAME).write_text("[" * 200_000)
 
-    with pytest.raises(LogDirError, match="recursion"):
+    with pytest.raises(LogDirError, match="nested too deep"):
         Catalog([tmp_path]).load()
 
 

@@ -98,6 +98,7 @@ def with_offsets(
     groups = SimpleNamespace(
         offsets=offsets,
         groups={},
+        member_bytes=SimpleNamespace(size=0),
         journal=SimpleNamespace(loading_count=0, load_seconds=0.0, entries_loaded=0),
     )
     built = SimpleNamespace(built=SimpleNamespace(groups=groups, transactions=None))
