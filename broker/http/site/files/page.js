@@ -110,7 +110,7 @@ class Overview {
       : message("bad", `Not ready: ${overview.fault}`);
     this.place.replaceChildren(
       health,
-      ...overview.disks.filter((each) => each.trouble && !overview.fault?.includes(each.trouble)).map((each) => message("bad", `Log directory ${each.path} ${each.trouble}.`)),
+      ...overview.disks.filter((each) => each.trouble && !overview.fault?.includes(`log directory ${each.path} `)).map((each) => message("bad", `Log directory ${each.path} ${each.trouble}.`)),
       ...overview.remarks.map((each) => message("warn", each)),
       make("div", { class: "grid" },
         card("Traffic", make("div", { class: "big" }, now ? rate(now[1]) : "…", make("small", {}, " in, "), now ? rate(now[2]) : "…", make("small", {}, " out")),
