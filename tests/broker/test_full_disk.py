@@ -160,7 +160,9 @@ async def test_stalled_disk(broker: Running, disk: Disk) -> None:
     slowest, turns = 0.0, 0
     while not hanging.done():
         began = time.monotonic()
-        assert await (await open_traffic(broker)).fetch(0) != (0, b"")
+        new = await open_traffic(broker)
+        assert await new.fetch(0) != (0, b"")
+        await new.caller.client.close()
         assert await other.produce(b"b") == 0
         slowest = max(slowest, time.monotonic() - began)
         turns += 1
