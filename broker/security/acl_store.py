@@ -21,7 +21,7 @@ from siltstone.broker.security.acl import (
 )
 from siltstone.broker.security.private_file import PrivateFileError, PrivateWriter, read_private
 from siltstone.storage import files
-from siltstone.storage.strict_json import read_json
+from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -32,7 +32,7 @@ from siltstone.broker.security.scram import (
     form_of,
 )
 from siltstone.storage import files
-from siltstone.storage.strict_json import read_json
+from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

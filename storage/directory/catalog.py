@@ -18,7 +18,7 @@ from siltstone.protocol.errors import InvalidTopic
 from siltstone.protocol.names import check_topic_name, parse_uuid, uuid_text
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
-from siltstone.storage.strict_json import read_json
+from siltstone.storage.directory.strict_json import read_json
 
 FILE_NAME = "siltstone-catalog.json"
 VERSION = 1

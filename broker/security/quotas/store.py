@@ -14,7 +14,7 @@ from siltstone.broker.security.private_file import PrivateFileError, PrivateWrit
 from siltstone.broker.security.quotas.entities import check_quota, make_entity
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage import files
-from siltstone.storage.strict_json import read_json
+from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
