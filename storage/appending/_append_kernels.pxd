@@ -149,6 +149,8 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     @cython.locals(base_offset="long long")
     cdef int64_t _hold(self, object log, HeldBatch batch) except? -2
 
+    cdef int _write_waiting(self) except -1
+
     @cython.locals(lock=Lock, first=Py_ssize_t)
     cdef int write_held(self, object log) except -1
 

@@ -681,10 +681,10 @@ class LogEnd:
             OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
             KafkaStorageError: The directory refuses writes, now or since an earlier failure, or
                 those of clients, since there is less room than its reserve.
-            NotWrittenError: As `Appends.write` does.
+            NotWrittenError: While batches may wait: those of the same request are among them.
         """
         if self._held:
-            self._appends.write()
+            self._write_waiting()
         lock = self.lock
         lock.take()
         try:
@@ -741,10 +741,10 @@ class LogEnd:
 
         Raises:
             KafkaStorageError: As `append` does.
-            NotWrittenError: As `Appends.write` does.
+            NotWrittenError: While batches may wait: those of the same request are among them.
         """
         if self._held:
-            self._appends.write()
+            self._write_waiting()
         lock = self.lock
         lock.take()
         try:
@@ -823,6 +823,21 @@ class LogEnd:
         if producer is not None:
             producer.expect(batch.sequence, batch.last_offset_delta)
         return base_offset
+
+    def _write_waiting(self) -> None:
+        """Write all that waits, since something else is appended behind it.
+
+        Those who wait learn of a failure themselves. Who appends is told by what he appends: the
+        directory refuses it.
+
+        Raises:
+            NotWrittenError: While batches may wait: those of the same request are among them.
+        """
+        try:
+            self._appends.write()
+        except NotWrittenError:
+            if self._appends.is_open:
+                raise
 
     def write_held(self, log: "Log") -> None:
         """Write the batches that wait, in as few calls as their segments and entries allow.

@@ -210,6 +210,34 @@ def test_owners_learn_of_a_failure_alone(folder: LogFolder, disk: Disk, is_faili
     assert told == (["first", "second"] if is_failing else [])
 
 
+def test_who_appends_behind_them_is_told_by_the_disk(folder: LogFolder, disk: Disk) -> None:
+    """A marker of a transaction, say, that a timer writes: a storage error, as without them."""
+    appends = folder.services.appends
+    told: list[str] = []
+
+    class Owner:
+        def not_written(self, error: NotWrittenError) -> None:
+            told.append(str(error))
+
+    take(folder.log, make_batch())
+    appends.note_owner(Owner())
+    appends.is_open = False
+    disk.fail("pwrite", times=1)
+
+    with pytest.raises(KafkaStorageError):
+        folder.log.append(validated(make_batch()))
+    assert len(told) == 1
+
+
+def test_who_appends_in_the_same_request_learns_of_them(folder: LogFolder, disk: Disk) -> None:
+    """An earlier batch of it may be among those that are not written: nothing is answered."""
+    take(folder.log, make_batch())
+    disk.fail("pwrite", times=1)
+
+    with pytest.raises(NotWrittenError):
+        folder.log.append(validated(make_batch()))
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_files_are_those_of_batches_that_did_not_wait(tmp_path: Path, seed: int) -> None:
     """Also where segments and index entries begin."""
