@@ -51,6 +51,9 @@ QUOTAS = "siltstone-quotas.json"
 MAX_OFFSET = (1 << 63) - 1 - (1 << 32)
 """The largest offset: above it an offset plus the records of a batch might not fit an int64."""
 
+Look = tuple[int, int, int]
+"""What changes when a file does: another file, its time, its size."""
+
 _FILE_MODE = 0o644
 _FALLOCATE_KEEP_SIZE = 1
 _OFFSET_DIGITS = 20
@@ -388,3 +391,23 @@ def try_room(directory: Path, size: int) -> None:
     finally:
         os.close(fd)
         unlink(path)
+
+
+def look_at(path: Path | str) -> Look | None:
+    """Return what changes when a file does; None if it is not there. Blocks."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  # as a tuple of numbers
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+@contextmanager
+def in_memory(text: str) -> Iterator[str]:
+    """Yield a path of a file in memory: OpenSSL takes keys from nowhere else."""
+    file = os.memfd_create("siltstone", os.MFD_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+        yield f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)

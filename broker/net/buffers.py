@@ -17,17 +17,13 @@ import asyncio
 import mmap
 from typing import TYPE_CHECKING, Final, Protocol
 
-from siltstone.broker.net.unread import Unread
+from siltstone.broker.net.unread import GRACE_SECONDS, WHOLE_SECONDS, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SHARED_BYTES = 256 * 1024
 LARGE = 128 * 1024
-GRACE_SECONDS: Final = 3.0
-"""How long a client may send nothing before it counts as slow."""
-WHOLE_SECONDS: Final = 30.0
-"""In this time a client must send as many bytes as it holds."""
 _OUR_TURN: Final = 0.1
 """What a second counts in which the client waits for the broker: 30 of them use up the grace."""
 _SPARED_BYTES = 4096  # closing a client that holds less frees too little

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GRACE_SECONDS: Final = 3.0
-"""How long a client may take nothing before it is as slow as can be."""
+"""How long a client may send nothing, or take nothing, before it counts as slow."""
 WHOLE_SECONDS: Final = 30.0
-"""In this time a client must take all of what it is sent."""
+"""In this time a client must send, or take, as many bytes as are held for it."""
 _PART_BYTES: Final = 200
 """What a part costs besides its bytes."""
 

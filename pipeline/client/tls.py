@@ -3,15 +3,14 @@
 What is read here is told to librdkafka too, by its own names. (Java: DefaultSslEngineFactory.)
 """
 
-import os
 import re
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from siltstone.pipeline.errors import BadOption
+from siltstone.storage import files
 
 SETTINGS: Final = frozenset(
     {
@@ -111,7 +110,7 @@ def _read(settings: Mapping[str, str], location: str, itself: str) -> str | None
 def _show(context: ssl.SSLContext, chain: str, key: str, password: str | None) -> None:
     """Have a context show a certificate."""
     try:
-        with _as_file(chain) as chain_file, _as_file(key) as key_file:
+        with files.in_memory(chain) as chain_file, files.in_memory(key) as key_file:
             context.load_cert_chain(chain_file, key_file, password=lambda: password or "")
     except (ssl.SSLError, ValueError) as error:
         raise BadOption(
@@ -119,14 +118,3 @@ def _show(context: ssl.SSLContext, chain: str, key: str, password: str | None) -
             "and kafka.ssl.keystore.certificate.chain, cannot be used; check that they belong "
             "together, and kafka.ssl.key.password"
         ) from error
-
-
-@contextmanager
-def _as_file(text: str) -> Iterator[str]:
-    """Yield a path of a file in memory: OpenSSL takes keys from nowhere else."""
-    file = os.memfd_create("siltstone", os.MFD_CLOEXEC)
-    try:
-        os.write(file, text.encode())
-        yield f"/proc/self/fd/{file}"
-    finally:
-        os.close(file)

@@ -6,9 +6,7 @@ what is wrong with it, and what to do.
 
 from __future__ import annotations
 
-import os
 import ssl
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,9 +25,10 @@ from siltstone.config.tls import (
     TRUST_STORE_COMMAND,
     versions_of,
 )
+from siltstone.storage import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from siltstone.config.distinguished_names import Rule
     from siltstone.config.tls import TlsConfig
@@ -238,9 +237,9 @@ def _load(
         raise TlsError(f"{key_at}: the private key is encrypted; give its ssl.key.password")
     chain = "".join(block.text for block in blocks if block.label == "CERTIFICATE")
     try:
-        with _as_file(chain) as certificate_file, _as_file(key_block.text) as key_file:
+        with files.in_memory(chain) as chain_file, files.in_memory(key_block.text) as key_file:
             context.load_cert_chain(
-                certificate_file, key_file, password=lambda: settings.ssl_key_password or ""
+                chain_file, key_file, password=lambda: settings.ssl_key_password or ""
             )
     except ssl.SSLError as error:
         is_encrypted = key_block.is_encrypted
@@ -298,14 +297,3 @@ def _rules(settings: TlsConfig) -> tuple[Rule, ...] | None:
     from siltstone.config.distinguished_names import parse_rules  # noqa: PLC0415  # re2: few need it
 
     return parse_rules(settings.ssl_principal_mapping_rules)
-
-
-@contextmanager
-def _as_file(text: str) -> Iterator[str]:
-    """Yield a path of a file in memory: OpenSSL takes keys from nowhere else."""
-    file = os.memfd_create("siltstone", os.MFD_CLOEXEC)
-    try:
-        os.write(file, text.encode())
-        yield f"/proc/self/fd/{file}"
-    finally:
-        os.close(file)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.net.tls.contexts import TlsError, files_of, make_endpoint
 from siltstone.broker.net.tls.handshakes import Handshakes, Turns
 from siltstone.config.errors import ConfigError
+from siltstone.storage import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -123,13 +122,6 @@ def _make_all(settings: Mapping[str, TlsConfig]) -> Iterator[tuple[str, Endpoint
             raise TlsError(f"the listener {name} cannot encrypt: {error}") from error
 
 
-def _look(settings: Mapping[str, TlsConfig]) -> list[tuple[int, int, int] | None]:
+def _look(settings: Mapping[str, TlsConfig]) -> list[files.Look | None]:
     """Return what changes when a file does. Blocks."""
-    seen: list[tuple[int, int, int] | None] = []
-    for each in settings.values():
-        for path in files_of(each):
-            seen.append(None)
-            with suppress(OSError):
-                status = os.stat(path)  # noqa: PTH116  # as a tuple of numbers
-                seen[-1] = status.st_ino, status.st_mtime_ns, status.st_size
-    return seen
+    return [files.look_at(path) for each in settings.values() for path in files_of(each)]

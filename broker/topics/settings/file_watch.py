@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.topics.settings.reload import plan_reload, reload
 from siltstone.config.errors import ConfigError
+from siltstone.storage import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.settings.in_force import BrokerSettings
-
-    Look = tuple[int, int, int] | None
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ class SettingsFile:
         self._settings = settings
         self._io = io
         self._certificates = certificates
-        self._taken = self._last = _look(path)
+        self._taken = self._last = files.look_at(path)
 
     async def run(self) -> None:
         """Look every `LOOK_SECONDS`."""
@@ -52,7 +50,7 @@ class SettingsFile:
 
     async def look(self) -> None:
         """Tell of a change that has settled, or take it."""
-        seen = await self._io.run(_look, self._path)
+        seen = await self._io.run(files.look_at, self._path)
         has_settled, self._last = seen == self._last, seen
         if seen == self._taken or not has_settled:
             return
@@ -79,12 +77,3 @@ class SettingsFile:
                 len(plan.now),
                 len(plan.restart),
             )
-
-
-def _look(path: Path) -> Look:
-    """Return what changes when the file does; None if it is not there. Blocks."""
-    try:
-        status = os.stat(path)  # noqa: PTH116  # as a tuple of numbers
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from siltstone.broker.net.buffers import GRACE_SECONDS, Buffers, LargeBuffer
+from siltstone.broker.net.buffers import Buffers, LargeBuffer
+from siltstone.broker.net.unread import GRACE_SECONDS
 
 MIB = 1 << 20
 
