@@ -288,14 +288,17 @@ class TopicRegistry:
         async with self._names.hold(topic.name):
             self._check_current(topic)
 
+            # Where nobody is told there are no groups, and nobody would release the name.
+            retired = {topic.name} if self._deleted else set()
+
             def change(state: CatalogState) -> None:
                 del state.topics[topic.name]
                 state.deleted |= {topic.id}
-                state.retired |= {topic.name}
+                state.retired |= retired
 
             await self._catalog.commit(change)
             self._unpublish(topic)
-            self.retired.add(topic.name)
+            self.retired |= retired
             for told in self._deleted:
                 told(topic)
             await self._delete_logs(topic.name, topic.id, range(topic.partitions))

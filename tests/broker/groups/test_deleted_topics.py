@@ -59,6 +59,15 @@ async def test_topics_that_are_deleted_together_take_one_walk(
         assert left == [[kept.name]] * 3
 
 
+async def test_without_groups_no_name_is_kept(tmp_path: Path) -> None:
+    """Nobody would release it: a broker that makes and deletes topics would keep all names."""
+    async with running(tmp_path, *SETS) as home:
+        await home.topics.create("t0", 1, {})
+        await home.topics.delete(home.topics.topics["t0"])
+
+        assert not home.topics.retired
+
+
 async def test_a_new_topic_of_the_name_waits_for_the_walk(tmp_path: Path) -> None:
     """Else what is committed for it would be taken for the old one's."""
     async with running(tmp_path, *SETS) as home:
