@@ -1,4 +1,4 @@
-"""JSON files that decide about topics and rights: what is ambiguous in one is refused."""
+"""JSON that decides about topics and rights: what is ambiguous in it is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read_json(content: bytes) -> Any:
-    """Return what a file holds.
+    """Return what a file, or a token, holds.
 
     Raises:
         ValueError: It is no JSON, is nested too deep, has a name twice in one object (others
@@ -20,11 +20,11 @@ def read_json(content: bytes) -> Any:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"it has {twice!r} twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it has {name!r} twice")
+        found[name] = value
     return found
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from siltstone.broker.security.oauth.keys import Keys
@@ -130,18 +131,11 @@ def _texts(value: object, name: str) -> set[str]:
 def _read_object(content: bytes) -> dict[str, Any]:
     """Return an object; a name that is in it twice is a fault, as which of them counts is open."""
     try:
-        found = json.loads(content, object_pairs_hook=_each_once)
-    except (ValueError, RecursionError) as error:
+        found = read_json(content)
+    except ValueError as error:
         raise TokenFault("the token is malformed") from error
     if not isinstance(found, dict):
         raise TokenFault("the token is malformed")
-    return found
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name that is there twice")
     return found
 
 
