@@ -140,11 +140,11 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     @cython.locals(lock=Lock, base_offset="long long")
     cpdef int64_t add(self, object log, object buffer, long long size, long long count, long long timestamp) except? -2
 
-    @cython.locals(lock=Lock, base_offset="long long")
+    @cython.locals(lock=Lock, base_offset="long long", may_wait=bint)
     cpdef int64_t take(self, object log, object records, long long now_ms) except? -2
 
     @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long", batch=HeldBatch)
-    cdef int64_t _take(self, object log, object records, long long now_ms) except? -2
+    cdef int64_t _take(self, object log, object records, long long now_ms, bint may_wait) except? -2
 
     @cython.locals(base_offset="long long")
     cdef int64_t _hold(self, object log, HeldBatch batch) except? -2

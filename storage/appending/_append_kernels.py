@@ -543,7 +543,8 @@ class Appends:
     """Batches of a round of the loop that are judged and not written yet (loop only).
 
     Of requests that came together, on one connection or on several, the batches wait here, and
-    those of one log are written by one call. While ``is_open``, `LogEnd.take` lets batches wait;
+    those of one log are written by one call. While ``is_open``, `LogEnd.take` lets batches wait,
+    whose bytes stay where they are; any other batch is written at once, behind those that wait;
     ``held`` counts all that ever have, and ``logs`` are those that have some. Nobody sees them
     before `write`: it is called before an answer leaves, and before a request is served that is no
     Produce; a log calls it before it appends anything else.
@@ -759,7 +760,7 @@ class LogEnd:
     def take(self, log: "Log", records: memoryview, now_ms: int) -> int:
         """Append a common batch of a client: it breaks no rule and is its producer's next.
 
-        It may wait for others of the same turn: see `Appends`.
+        It may wait for others of the same round: see `Appends`. Its bytes must stay until then.
 
         Returns:
             Its base offset; -1 if it is not such a batch: nothing was done, and
@@ -768,17 +769,20 @@ class LogEnd:
         Raises:
             KafkaStorageError: As `append` does.
         """
+        may_wait = self._appends.is_open and self.rules.flush_messages == INT64_MAX
+        if self._held and not may_wait:
+            self._write_waiting()
         lock = self.lock
         lock.take()
         try:
-            base_offset = self._take(log, records, now_ms)
+            base_offset = self._take(log, records, now_ms, may_wait)
         finally:
             lock.drop()
         if base_offset >= 0 and self.watchers and not self._held:
             self.tell_watchers()
         return base_offset
 
-    def _take(self, log: "Log", records: memoryview, now_ms: int) -> int:
+    def _take(self, log: "Log", records: memoryview, now_ms: int, may_wait: bool) -> int:
         """Take; the caller holds the lock."""
         count, last_offset_delta, _attributes, max_timestamp, producer_id, epoch, sequence = (
             self.rules.judge(records, now_ms, 0)
@@ -791,7 +795,7 @@ class LogEnd:
             if producer is None:
                 return -1
         size = len(records)
-        if self._held or (self._appends.is_open and self.rules.flush_messages == INT64_MAX):
+        if may_wait:
             self._check_open(log, True)
             batch = HeldBatch.__new__(HeldBatch)
             batch.records = records

@@ -508,7 +508,7 @@ class Turn:
                 if appends.logs and not _is_produce(shared, position, end):
                     self._write()
                 held = appends.held
-                appends.is_open = is_open or end < filled
+                appends.is_open = is_open or end < filled or len(appends.logs) > 0
                 reply = self._gate.dispatch(self, shared, position + 4, end)  # type: ignore[arg-type]  # a Connection
                 position = end
                 if appends.held > held:

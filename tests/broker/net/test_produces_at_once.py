@@ -142,6 +142,43 @@ async def test_a_failed_write_answers_none_of_them(
     assert rows_of(await other.ask(produce())) == [(ErrorCode.kafka_storage_error, -1)]
 
 
+async def test_the_last_of_a_turn_is_written_with_those_before(
+    home: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five requests that came together are one write, whether or not others may come."""
+    caller = await home.call()
+    await caller.ask(produce())  # the first batch of a segment is written alone
+    disk = install(monkeypatch)
+    requests = [produce() for _ in range(5)]
+    await caller.client.send(b"".join(map(caller.frame, requests)))
+    answers = [await within(caller.receive(each), "an answer") for each in requests]
+
+    assert [rows_of(each)[0][1] for each in answers] == [2, 4, 6, 8, 10]
+    assert disk.names("pwrite") == ["pwrite 00000000000000000000.log"]
+
+
+async def test_a_large_request_is_written_before_it_is_answered(home: Running) -> None:
+    """It has memory of its own, which the next one gets, while small ones wait in their round."""
+    small, large = [await home.call() for _ in range(2)]
+    rows = make_rows(1, 200_000)
+    requests = [produce(make_batch(1, timestamp=now())), produce(make_batch(rows, timestamp=now()))]
+    ends = []
+    for _ in range(10):
+        frame = large.frame(requests[1])
+        await large.client.send(frame[:-1])
+        await asyncio.sleep(0)
+        await small.client.send(small.frame(requests[0]))
+        await large.client.send(frame[-1:])
+        answered = rows_of(await within(large.receive(requests[1]), "an answer"))
+        ends.append((answered[0][1], home.topics.logs["t", 0].log_end_offset))
+        await within(small.receive(requests[0]), "an answer")
+
+    assert all(offset < end for offset, end in ends)
+    log = home.topics.logs["t", 0]
+    assert log.log_end_offset == 20
+    assert len(offsets_in(bytes_of(log, 0))) == 20
+
+
 async def test_connections_share_their_writes(
     home: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage.appending.values import NotWrittenError
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 from tests.support.faults import Disk, install
-from tests.support.logs import LogFolder, bytes_of, validated
+from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,17 +78,6 @@ def test_without_others_behind_it_a_batch_does_not_wait(folder: LogFolder) -> No
     folder.services.appends.is_open = True
     folder.log.reconfigure(TopicConfig(flush_messages=1))
     assert take(folder.log, make_batch()) == 1
-    assert folder.log.log_end_offset == 2
-
-
-def test_the_last_of_a_turn_stands_behind_those_that_wait(folder: LogFolder) -> None:
-    """It waits with them."""
-    take(folder.log, make_batch())
-    folder.services.appends.is_open = False
-
-    assert take(folder.log, make_batch()) == 1
-    assert folder.log.log_end_offset == 0
-    folder.services.appends.write()
     assert folder.log.log_end_offset == 2
 
 
@@ -208,6 +197,20 @@ def test_owners_learn_of_a_failure_alone(folder: LogFolder, disk: Disk, is_faili
     appends.write()
 
     assert told == (["first", "second"] if is_failing else [])
+
+
+def test_a_batch_that_may_not_wait_is_written_behind_those_that_do(folder: LogFolder) -> None:
+    """One of a large frame, say, whose memory is somebody else's as soon as it is answered."""
+    log, appends = folder.log, folder.services.appends
+    take(log, make_batch(2))
+    appends.is_open = False
+    batch = make_batch(3)
+    base_offset = take(log, batch)
+    batch[:] = bytes(len(batch))
+
+    assert base_offset == 2
+    assert log.log_end_offset == 5
+    assert offsets_in(bytes_of(log, 0)) == [0, 2]
 
 
 def test_who_appends_behind_them_is_told_by_the_disk(folder: LogFolder, disk: Disk) -> None:
