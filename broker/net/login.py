@@ -158,7 +158,7 @@ class Login(Gate):
         logins: Logins,
     ) -> None:
         # What a gate has of its own is the dispatcher's: this one only lets pass.
-        self.timer = None  # until it has logged in; a class of C would have it anyway
+        self.timer = None  # nothing is timed until it has logged in
         self._loop = loop
         self._connection = connection
         self._dispatcher = dispatcher

@@ -276,11 +276,11 @@ class LoopRound:
         self.kept = 0
         self._loop = loop
         self._turns: list[Turn] = []  # that owe answers
-        self._alone = 0  # turns that do not ask whether there are others
+        self._alone = 0  # so many turns yet do not wait for others
         self._is_due = False
 
     def is_open(self) -> bool:
-        """Tell whether the answers of the next turn wait for those of others."""
+        """Tell whether the turn that begins now may wait for others; call it once a turn."""
         if self._alone:
             self._alone -= 1
             return False
@@ -291,7 +291,7 @@ class LoopRound:
         self.kept = filled if self.appends.logs else 0
 
     def add(self, turn: "Turn") -> None:
-        """Have a turn's answers wait."""
+        """Have a turn's answers wait for the end of the round."""
         self._turns.append(turn)
         if len(self._turns) >= TURNS_PER_ROUND or self.kept > ROUND_BYTES:
             self.end()
@@ -300,7 +300,10 @@ class LoopRound:
             self._loop.call_soon(self._end_in_time)
 
     def end(self) -> None:
-        """Write all that waits and send all answers; who cannot be answered is closed."""
+        """Write all that waits, and send all answers.
+
+        A connection whose batches could not be written is closed instead.
+        """
         turns = self._turns
         if not turns:
             return
@@ -310,7 +313,7 @@ class LoopRound:
         try:  # noqa: SIM105  # cheaper than suppress
             self.appends.write()
         except NotWrittenError:
-            pass  # those whose batches they are have been told
+            pass  # their connections are closed already
         self._answer(turns)
 
     def _end_in_time(self) -> None:
@@ -324,7 +327,7 @@ class LoopRound:
                 turn: Turn = turns[number]
                 number += 1
                 turn.answer()
-        finally:  # a fault of one is none of the others
+        finally:  # one connection's fault must not keep the answers of the others
             if number < len(turns):
                 self._loop.call_soon(self._answer, turns[number:])
 
@@ -396,6 +399,7 @@ class Turn:
         self._task: asyncio.Task[None] | None = None
 
     def on_readable(self) -> None:
+        """Take a turn: the loop calls this when the socket has bytes."""
         timer = self._gate.timer
         if timer is None:
             self._turn()
