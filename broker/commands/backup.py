@@ -44,10 +44,17 @@ def run_backup(options: argparse.Namespace) -> int:
     if target.exists():
         sys.stderr.write(f"siltstone: {target} is there; name a folder that is not\n")
         return 2
+    partial = target.with_name(f"{target.name}.partial")
+    if partial.exists():
+        sys.stderr.write(f"siltstone: {partial} is there, as a backup that was killed leaves it; ")
+        sys.stderr.write("remove it, or name another folder\n")
+        return 2
     channel = Channel(layers)
     began = _CLOCK.monotonic()
     try:
-        backup = _Backup(channel, [Path(each) for each in layers.server().log_dirs], target)
+        backup = _Backup(
+            channel, [Path(each) for each in layers.server().log_dirs], partial, target
+        )
         facts = backup.run()
     except NobodyAnswers as error:
         return fail(f"{error.advice}; of a broker that does not run, copy the log directories")
@@ -68,11 +75,13 @@ def run_backup(options: argparse.Namespace) -> int:
 class _Backup:
     """One backup: a pin, and a folder that gets its name when it is whole."""
 
-    def __init__(self, channel: Channel, directories: list[Path], target: Path) -> None:
+    def __init__(
+        self, channel: Channel, directories: list[Path], partial: Path, target: Path
+    ) -> None:
         self._channel = channel
         self._directories = directories
         self._target = target
-        self._partial = target.with_name(f"{target.name}.partial")
+        self._partial = partial
         self._pin = ""
         self._renewed = _CLOCK.monotonic()
         self._bytes = 0
@@ -94,8 +103,11 @@ class _Backup:
         manifest = json.loads(self._channel.post("/v1/pins", body=body).body)
         self._pin = manifest["pin"]
         try:
-            shutil.rmtree(self._partial, ignore_errors=True)  # of one that was killed
             self._partial.mkdir(mode=0o700, parents=True)
+        except OSError:  # nothing in it is ours
+            self._release()
+            raise
+        try:
             self._total = sum(
                 segment["size"] for each in manifest["partitions"] for segment in each["segments"]
             )
@@ -110,8 +122,7 @@ class _Backup:
             raise
         finally:
             self._tell(is_over=True)
-            with suppress(Refusal, NobodyAnswers):  # its lease ends it
-                self._ask("/v1/pins/release")
+            self._release()
         return {
             "folder": str(self._target),
             "cluster_id": manifest["cluster_id"],
@@ -189,6 +200,10 @@ class _Backup:
     def _renew(self) -> None:
         self._ask("/v1/pins/renew")
         self._renewed = _CLOCK.monotonic()
+
+    def _release(self) -> None:
+        with suppress(Refusal, NobodyAnswers):  # its lease ends it
+            self._ask("/v1/pins/release")
 
     def _ask(self, path: str) -> None:
         self._channel.post(path, body=json.dumps({"id": self._pin}).encode())

@@ -80,6 +80,18 @@ async def test_what_a_backup_needs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "is there; name a folder that is not" in capsys.readouterr().err
 
 
+async def test_a_folder_of_somebody_else_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that has the name of a backup which is being made may not be one of ours."""
+    (tmp_path / "monday.partial").mkdir()
+    (tmp_path / "monday.partial" / "mine").touch()
+
+    assert await run(tmp_path / "data", tmp_path / "monday") == 2
+    assert "monday.partial is there" in capsys.readouterr().err
+    assert names(tmp_path / "monday.partial") == ["mine"]
+
+
 async def test_a_pin_that_ends_too_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
