@@ -7,8 +7,7 @@ first; the answers are compared field by field. Messages of errors are in our ow
 
 from __future__ import annotations
 
-import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
@@ -22,7 +21,7 @@ from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.oracle import is_kafka
 from tests.support.rows import Asker
-from tests.support.waiting import wait_until
+from tests.support.waiting import equals, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,13 +101,14 @@ def play(broker: Broker, others: list[tuple[str, Any]] | None) -> list[tuple[str
 
 def settle(asker: Asker, step: Step, version: int, ids: Ids, other: Any) -> Any:
     """Return the answer, the last of some seconds where it is to become another's."""
-    until = time.monotonic() + SECONDS
-    while True:
-        told = ids.read(asker.ask(step.api, version, step.values))
-        is_read = step.api.startswith(READS)
-        if other is None or told == other or not is_read or time.monotonic() > until:
-            return told
-        time.sleep(0.05)
+
+    def ask() -> Any:
+        return ids.read(asker.ask(step.api, version, step.values))
+
+    if other is not None and step.api.startswith(READS):
+        with suppress(TimeoutError):
+            return wait_until(ask, "the other's answer", equals(other), timeout=SECONDS)
+    return ask()
 
 
 class Ids:
