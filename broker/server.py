@@ -245,7 +245,7 @@ class Broker:
             self._io,
             self._security,
             self._find_handshakes(HTTP),
-            self._pages.get,
+            self._find_pages,
         )
 
     def _find_handshakes(self, name: str) -> Handshakes | None:
@@ -492,11 +492,17 @@ class Broker:
         It waits a moment first: clients that waited for the port are served before.
         """
         await asyncio.sleep(_FIRST_CLIENT_SECONDS)
-        for _ in chain(
-            self._dispatcher.preload(), self.coordinators.preload(), self._pages.preload()
-        ):
+        for _ in chain(self._dispatcher.preload(), self.coordinators.preload()):
             await asyncio.sleep(0.001)
         gc.freeze()
+
+    async def _find_pages(self) -> Routes:
+        """Return the pages; others are served while the first connection has them imported."""
+        if self._pages.built is None:
+            for _ in self._pages.preload():
+                await asyncio.sleep(0)
+            gc.freeze()
+        return self._pages.get()
 
     # Parts that a start has no time for
 

@@ -11,7 +11,7 @@ costs what has changed since the last one, not what the session watches.
 
 from __future__ import annotations
 
-import random
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.broker.fetching._fetch_kernels import (
@@ -284,9 +284,9 @@ class FetchSessions:
                 self._room.on_full()
                 return None
             self._evict(oldest)
-        session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # a name, not a secret
+        session_id = random_session_id()
         while session_id in self.sessions:
-            session_id = random.randint(1, _MAX_INT32)  # noqa: S311  # likewise
+            session_id = random_session_id()
         session = FetchSession(
             session_id, plan.by_id, created=now, isolation_level=plan.isolation_level
         )
@@ -328,3 +328,8 @@ def _count_new(session: FetchSession, request: FetchRequest) -> int:
         for wanted in partitions
     }
     return len(named - session.partitions.keys())
+
+
+def random_session_id() -> int:
+    """Return an id that a session may have."""
+    return max(int.from_bytes(os.urandom(4)) & _MAX_INT32, 1)

@@ -1,7 +1,7 @@
 """The pages of the HTTP port and what they show: metrics, health, the control channel.
 
-Built by the first connection or by the preload, since a start has no use for them: they are a
-twelfth of what it would import.
+Built by the first connection, since a start has no use for them: they are a twelfth of what it
+would import.
 """
 
 from __future__ import annotations

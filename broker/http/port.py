@@ -22,7 +22,7 @@ from siltstone.storage.directory.control import note_certificate
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from siltstone.broker.net.tls.contexts import Endpoint
@@ -48,7 +48,7 @@ class HttpPort:
         io: IoThreads,
         security: Security,
         handshakes: Handshakes | None,
-        find_routes: Callable[[], Routes],
+        find_routes: Callable[[], Awaitable[Routes]],
     ) -> None:
         self.token = ControlToken(directory)
         self.address = ("", 0)

@@ -3,7 +3,7 @@
 Strategy: asyncio streams carry bytes, h11 (``broker.http.connection``) knows the protocol, a table
 of routes knows the pages. Nothing runs in threads; a long answer is an asynchronous iterator of
 pieces of about a millisecond each, so that a scrape never holds up a produce request. h11 and the
-pages are imported for the first connection, not before the broker is ready.
+pages are 2.4 MiB, so they are imported for the first connection, a module at a time.
 
 Against strangers: when all places are taken, the client that the server has waited for longest is
 closed, of the address that has most of them. While all are being served, there are spare places for
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from siltstone.broker.http.values import Admission, HttpLimits, HttpResponse, Patience, text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from siltstone.broker.http.tls_stream import TlsStream
     from siltstone.broker.http.values import HttpRequest, Route
@@ -79,12 +79,12 @@ class HttpServer:
     """Listens, counts connections and ends them all on ``close``.
 
     Loop only. Every connection is a task in ``_clients``; ``close`` cancels what is left of them.
-    ``find_routes`` is not called before the first connection.
+    ``find_routes`` is not called before the first connection, and then for each.
     """
 
     def __init__(
         self,
-        find_routes: Callable[[], Routes],
+        find_routes: Callable[[], Awaitable[Routes]],
         limits: HttpLimits | None = None,
         admission: Admission | None = None,
         encryption: tuple[Handshakes, IoThreads] | None = None,
@@ -226,13 +226,16 @@ class HttpServer:
         patience.since = None
         return refusal
 
-    async def _answer(self, patience: Patience, request: HttpRequest) -> HttpResponse:
+    async def _answer(
+        self, routes: Routes, patience: Patience, request: HttpRequest
+    ) -> HttpResponse:
         refusal = await self._refuse(patience, request)
-        return await self._find_routes().answer(request) if refusal is None else refusal
+        return await routes.answer(request) if refusal is None else refusal
 
-    async def _answer_urgent(self, patience: Patience, request: HttpRequest) -> HttpResponse:
+    async def _answer_urgent(
+        self, routes: Routes, patience: Patience, request: HttpRequest
+    ) -> HttpResponse:
         """Answer in a spare place, once."""
-        routes = self._find_routes()
         if not routes.is_urgent(request):
             return text(503, "all places are taken; ask again in a second", _CLOSE)
         refusal = await self._refuse(patience, request)
@@ -245,10 +248,13 @@ class HttpServer:
         writer: asyncio.StreamWriter | TlsStream,
         patience: Patience,
     ) -> None:
-        from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415 - 11 ms, see above
+        routes = await self._find_routes()
 
-        answer = partial(self._answer_urgent if patience.is_spare else self._answer, patience)
-        connection = HttpConnection(reader, writer, answer, self._limits, self._admission, patience)
+        from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415  # see above
+
+        answer = self._answer_urgent if patience.is_spare else self._answer
+        serve = partial(answer, routes, patience)
+        connection = HttpConnection(reader, writer, serve, self._limits, self._admission, patience)
         try:
             await connection.run()
             await connection.end()

@@ -1,13 +1,15 @@
 """The answer to "why is this partition not being compacted", as a value and as JSON."""
 
+import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from siltstone.cleaner.selection import CleanableLog
 from siltstone.config.describe import Place
 from siltstone.storage.topic_partition import TopicPartition
+
+_WITH_FOUR_DIGITS: Final = range(-62_135_596_800_000, 253_402_300_800_000)  # years 1 to 9999, in ms
 
 
 class Rule(StrEnum):
@@ -126,7 +128,6 @@ class Explanation:
 
 def moment(time_ms: int) -> str:
     """Return a time for a person: ``2026-11-21 16:00:59 UTC``."""
-    try:
-        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError, OSError):
+    if time_ms not in _WITH_FOUR_DIGITS:
         return f"{time_ms} ms"  # a record may have any timestamp
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ms // 1000))

@@ -7,7 +7,6 @@ one state machine: at rest, active, sealed. Each method is a transition or a que
 import errno
 import logging
 import os
-import random
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -69,7 +68,7 @@ class LogSegment(ReadableSegment):
         self._unsynced: frozenset[str] = frozenset()  # kinds of index files with unsynced entries
         self._preallocated = False
         max_ms = min(config.segment_jitter_ms, config.segment_ms)
-        self._jitter_ms = random.randrange(max_ms) if max_ms > 0 else 0  # noqa: S311  # spreads rolls
+        self._jitter_ms = int.from_bytes(os.urandom(8)) % max_ms if max_ms > 0 else 0
         self.reconfigure(config)
 
     @classmethod

@@ -99,7 +99,7 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     chance = random.Random(seed)
     ids = random.Random(seed)
     monkeypatch.setattr(classic_group, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128)))
-    monkeypatch.setattr(fetch_sessions, "random", chance)
+    monkeypatch.setattr(fetch_sessions, "random_session_id", lambda: chance.randint(1, 2**31 - 1))
 
 
 def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:

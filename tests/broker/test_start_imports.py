@@ -30,10 +30,12 @@ LATER = (
     "siltstone.cleaner.threads.cleaner_thread",
     "siltstone.cleaner.compiled._kernels",
     "siltstone.cleaner.one_pass.stats",
+    "datetime",
     "h11",
     "hmac",
     "pickle",
     "prometheus_client",
+    "random",
     "secrets",
 )
 LATER_WITH_KERNELS = ("crc32c", "email", "importlib.metadata", "shutil")

@@ -1,7 +1,11 @@
 """A raw HTTP client of the tests: what is sent is what the test wrote."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
+
+from siltstone.broker.http.server import Routes
+from siltstone.broker.http.values import Route
 
 
 class Answer(NamedTuple):
@@ -10,6 +14,16 @@ class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+
+
+def having(routes: Iterable[Route]) -> Callable[[], Awaitable[Routes]]:
+    """Return what gives a server its pages."""
+    pages = Routes(routes)
+
+    async def find() -> Routes:
+        return pages
+
+    return find
 
 
 async def exchange(port: int, sent: bytes, *, half_close: bool = False) -> bytes:

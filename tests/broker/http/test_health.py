@@ -13,10 +13,11 @@ from siltstone.broker.commands.http_client import ask
 from siltstone.broker.http import health
 from siltstone.broker.http.health import DISK_CACHE_SECONDS, DiskCheck, Health, LoopWatch
 from siltstone.broker.http.readiness import PROBE_CACHE_SECONDS, ProbeFailed, Readiness
-from siltstone.broker.http.server import HttpServer, Routes
+from siltstone.broker.http.server import HttpServer
 from siltstone.broker.http.values import HttpRequest, HttpResponse, Route
 from siltstone.broker.process.io import IoThreads
 from tests.support.clock import FakeClock
+from tests.support.http_client import having
 
 REQUEST = HttpRequest(method="GET", path="/")
 
@@ -243,7 +244,7 @@ async def test_health_command_asks_the_broker(
     readiness = Readiness(FakeClock(), Trips(), list)
     if ready:
         readiness.open()
-    server = HttpServer(lambda: Routes([Route("GET", "/readyz", readiness.answer)]))
+    server = HttpServer(having([Route("GET", "/readyz", readiness.answer)]))
     ((host, port),) = await server.start("127.0.0.1", 0)
 
     code = await asyncio.to_thread(ask_ready, (host, port))
@@ -258,7 +259,7 @@ async def test_health_command_asks_the_broker(
 
 async def test_health_command_without_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody listening is exit code 1 and a sentence with the address."""
-    server = HttpServer(lambda: Routes([]))
+    server = HttpServer(having([]))
     ((host, port),) = await server.start("127.0.0.1", 0)
     await server.close()
 
@@ -274,7 +275,7 @@ async def test_client_brings_body_and_token() -> None:
         seen.append(request)
         return HttpResponse(status=409, body=b"no\n")
 
-    server = HttpServer(lambda: Routes([Route("POST", "/v1/x", page)]))
+    server = HttpServer(having([Route("POST", "/v1/x", page)]))
     ((host, port),) = await server.start("127.0.0.1", 0)
     answer = await asyncio.to_thread(ask, (host, port), "POST", "/v1/x", token="t", body=b"{}")
     await server.close()

@@ -24,7 +24,7 @@ from siltstone.broker.http.values import (
     Route,
     text,
 )
-from tests.support.http_client import ask, exchange, parse
+from tests.support.http_client import ask, exchange, having, parse
 from tests.support.ports import address_of
 from tests.support.running import running
 from tests.support.waiting import at_least, equals, give_turns_until
@@ -71,7 +71,7 @@ ROUTES = (
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     """The port of a server with small limits."""
-    server = HttpServer(lambda: Routes(ROUTES), LIMITS)
+    server = HttpServer(having(ROUTES), LIMITS)
     ((_, port),) = await server.start("127.0.0.1", 0)
     yield port
     await server.close()
@@ -244,7 +244,7 @@ async def test_expected_100_is_sent(port: int) -> None:
 
 async def test_connections_are_bounded() -> None:
     """One connection more than the limit is told to come back."""
-    server = HttpServer(lambda: Routes(ROUTES), HttpLimits(connections=0, spare=0))
+    server = HttpServer(having(ROUTES), HttpLimits(connections=0, spare=0))
     ((_, port),) = await server.start("127.0.0.1", 0)
 
     assert (await exchange(port, b"")).startswith(b"HTTP/1.1 503")
@@ -287,9 +287,7 @@ async def slow(
 async def patient(**limits: Any) -> AsyncIterator[tuple[HttpServer, int]]:
     """A server that waits for a minute for whoever is slow, and takes three clients."""
     seconds = dict.fromkeys(("head_seconds", "request_seconds", "idle_seconds"), 60.0)
-    server = HttpServer(
-        lambda: Routes(ROUTES), HttpLimits(**{"connections": 3, **seconds, **limits})
-    )
+    server = HttpServer(having(ROUTES), HttpLimits(**{"connections": 3, **seconds, **limits}))
     ((_, port),) = await server.start("127.0.0.1", 0)
     yield server, port
     await server.close()
@@ -351,9 +349,7 @@ async def test_who_is_owed_an_answer_keeps_its_place() -> None:
         await go_on.wait()
         return text(200, "at last")
 
-    server = HttpServer(
-        lambda: Routes([Route("GET", "/slow", wait)]), HttpLimits(connections=2, spare=0)
-    )
+    server = HttpServer(having([Route("GET", "/slow", wait)]), HttpLimits(connections=2, spare=0))
     ((_, port),) = await server.start("127.0.0.1", 0)
     request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with slow(server, port, request, 2) as owed:
@@ -372,9 +368,7 @@ async def test_who_waits_for_an_answer_that_is_held_back_makes_room() -> None:
     async def refuse(request: HttpRequest) -> HttpResponse | None:
         return replace(text(401, "no"), after_seconds=60) if request.path == "/x" else None
 
-    server = HttpServer(
-        lambda: Routes([]), HttpLimits(connections=1, spare=0), Admission(refuse=refuse)
-    )
+    server = HttpServer(having([]), HttpLimits(connections=1, spare=0), Admission(refuse=refuse))
     ((_, port),) = await server.start("127.0.0.1", 0)
     request = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with slow(server, port, request, 1) as (stranger,):
@@ -395,7 +389,7 @@ async def test_who_does_not_take_an_answer_makes_room() -> None:
         return HttpResponse(body=b"x" * (64 << 20))
 
     server = HttpServer(
-        lambda: Routes([Route("GET", "/x", large)]), HttpLimits(connections=1, send_seconds=60)
+        having([Route("GET", "/x", large)]), HttpLimits(connections=1, send_seconds=60)
     )
     ((_, port),) = await server.start("127.0.0.1", 0)
     request = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -449,7 +443,7 @@ async def test_without_descriptors_the_encrypted_port_pauses(
 
     monkeypatch.setattr(socket, "create_server", listen)
     handshakes: Any = Begun()
-    server = HttpServer(lambda: Routes([]), encryption=(handshakes, None))  # type: ignore[arg-type]
+    server = HttpServer(having([]), encryption=(handshakes, None))  # type: ignore[arg-type]
     ((_, port),) = await server.start("127.0.0.1", 0)
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     await give_turns_until(lambda: handshakes.open, "a handshake")
@@ -506,7 +500,7 @@ async def test_the_token_stands_for_the_host_and_for_a_long_body() -> None:
     """Who has it is no web page; without it, a body has a few kilobytes."""
     admission = Admission(is_trusted=lambda headers: headers.get(b"authorization") == b"t")
     limits = HttpLimits(body_bytes=1000, stranger_body_bytes=10)
-    server = HttpServer(lambda: Routes(ROUTES), limits, admission)
+    server = HttpServer(having(ROUTES), limits, admission)
     ((_, port),) = await server.start("127.0.0.1", 0)
     head = b"POST /change HTTP/1.1\r\nHost: evil.example\r\nAuthorization: t\r\n"
     body = b"Connection: close\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000
@@ -607,7 +601,7 @@ async def test_a_spare_place_is_for_one_urgent_page() -> None:
         return text(200, "late")
 
     routes = [Route("GET", "/slow", wait), Route("GET", "/health", hello, is_urgent=True)]
-    server = HttpServer(lambda: Routes(routes), HttpLimits(connections=2, spare=1))
+    server = HttpServer(having(routes), HttpLimits(connections=2, spare=1))
     ((_, port),) = await server.start("127.0.0.1", 0)
     kept = [asyncio.create_task(ask(port, "/slow")) for _ in range(2)]
     await give_turns_until(lambda: len(served), "two that are served", equals(2))
@@ -623,4 +617,26 @@ async def test_a_spare_place_is_for_one_urgent_page() -> None:
     assert (other.status, other.headers["connection"]) == (503, "close")
     assert [each.status for each in await asyncio.gather(*kept)] == [200, 200]
     silent.close()
+    await server.close()
+
+
+async def test_the_pages_come_with_the_first_connection() -> None:
+    """Before that they take no memory; who asks waits for them, and nobody else."""
+    loaded = asyncio.Event()
+    asked: list[int] = []
+
+    async def find() -> Routes:
+        asked.append(len(asked))
+        await loaded.wait()
+        return Routes(ROUTES)
+
+    server = HttpServer(find)
+    ((_, port),) = await server.start("127.0.0.1", 0)
+    assert not asked
+
+    first, second = (asyncio.create_task(ask(port, "/hello")) for _ in range(2))
+    await give_turns_until(lambda: len(asked), "two that wait", equals(2))
+    loaded.set()
+
+    assert [(await each).status for each in (first, second)] == [200, 200]
     await server.close()
