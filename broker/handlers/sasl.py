@@ -30,7 +30,7 @@ def handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:
     login = _find(context)
     if login is None:
         return SaslHandshakeResponse(IllegalSaslState.code)
-    return login.handshake(context.version, request.mechanism)
+    return login.handshake(context.connection, context.version, request.mechanism)
 
 
 def authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> Any:
@@ -38,7 +38,7 @@ def authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> A
     login = _find(context)
     if login is None:
         return SaslAuthenticateResponse(IllegalSaslState.code, IllegalSaslState().message)
-    return login.authenticate(bytes(request.auth_bytes))
+    return login.authenticate(context.connection, bytes(request.auth_bytes))
 
 
 def _find(context: RequestContext) -> Login | None:

@@ -81,10 +81,12 @@ if TYPE_CHECKING:
     class Login(Protocol):
         """The login of a connection: its answers, some of which have to wait."""
 
-        def handshake(self, version: int, mechanism: str) -> "Any | Coroutine[Any, Any, Any]":
+        def handshake(
+            self, connection: Any, version: int, mechanism: str
+        ) -> "Any | Coroutine[Any, Any, Any]":
             """Begin a conversation."""
 
-        def authenticate(self, token: bytes) -> "Any | Coroutine[Any, Any, Any]":
+        def authenticate(self, connection: Any, token: bytes) -> "Any | Coroutine[Any, Any, Any]":
             """Take the client's next token."""
 
     class ApiStats(Protocol):

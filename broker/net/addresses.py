@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from siltstone.broker.security.quotas.rates import TokenBucket
     from siltstone.config.server import ServerConfig
 
-_NO_RATE: Final = (1 << 31) - 1
+_NO_LIMIT: Final = (1 << 31) - 1
+"""The most that can be said: any number."""
 
 
 class Addresses:
@@ -35,10 +36,13 @@ class Addresses:
         self._settings = settings
         self._meter = meter
         self._count_all = count_all
-        self._monotonic = monotonic
-        self._rate = ConnectionRate(settings, lambda: settings().max_connection_creation_rate)
+        self._rate = ConnectionRate(
+            settings, lambda: settings().max_connection_creation_rate, monotonic
+        )
         self._counts: dict[str, int] = {}
-        self._overrides: tuple[str, dict[str, int]] = ("", {})
+        self._seen: ServerConfig | None = None  # those that the limits are of
+        self._most = self._most_of_one = _NO_LIMIT
+        self._overrides: dict[str, int] = {}
 
     def count(self, host: str) -> int:
         """Return how many connections an address has open."""
@@ -59,17 +63,21 @@ class Addresses:
     def find_fault(self, host: str) -> str | None:
         """Return the setting that lets an address open no more; None if it may."""
         settings = self._settings()
-        if self._count_all() >= settings.max_connections:
+        if settings is not self._seen:  # each change makes new ones
+            self._seen = settings
+            self._most = settings.max_connections
+            self._most_of_one = settings.max_connections_per_ip
+            self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
+        if self._most != _NO_LIMIT and self._count_all() >= self._most:
             return CONNECTIONS
-        text = settings.max_connections_per_ip_overrides
-        if text != self._overrides[0]:
-            self._overrides = text, parse_overrides(text)
-        limit = self._overrides[1].get(_without_zone(host), settings.max_connections_per_ip)
-        return CONNECTIONS_PER_ADDRESS if self.count(host) >= limit else None
+        limit = self._most_of_one
+        if self._overrides:
+            limit = self._overrides.get(_without_zone(host), limit)
+        return CONNECTIONS_PER_ADDRESS if self._counts.get(host, 0) >= limit else None
 
     def find_pause(self) -> float:
         """Count a connection; return after how many seconds the next one may be accepted."""
-        return self._rate.find_pause(self._monotonic())
+        return self._rate.find_pause()
 
     def find_delay(self, host: str) -> float:
         """Return how many seconds a connection that comes too soon is kept waiting; 0: it may come.
@@ -84,20 +92,26 @@ class ConnectionRate:
     """How fast connections come, of all listeners or of one (loop only).
 
     ``limit`` tells how many a second may come; None, and the most that can be said: any number.
+    ``monotonic`` is a steady clock.
     """
 
     def __init__(
-        self, settings: Callable[[], ServerConfig], limit: Callable[[], int | None]
+        self,
+        settings: Callable[[], ServerConfig],
+        limit: Callable[[], int | None],
+        monotonic: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._limit = limit
+        self._monotonic = monotonic
         self._bucket: TokenBucket | None = None
 
-    def find_pause(self, now: float) -> float:
+    def find_pause(self) -> float:
         """Count a connection; return after how many seconds the next one may be accepted."""
         limit = self._limit()
-        if limit is None or limit == _NO_RATE:
+        if limit is None or limit == _NO_LIMIT:
             return 0.0
+        now = self._monotonic()
         bucket = self._bucket
         if bucket is None:
             bucket = self._bucket = self._make_bucket(limit, now)

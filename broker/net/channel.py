@@ -47,23 +47,26 @@ class PlainChannel(Transport):
     __slots__ = (
         "_io",
         "_loop",
+        "_on_drained",
         "_outlet",
-        "_socket",
+        "_rare",
     )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
+        fileno: int,
         io: IoThreads,
         on_drained: Callable[[], None],
         on_lost: Callable[[str], None],
     ) -> None:
-        super().__init__(sock.fileno(), on_lost)
+        """Take over a descriptor of a socket that does not block."""
+        super().__init__(fileno, on_lost)
         self._loop = loop
-        self._socket = sock
+        self._rare: socket.socket | None = None
         self._io = io
-        self._outlet = Outlet(self, loop, io, on_drained, on_lost)
+        self._on_drained = on_drained
+        self._outlet: Outlet | None = None
 
     def start_reading(self, on_input: Callable[[], None]) -> None:
         """Call ``on_input`` whenever there are bytes to receive."""
@@ -75,8 +78,10 @@ class PlainChannel(Transport):
 
     def is_ended(self) -> bool:
         """Return whether the peer has closed, without taking any of its bytes."""
+        if self.fileno < 0:
+            return True
         try:
-            return not self._socket.recv(1, socket.MSG_PEEK)
+            return not self._find_socket().recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -85,7 +90,7 @@ class PlainChannel(Transport):
     def send(self, parts: Sequence[bytes | memoryview | FileSlice]) -> None:
         """Send or queue ``parts`` in order; the channel owns them afterwards."""
         self.unsent.extend(filter(len, parts))
-        if not self._outlet.is_waiting:
+        if self._outlet is None or not self._outlet.is_waiting:
             self.flush()
 
     def close(self) -> None:
@@ -94,17 +99,37 @@ class PlainChannel(Transport):
         A socket that a sender uses is shut down now and closed when the sender has finished, so
         that its descriptor cannot become another connection's meanwhile.
         """
-        self._outlet.stop_watching()
-        self.fileno = -1
+        if self.fileno < 0:
+            return
+        outlet = self._outlet
+        if outlet is not None:
+            outlet.stop_watching()
         self.unsent.clear()
-        if self._outlet.handed:
+        if outlet is not None and outlet.handed:
+            sock = self._find_socket()
             with suppress(OSError):  # the peer may have gone already
-                self._socket.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
+        elif self._rare is not None:
+            self._rare.close()
         else:
-            self._socket.close()
+            os.close(self.fileno)
+        self.fileno = -1
+        self._on_lost = self._on_drained = _ignore
+
+    def _find_outlet(self) -> Outlet:
+        """Return what waits until more can be sent: most connections never have to."""
+        if self._outlet is None:
+            self._outlet = Outlet(self, self._loop, self._io, self._on_drained, self._on_lost)
+        return self._outlet
+
+    def _find_socket(self) -> socket.socket:
+        """Return the socket as Python knows it, for what few connections ever need."""
+        if self._rare is None:
+            self._rare = socket.socket(fileno=self.fileno)
+        return self._rare
 
     def _watch(self) -> None:
-        self._outlet.watch()
+        self._find_outlet().watch()
 
     def flush(self) -> None:
         """Send what the socket takes, at most one turn's worth; the outlet waits for more room."""
@@ -127,8 +152,8 @@ class PlainChannel(Transport):
         except OSError as error:
             self._on_lost(error.strerror or str(error))
             return
-        if queue and not self._outlet.is_waiting:
-            self._outlet.watch()
+        if queue and not (outlet := self._find_outlet()).is_waiting:
+            outlet.watch()
 
     def _send_file(self, head: FileSlice, budget: int) -> int:
         """Send a piece of one file range; return its size or -1 when the socket is full."""
@@ -163,21 +188,27 @@ class PlainChannel(Transport):
                 tail = following
         piece = FileSlice(head.file, head.position, count)
         senders.send(self.fileno, piece, tail, self._on_sent)
-        self._outlet.hand_over(count + len(tail))
+        self._find_outlet().hand_over(count + len(tail))
         return SOCKET_IS_FULL
 
     def _on_sent(self, error: int) -> None:
         """Continue after a sender has sent everything or has failed."""
-        handed = self._outlet.take_back()
+        outlet = self._find_outlet()
+        handed = outlet.take_back()
         if self.fileno < 0:  # closed meanwhile
-            self._socket.close()
+            if self._rare is not None:
+                self._rare.close()
             return
         if error:
             self._on_lost(os.strerror(error))
             return
         self.drop(handed)
-        self._outlet.resume()
+        outlet.resume()
 
     def _warm(self, part: FileSlice, count: int) -> int:
-        self._outlet.warm(part, count)
+        self._find_outlet().warm(part, count)
         return SOCKET_IS_FULL
+
+
+def _ignore(_why: str = "") -> None:
+    """Take what a closed channel would tell; it holds its connection no longer."""

@@ -102,7 +102,7 @@ class Connection(Turn):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
+        sock: Any,
         peer: str,
         listener: Listener,
         *,
@@ -110,7 +110,10 @@ class Connection(Turn):
         channel_type: Callable[..., PlainChannel | TlsChannel] = PlainChannel,
         principal: str = _ANONYMOUS,
     ) -> None:
-        """``is_ours`` says that the other end is within this process: it need not log in."""
+        """Take over a socket: a descriptor that does not block, or what ``channel_type`` takes.
+
+        ``is_ours`` says that the other end is within this process: it need not log in.
+        """
         channel = channel_type(loop, sock, listener.rooms.io, self.resume, self.close)
         super().__init__(
             loop,
@@ -128,9 +131,7 @@ class Connection(Turn):
         self.principal = _OURSELVES if is_ours else principal
         self.login: Login | None = None
         if listener.logins is not None and not is_ours:
-            from siltstone.broker.net.login import Login  # noqa: PLC0415  # few listeners ask
-
-            self._gate = self.login = Login(loop, self, listener.dispatcher, listener.logins)
+            self._gate = self.login = listener.logins.begin(listener.dispatcher)
             self._limit = listener.logins.mechanisms.max_receive_bytes
         self._buffers = listener.buffers
         self._closing = False

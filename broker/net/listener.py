@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from contextlib import suppress
 from functools import partial
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.login import Logins
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
     from siltstone.broker.net.turn._turn_kernels import LoopRound
+    from siltstone.config.server import ServerConfig
     from siltstone.protocol.errors import ProtocolError
 
 log = logging.getLogger(__name__)
@@ -73,9 +75,12 @@ class Listener:
         self.logins = logins
         self.handshakes = handshakes
         self._addresses = addresses
+        self._loop = asyncio.get_running_loop()
         self._rate = ConnectionRate(
-            lambda: rooms.settings.server, lambda: self._limit(CREATION_RATE)
+            lambda: rooms.settings.server, lambda: self._find_limits()[1], self._loop.time
         )
+        self._settings: ServerConfig | None = None  # those that the limits are of
+        self._limits: tuple[int | None, int | None] = (None, None)
         self._is_full = False
         self._too_soon: set[socket.socket] = set()
         self.connections: set[Connection] = set()
@@ -83,7 +88,6 @@ class Listener:
         self.host = ""
         self.port = 0
         self.max_frame_bytes = rooms.settings.server.socket_request_max_bytes
-        self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
@@ -113,14 +117,14 @@ class Listener:
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.setblocking(False)
-            self._size_buffers(sock)
+            self._prepare(sock)
             sock.bind((address[0], self.port, *address[2:]))
             sock.listen(_BACKLOG)
             self.port = sock.getsockname()[1]
         self.host = host
 
-    def _size_buffers(self, sock: socket.socket) -> None:
-        """Give a listening socket the kernel buffers that its connections inherit.
+    def _prepare(self, sock: socket.socket) -> None:
+        """Give a listening socket what its connections inherit, so that none of them is asked.
 
         The send buffer is how far the broker may run ahead of its client. Left to itself the kernel
         lets it grow to megabytes. That is more than the processor's caches hold, so each byte would
@@ -133,6 +137,8 @@ class Listener:
         ):
             if size != _SYSTEM_DEFAULT:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def start(self) -> None:
         """Accept connections from now on."""
@@ -150,7 +156,8 @@ class Listener:
         """Connect from within this process, by no address; such a client need not log in."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        self.connections.add(Connection(self._loop, ours, "siltstone", self, is_ours=True))
+        fileno = ours.detach()
+        self.connections.add(Connection(self._loop, fileno, "siltstone", self, is_ours=True))
         return await asyncio.open_unix_connection(sock=theirs)
 
     def stop(self) -> None:
@@ -275,23 +282,24 @@ class Listener:
                 self._stop_accepting()
                 return
             try:
-                sock, address = listening.accept()
+                # As accept() does, but without a socket of Python's: it costs more than the call.
+                fileno, address = listening._accept()  # type: ignore[attr-defined]  # noqa: SLF001
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 log.warning("cannot accept listener=%s reason=%s", self.name, error.strerror)
                 self._pause_accepting(1.0)
                 return
+            os.set_blocking(fileno, False)
             peer = f"{address[0]}:{address[1]}"
-            if not self._may_stay(sock, address[0], peer):
+            if not self._may_stay(fileno, address[0], peer):
                 continue
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self.accepted_count += 1
             if self.handshakes is None:
-                self.connections.add(Connection(self._loop, sock, peer, self))
+                self.connections.add(Connection(self._loop, fileno, peer, self))
             else:
+                sock = socket.socket(fileno=fileno)
+                sock.setblocking(False)
                 on_over = partial(self._note_over, address[0])
                 self.handshakes.begin(sock, peer, partial(self._on_open, peer), on_over)
             pause = self._find_pause()
@@ -299,26 +307,33 @@ class Listener:
                 self._pause_accepting(pause)
                 return
 
-    def _limit(self, setting: str) -> int | None:
-        """Return a limit of this listener alone."""
-        return limit_of(self.rooms.settings.server.listener_settings, self.name, setting)
+    def _find_limits(self) -> tuple[int | None, int | None]:
+        """Return how many connections this listener may have, and how many may come a second."""
+        server = self.rooms.settings.server
+        if server is not self._settings:  # each change makes new ones
+            self._settings = server
+            given = server.listener_settings
+            self._limits = (
+                limit_of(given, self.name, MAX_CONNECTIONS),
+                limit_of(given, self.name, CREATION_RATE),
+            )
+        return self._limits
 
     def _has_all(self) -> bool:
         """Return whether there are as many connections as there may be."""
-        limit = self._limit(MAX_CONNECTIONS)
+        limit, _ = self._find_limits()
         return limit is not None and self.open_count >= limit
 
     def _find_pause(self) -> float:
         """Count a connection of this listener, and of all; return how long the next one waits."""
-        limits = self.rooms.settings.limits
-        own = self._rate.find_pause(self._loop.time())
+        own = self._rate.find_pause()
         if own:
-            limits.note(client_limits.LISTENER_RATE)
+            self.rooms.settings.limits.note(client_limits.LISTENER_RATE)
         if self._addresses is None:
             return own
         of_all = self._addresses.find_pause()
         if of_all:
-            limits.note(client_limits.CONNECTION_RATE)
+            self.rooms.settings.limits.note(client_limits.CONNECTION_RATE)
         return max(own, of_all)
 
     def _go_on(self) -> None:
@@ -326,7 +341,7 @@ class Listener:
         if self._is_full and not self._has_all():
             self.start()
 
-    def _may_stay(self, sock: socket.socket, host: str, peer: str) -> bool:
+    def _may_stay(self, fileno: int, host: str, peer: str) -> bool:
         """Count an accepted connection, unless its address or all of them have too many."""
         addresses = self._addresses
         if addresses is None:
@@ -334,10 +349,11 @@ class Listener:
         limit = addresses.find_fault(host)
         if limit is not None:
             self._note_refused(peer, f"reason={limit} is reached", limit)
-            sock.close()
+            os.close(fileno)
             return False
         delay = addresses.find_delay(host)
         if delay:
+            sock = socket.socket(fileno=fileno)
             self._too_soon.add(sock)
             self._loop.call_later(delay, self._end, sock)
             return False

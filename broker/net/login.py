@@ -94,7 +94,12 @@ class Logins:
         self.expired = 0
         self._places = asyncio.Semaphore(_MAX_CHECKS)
         self._name = name
-        self._failures = BoundedLines(asyncio.get_running_loop().time, 1)
+        self._loop = asyncio.get_running_loop()
+        self._failures = BoundedLines(self._loop.time, 1)
+
+    def begin(self, dispatcher: Gate) -> Login:
+        """Return the login of a new connection."""
+        return Login(self._loop, dispatcher, self)
 
     async def check(self, io: IoThreads, conversation: Conversation, token: bytes) -> bytes:
         """Have an io thread take a token; a few at a time, so that strangers do not take them all.
@@ -133,11 +138,14 @@ class Logins:
 
 
 class Login(Gate):
-    """The gate of one connection (loop only)."""
+    """The gate of one connection (loop only).
+
+    It is told of the connection with each call and does not hold it: one that is closed is gone at
+    once, and not when garbage is looked for.
+    """
 
     __slots__ = (
         "_began",
-        "_connection",
         "_conversation",
         "_dispatcher",
         "_expires",
@@ -153,14 +161,12 @@ class Login(Gate):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        connection: Connection,
         dispatcher: Gate,
         logins: Logins,
     ) -> None:
         # What a gate has of its own is the dispatcher's: this one only lets pass.
         self.timer = None  # nothing is timed until it has logged in
         self._loop = loop
-        self._connection = connection
         self._dispatcher = dispatcher
         self._logins = logins
         self._conversation: Conversation | None = None
@@ -191,7 +197,7 @@ class Login(Gate):
             ProtocolError: It may not, or of the dispatcher; the connection must close.
         """
         if self.state is State.RAW:
-            return self._answer_raw(bytes(buffer[start:end]))
+            return self._answer_raw(connection, bytes(buffer[start:end]))  # type: ignore[arg-type]  # it is one
         if end - start < _KEY_AND_VERSION.size:
             return self._dispatcher.dispatch(connection, buffer, start, end)
         key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
@@ -215,14 +221,18 @@ class Login(Gate):
             self.state = State.HANDSHAKE
         return reply
 
-    def handshake(self, version: int, mechanism: str) -> SaslHandshakeResponse | Later:
+    def handshake(
+        self, connection: Connection, version: int, mechanism: str
+    ) -> SaslHandshakeResponse | Later:
         """Answer a SaslHandshake: begin a conversation."""
         if self.state is State.DONE:
             if not self._begin_again():
                 return SaslHandshakeResponse(IllegalSaslState.code)
         elif self.state is State.AUTHENTICATE:
             refused = SaslHandshakeResponse(IllegalSaslState.code)
-            return self._fail(refused, "a second SaslHandshake instead of SaslAuthenticate")
+            return self._fail(
+                connection, refused, "a second SaslHandshake instead of SaslAuthenticate"
+            )
         names = self._logins.mechanisms.names
         is_other = self._is_again and mechanism != self._mechanism
         if mechanism not in names or is_other:
@@ -230,68 +240,68 @@ class Login(Gate):
             why = "another mechanism than before" if is_other else "a mechanism that is not enabled"
             if not self._is_again:
                 self._mechanism = mechanism if mechanism in names else None
-            return self._fail(SaslHandshakeResponse(code, names), why)
+            return self._fail(connection, SaslHandshakeResponse(code, names), why)
         self._mechanism = mechanism
         self._conversation = self._logins.mechanisms.begin(mechanism)
         self.state = State.RAW if version == 0 else State.AUTHENTICATE
         return SaslHandshakeResponse(0, names)
 
-    def authenticate(self, token: bytes) -> SaslAuthenticateResponse | Later:
+    def authenticate(
+        self, connection: Connection, token: bytes
+    ) -> SaslAuthenticateResponse | Later:
         """Answer a SaslAuthenticate: take the client's next token."""
         conversation = self._conversation
         if self.state is not State.AUTHENTICATE or conversation is None:
             return SaslAuthenticateResponse(IllegalSaslState.code, _TOO_LATE)
         if conversation.blocks:
-            return self._authenticate_later(conversation, token)
+            return self._authenticate_later(connection, conversation, token)
         try:
             answer = conversation.step(token)
-            lifetime_ms = self._finish(conversation)
+            lifetime_ms = self._finish(connection, conversation)
         except SaslFailure as failure:
-            return self._refuse(failure)
+            return self._refuse(connection, failure)
         return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
 
     async def _authenticate_later(
-        self, conversation: Conversation, token: bytes
+        self, connection: Connection, conversation: Conversation, token: bytes
     ) -> SaslAuthenticateResponse:
         try:
-            io = self._connection.rooms.io
-            answer = await self._logins.check(io, conversation, token)
-            await self._note_refusal(conversation)
-            lifetime_ms = self._finish(conversation)
+            answer = await self._logins.check(connection.rooms.io, conversation, token)
+            await self._note_refusal(connection, conversation)
+            lifetime_ms = self._finish(connection, conversation)
         except SaslFailure as failure:
-            refused: SaslAuthenticateResponse = await self._refuse(failure)
+            refused: SaslAuthenticateResponse = await self._refuse(connection, failure)
             return refused
         return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
 
-    async def _answer_raw(self, token: bytes) -> bytes:
+    async def _answer_raw(self, connection: Connection, token: bytes) -> bytes:
         """Answer a bare token by a bare token; there is none that says no (KIP-43)."""
         conversation = self._conversation
         if conversation is None:
             raise ProtocolError("reason=a token without a conversation")
         try:
             if conversation.blocks:
-                io = self._connection.rooms.io
-                answer = await self._logins.check(io, conversation, token)
-                await self._note_refusal(conversation)
+                answer = await self._logins.check(connection.rooms.io, conversation, token)
+                await self._note_refusal(connection, conversation)
             else:
                 answer = conversation.step(token)
-            self._finish(conversation)
+            self._finish(connection, conversation)
         except SaslFailure as failure:
             self.state = State.FAILED
             if not self._is_noted:
-                self._note(failure.why)
-                await self._delay()
+                self._note(connection, failure.why)
+                await self._delay(connection)
             raise ProtocolError(f"mechanism={self._mechanism} reason=login failed") from failure
         return len(answer).to_bytes(4, "big") + answer
 
-    async def _note_refusal(self, conversation: Conversation) -> None:
+    async def _note_refusal(self, connection: Connection, conversation: Conversation) -> None:
         """Note a login that has failed, though the client still has a token to send."""
         if conversation.refusal is not None:
             self._is_noted = True
-            self._note(conversation.refusal)
-            await self._delay()
+            self._note(connection, conversation.refusal)
+            await self._delay(connection)
 
-    def _finish(self, conversation: Conversation) -> int:
+    def _finish(self, connection: Connection, conversation: Conversation) -> int:
         """Let the client in if it has proven who it is; return how long that counts, in ms.
 
         Raises:
@@ -300,16 +310,16 @@ class Login(Gate):
         if not conversation.is_complete:
             return 0
         principal = str(Principal(USER, conversation.user))
-        if self._is_again and principal != self._connection.principal:
+        if self._is_again and principal != connection.principal:
             raise SaslFailure(_FAILED, "another user than before")
         mechanism = str(self._mechanism)
         proven_ms = conversation.lifetime_ms
         lifetime_ms = self._logins.mechanisms.max_lifetime_ms(mechanism, proven_ms)
         self._expires = self._loop.time() + lifetime_ms / 1000 if lifetime_ms else math.inf
         self._conversation = None
-        self._logins.note_success(principal, self._connection.peer, mechanism)
+        self._logins.note_success(principal, connection.peer, mechanism)
         self.state = State.DONE
-        self._connection.let_in(principal, stays=not lifetime_ms)
+        connection.let_in(principal, stays=not lifetime_ms)
         return lifetime_ms
 
     def _begin_again(self) -> bool:
@@ -328,29 +338,29 @@ class Login(Gate):
             return key in {AUTHENTICATE, HANDSHAKE}
         return self.state is State.HANDSHAKE and key == HANDSHAKE
 
-    def _refuse(self, failure: SaslFailure) -> Later:
+    def _refuse(self, connection: Connection, failure: SaslFailure) -> Later:
         code = ErrorCode.sasl_authentication_failed
-        return self._fail(SaslAuthenticateResponse(code, str(failure)), failure.why)
+        return self._fail(connection, SaslAuthenticateResponse(code, str(failure)), failure.why)
 
-    def _fail(self, response: Any, why: str) -> Later:
+    def _fail(self, connection: Connection, response: Any, why: str) -> Later:
         """Return what answers a client that is not let in, and closes its connection then."""
         self.state = State.FAILED
         if not self._is_noted:
-            self._note(why)
-        return self._fail_later(response)
+            self._note(connection, why)
+        return self._fail_later(connection, response)
 
-    async def _fail_later(self, response: Any) -> Any:
+    async def _fail_later(self, connection: Connection, response: Any) -> Any:
         if not self._is_noted:
-            await self._delay()
-        self._connection.drain()
+            await self._delay(connection)
+        connection.drain()
         return response
 
-    async def _delay(self) -> None:
-        settings = self._connection.rooms.settings.server
+    async def _delay(self, connection: Connection) -> None:
+        settings = connection.rooms.settings.server
         await asyncio.sleep(settings.security.connection_failed_authentication_delay_ms / 1000)
 
-    def _note(self, why: str) -> None:
-        self._logins.note_failure(self._connection.peer, self._mechanism, why)
+    def _note(self, connection: Connection, why: str) -> None:
+        self._logins.note_failure(connection.peer, self._mechanism, why)
 
 
 def _is_answered(reply: Answer | LateAnswer) -> bool:

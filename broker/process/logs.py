@@ -8,6 +8,7 @@ import math
 import re
 import sys
 import time
+from functools import lru_cache
 from typing import Any
 
 from siltstone.protocol.errors import MAX_MESSAGE_CHARACTERS, shorten
@@ -15,6 +16,17 @@ from siltstone.protocol.errors import MAX_MESSAGE_CHARACTERS, shorten
 _CONVERSION = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 _FIELD = re.compile(r"(\w+)=(.*?)([:;,]?)", re.DOTALL)
 _CONSOLE = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def moment_text(milliseconds: int) -> str:
+    """Return a moment since the epoch as RFC 3339 has it, in UTC."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_second_text(seconds)}.{rest:03}Z"
+
+
+@lru_cache(maxsize=4)  # many lines are of one second
+def _second_text(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 class Shortened(logging.Filter):
@@ -28,6 +40,21 @@ class Shortened(logging.Filter):
         return True
 
 
+class ConsoleLines(logging.Formatter):
+    """A line of text: time (RFC 3339, UTC), level, logger, message."""
+
+    def __init__(self) -> None:
+        super().__init__(_CONSOLE)
+
+    def formatTime(  # noqa: N802  # the names are logging's
+        self,
+        record: logging.LogRecord,
+        datefmt: str | None = None,  # noqa: ARG002
+    ) -> str:
+        """Return when ``record`` was made."""
+        return moment_text(int(record.created * 1000))
+
+
 class JsonLines(logging.Formatter):
     """One object a line: time (RFC 3339, UTC), level, logger, message, fields, traceback if any.
 
@@ -39,7 +66,7 @@ class JsonLines(logging.Formatter):
         """Return ``record`` as one line of JSON."""
         message, fields = split_fields(record)
         line: dict[str, Any] = {
-            "time": self.formatTime(record),
+            "time": moment_text(int(record.created * 1000)),
             "level": record.levelname,
             "logger": record.name,
             "message": message,
@@ -106,12 +133,13 @@ def _value(text: str, arguments: list[Any]) -> Any:
 
 
 def configure(style: str, level: str) -> None:
-    """Send every line to stderr in ``style``, ``console`` or ``json``, from ``level`` up."""
+    """Send every line to stderr in ``style``, ``console`` or ``json``, from ``level`` up.
+
+    What no line has is not looked up any more: thread, process, and where the call stands.
+    """
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001  # as logging's documentation says
     handler = logging.StreamHandler(sys.stderr)
-    formatter = JsonLines() if style == "json" else logging.Formatter(_CONSOLE)
-    formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
-    formatter.default_msec_format = "%s.%03dZ"
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
+    handler.setFormatter(JsonLines() if style == "json" else ConsoleLines())
     handler.addFilter(Shortened())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)

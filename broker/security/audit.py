@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
+from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.process.bounded_lines import BoundedLines
+from siltstone.broker.process.logs import moment_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,14 +111,14 @@ class Audit:
 
     def logged_in(self, principal: str, peer: str, listener: str, mechanism: str) -> None:
         """Note that a client has proven who it is."""
-        self._write(
-            logging.INFO,
-            event="login",
-            principal=principal,
-            peer=peer,
-            listener=listener,
-            mechanism=mechanism,
-        )
+        # Written here, since it is the line of which there are thousands a second.
+        if self._logger.isEnabledFor(logging.INFO):
+            line = (
+                f'{{"time": "{moment_text(self._clock.now_ms())}", "event": "login", '
+                f'"principal": {quoted(principal)}, "peer": {quoted(peer)}, '
+                f'"listener": {quoted(listener)}, "mechanism": {quoted(mechanism)}}}'
+            )
+            self._logger.info(line)
 
     def login_failed(self, peer: str, listener: str, mechanism: str, why: str) -> None:
         """Note that a client has not; what it calls itself may be a password, and is left out."""
@@ -169,7 +170,5 @@ class Audit:
 
     def _write(self, level: int, /, **fields: Any) -> None:
         if self._logger.isEnabledFor(level):
-            seconds, milliseconds = divmod(self._clock.now_ms(), 1000)
-            moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-            line = {"time": f"{moment}.{milliseconds:03}Z", **fields}
-            self._logger.log(level, "%s", json.dumps(line))
+            line = {"time": moment_text(self._clock.now_ms()), **fields}
+            self._logger.log(level, json.dumps(line))

@@ -7,10 +7,10 @@ the same work. No text of an error says which of the two it was.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import hashlib
 import hmac
+import os
 import re
 import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -30,10 +30,10 @@ _TEXT_SALT_BITS: Final = 130
 _NONCE_BYTES: Final = 24
 
 _VALUE = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f\u0080-\U0010ffff]"
-_SASLNAME = rf"(?:{_VALUE}|=2C|=3D)+"
-_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
-_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{2}==|[a-zA-Z0-9/+]{3}=)?"
-_EXTENSIONS = r"(?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f\u0080-\U0010ffff]+)*"
+_SASLNAME = rf"(?:{_VALUE}++|=2C|=3D)++"
+_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]++"
+_BASE64 = r"[a-zA-Z0-9/+]*+={0,2}+"
+_EXTENSIONS = r"(?:,[A-Za-z]++=[\x01-\x2b\x2d-\x7f\u0080-\U0010ffff]++)*"
 _CLIENT_FIRST = re.compile(
     rf"(?P<header>n,(?:a=(?P<authzid>{_SASLNAME}))?,)"
     rf"(?P<bare>(?:m=(?P<mandatory>[^,]*),)?n=(?P<name>{_SASLNAME}),r=(?P<nonce>{_PRINTABLE})"
@@ -148,20 +148,33 @@ def form_of(verifier: Verifier) -> SaltForm:
 _OUR_FORM: Final = SaltForm(MIN_ITERATIONS, _SALT_BYTES)
 
 
-def absent_verifier(
-    mechanism: Mechanism, secret: bytes, user: str, forms: Collection[SaltForm] = ()
-) -> Verifier:
-    """Return the verifier of a user that does not exist: always the same one, of no password.
+class AbsentUsers:
+    """What is answered to users that do not exist: always the same, and of no password.
 
-    It looks like one of those that exist, whose ``forms`` these are. Which, only another form that
-    comes or goes can change.
+    Each looks like one of those that exist, whose ``forms`` these are. Which, only another form
+    that comes or goes can change. All have one key, which nobody sees: they fail whatever it is.
     """
-    name = f"{mechanism.name} {user}".encode()
-    seed = hmac.digest(secret, b"salt " + name, "sha256")
-    form = max(forms or (_OUR_FORM,), key=lambda each: hmac.digest(seed, b"%d %d" % each, "sha256"))
-    salt = hashlib.shake_256(seed).digest(form.size) if form.size else _salt_of_tools(seed)
-    stored = hmac.digest(secret, b"stored " + name, mechanism.digest)
-    return Verifier(salt, form.iterations, stored, stored)
+
+    def __init__(
+        self, mechanism: Mechanism, secret: bytes, forms: Collection[SaltForm] = ()
+    ) -> None:
+        self._mark = f"salt {mechanism.name} ".encode()
+        self._secret = secret
+        self._forms = tuple(forms) or (_OUR_FORM,)
+        self._key = hmac.digest(secret, b"stored " + self._mark, mechanism.digest)
+
+    def verifier_of(self, user: str) -> Verifier:
+        """Return the verifier of one of them; it takes the same time for each."""
+        seed = hmac.digest(self._secret, self._mark + user.encode(), "sha256")
+        form = self._forms[0]
+        if len(self._forms) > 1:
+            form = max(self._forms, key=lambda each: _rank(seed, each))
+        salt = hashlib.shake_256(seed).digest(form.size) if form.size else _salt_of_tools(seed)
+        return Verifier(salt, form.iterations, self._key, self._key)
+
+
+def _rank(seed: bytes, form: SaltForm) -> bytes:
+    return hmac.digest(seed, b"%d %d" % form, "sha256")
 
 
 def _salt_of_tools(seed: bytes) -> bytes:
@@ -195,7 +208,7 @@ class ScramServer:
         self.is_complete = False
         self._mechanism = mechanism
         self._find = find
-        self._own_nonce = secrets.token_urlsafe(_NONCE_BYTES) if nonce is None else nonce
+        self._own_nonce = _encode(os.urandom(_NONCE_BYTES)) if nonce is None else nonce
         self._nonce = ""
         self._header = ""
         self._bare = ""
@@ -236,7 +249,7 @@ class ScramServer:
         self._header = match["header"]
         self._bare = match["bare"]
         self._nonce = match["nonce"] + self._own_nonce
-        salt = base64.b64encode(self._verifier.salt).decode()
+        salt = _encode(self._verifier.salt)
         self._first = f"r={self._nonce},s={salt},i={self._verifier.iterations}"
         return self._first.encode()
 
@@ -253,15 +266,17 @@ class ScramServer:
         message = f"{self._bare},{self._first},{match['unproven']}".encode()
         signature = hmac.digest(verifier.stored_key, message, digest)
         proof = _decode(match["proof"])
-        padded = proof.ljust(len(signature), b"\0")[: len(signature)]
-        client_key = bytes(a ^ b for a, b in zip(padded, signature, strict=True))
+        size = len(signature)
+        padded = proof.ljust(size, b"\0")[:size]
+        mixed = int.from_bytes(padded, "big") ^ int.from_bytes(signature, "big")
+        client_key = mixed.to_bytes(size, "big")
         stored_key = hashlib.new(digest, client_key).digest()
         is_proven = hmac.compare_digest(stored_key, verifier.stored_key)
         answer = hmac.digest(verifier.server_key, message, digest)
-        if not (is_proven and self._is_known and len(proof) == len(signature)):
+        if not (is_proven and self._is_known and len(proof) == size):
             raise SaslFailure(INVALID_CREDENTIALS)
         self.is_complete = True
-        return b"v=" + base64.b64encode(answer)
+        return b"v=" + binascii.b2a_base64(answer, newline=False)
 
 
 INVALID_CREDENTIALS: Final = "Authentication failed: Invalid user credentials"
@@ -275,8 +290,12 @@ def _unescape(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
+def _encode(content: bytes) -> str:
+    return binascii.b2a_base64(content, newline=False).decode()
+
+
 def _decode(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        return binascii.a2b_base64(text, strict_mode=True)
     except binascii.Error as error:
         raise SaslFailure(_INVALID, "a value is not base64") from error

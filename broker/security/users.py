@@ -25,10 +25,10 @@ from siltstone.broker.security.private_file import (
 from siltstone.broker.security.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
+    AbsentUsers,
     Mechanism,
     SaltForm,
     Verifier,
-    absent_verifier,
     form_of,
 )
 from siltstone.storage import files
@@ -48,6 +48,7 @@ _PARTS: Final = ("salt", "stored_key", "server_key")
 
 Credentials = dict[str, dict[str, Verifier]]
 """Verifiers by user and mechanism."""
+_NONE: Final[dict[str, Verifier]] = {}
 
 
 class UserStore:
@@ -56,8 +57,8 @@ class UserStore:
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
         self.credentials: Credentials = {}
-        self._forms: dict[str, set[SaltForm]] = {}  # of the verifiers, by mechanism
         self._secret = secrets.token_bytes(_SECRET_BYTES)
+        self._absent = self._make_absent()
 
     def load(self) -> None:
         """Read the file; none is fine. Blocks.
@@ -75,13 +76,15 @@ class UserStore:
                 f"{self.path} is damaged; put back a copy, or remove it and make the users anew "
                 "with siltstone users"
             ) from error
-        self._forms = _forms_of(self.credentials)
+        self._absent = self._make_absent()
 
     def find(self, mechanism: str, user: str) -> tuple[Verifier, bool]:
-        """Return the verifier of a user, and whether there is one: else it is of no password."""
-        forms = self._forms.get(mechanism, ())
-        absent = absent_verifier(_HASHES[mechanism], self._secret, user, forms)
-        found = self.credentials.get(user, {}).get(mechanism)
+        """Return the verifier of a user, and whether there is one: else it is of no password.
+
+        What is told of one that is not there is made for each, so that time does not tell.
+        """
+        absent = self._absent[mechanism].verifier_of(user)
+        found = self.credentials.get(user, _NONE).get(mechanism)
         return (absent, False) if found is None else (found, True)
 
     def write(self, credentials: Credentials) -> None:
@@ -96,7 +99,17 @@ class UserStore:
             raise OSError(errno.EFBIG, f"the users would have more than {MAX_BYTES} bytes")
         replace_private(self.path, content)
         self.credentials = credentials
-        self._forms = _forms_of(credentials)
+        self._absent = self._make_absent()
+
+    def _make_absent(self) -> dict[str, AbsentUsers]:
+        forms: dict[str, set[SaltForm]] = {}
+        for own in self.credentials.values():
+            for mechanism, verifier in own.items():
+                forms.setdefault(mechanism, set()).add(form_of(verifier))
+        return {
+            name: AbsentUsers(mechanism, self._secret, forms.get(name, ()))
+            for name, mechanism in _HASHES.items()
+        }
 
 
 class UserWriter:
@@ -118,14 +131,6 @@ class UserWriter:
         draft = copy_of(self._store.credentials)
         edit(draft)
         await self.file.put(self._store.write, draft)
-
-
-def _forms_of(credentials: Credentials) -> dict[str, set[SaltForm]]:
-    forms: dict[str, set[SaltForm]] = {}
-    for own in credentials.values():
-        for mechanism, verifier in own.items():
-            forms.setdefault(mechanism, set()).add(form_of(verifier))
-    return forms
 
 
 def copy_of(credentials: Credentials) -> Credentials:

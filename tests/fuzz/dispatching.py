@@ -110,7 +110,7 @@ class Stand:
         with client:
             client.setblocking(False)
             server.setblocking(False)
-            connection = Connection(self.loop, server, "127.0.0.1:50000", listener)
+            connection = Connection(self.loop, server.detach(), "127.0.0.1:50000", listener)
             listener.connections.add(connection)
             with suppress(ConnectionError):
                 await self.loop.sock_sendall(client, data)

@@ -56,7 +56,7 @@ class Line:
         self.client, server = socket.socketpair()
         self.client.setblocking(False)
         server.setblocking(False)
-        self.connection = Connection(asyncio.get_running_loop(), server, "peer", self)  # type: ignore[arg-type]
+        self.connection = Connection(asyncio.get_running_loop(), server.detach(), "peer", self)  # type: ignore[arg-type]
 
     def forget(self, connection: Connection) -> None:
         """Note that the connection has closed."""

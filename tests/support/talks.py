@@ -72,7 +72,7 @@ class Stand:
         client.setblocking(False)
         server.setblocking(False)
         loop = asyncio.get_running_loop()
-        connection = Connection(loop, server, "127.0.0.1:50000", self.listener)
+        connection = Connection(loop, server.detach(), "127.0.0.1:50000", self.listener)
         self.listener.connections.add(connection)
         self._clients.append(Client(client))
         return self._clients[-1]

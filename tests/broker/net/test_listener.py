@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from siltstone.broker.net.channel import PlainChannel
+from siltstone.broker.net.connection import Connection
 from tests.support.running import Client, running
 from tests.support.waiting import give_turns_until
 
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
+
+
+def socket_of(connection: Connection) -> socket.socket:
+    """Return the broker's end of a plain connection."""
+    channel = connection._channel
+    assert isinstance(channel, PlainChannel)
+    return channel._find_socket()
 
 
 @pytest.mark.parametrize(
@@ -29,11 +38,22 @@ async def test_connections_get_the_buffers_of_the_settings(
         async with running(tmp_path / str(size), f"{setting}={size}") as started:
             await (await started.connect()).ask(_API_VERSIONS)
             (accepted,) = started.listeners[0].connections
-            granted[size] = accepted._channel._socket.getsockopt(socket.SOL_SOCKET, option)
+            granted[size] = socket_of(accepted).getsockopt(socket.SOL_SOCKET, option)
 
     assert granted[30_000] == 60_000
     assert granted[102_400] == 204_800
     assert granted[-1] not in {60_000, 204_800}
+
+
+async def test_connections_send_at_once_and_notice_hosts_that_are_gone(tmp_path: Path) -> None:
+    """Each has it from the listening socket: no delay of Nagle's, and probes of the kernel."""
+    async with running(tmp_path) as started:
+        await (await started.connect()).ask(_API_VERSIONS)
+        (accepted,) = started.listeners[0].connections
+        sock = socket_of(accepted)
+
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 async def test_connections_of_all_listeners_count_together(

@@ -16,6 +16,7 @@ import pytest
 from kafka.net.sasl.scram import ScramClient
 from kio.schema.errors import ErrorCode
 
+from siltstone.broker.net.connection import Connection
 from siltstone.broker.process.start_error import StartError
 from siltstone.broker.security.plain import PlainServer
 from siltstone.broker.security.scram import MECHANISMS, SaslFailure, make_verifier
@@ -270,6 +271,22 @@ async def scram(caller: Caller, password: str, *, raw: bool = False, user: str =
     if final.error_code is ErrorCode.none:
         client.process_server_final_message(final.auth_bytes)
     return final
+
+
+async def test_a_connection_that_is_closed_is_gone(home: Running) -> None:
+    """Without a look for garbage, which thousands of logins a second would cause."""
+    gc.collect()
+    gc.disable()
+    try:
+        caller = await home.call()
+        await scram(caller, "scram")
+        await caller.client.close()
+        await give_turns_until(lambda: not home.listeners[0].connections, "it is closed")
+        kept = [each for each in gc.get_objects() if isinstance(each, Connection)]
+    finally:
+        gc.enable()
+
+    assert "User:carol" not in {each.principal for each in kept}
 
 
 @pytest.mark.parametrize("raw", [False, True])

@@ -22,11 +22,11 @@ import pytest
 from siltstone.broker.security.plain import PLAIN_HASH, PlainServer
 from siltstone.broker.security.scram import (
     SHA_256,
+    AbsentUsers,
     Mechanism,
     SaslFailure,
     ScramServer,
     Verifier,
-    absent_verifier,
     make_verifier,
 )
 from tests.support.running import Running, running
@@ -45,7 +45,7 @@ def find(mechanism: Mechanism, user: str) -> tuple[Verifier, bool]:
     """Return the verifier of alice, or of somebody who is not there."""
     if user == "alice":
         return make_verifier(mechanism, "secret", salt=SALT), True
-    return absent_verifier(mechanism, b"s" * 32, user), False
+    return AbsentUsers(mechanism, b"s" * 32).verifier_of(user), False
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_cve_2021_38153_who_is_not_there_costs_as_much(monkeypatch: pytest.Monke
         return real(name, password, salt, count, *rest)
 
     verifier = make_verifier(PLAIN_HASH, "secret", salt=SALT)
-    absent = absent_verifier(PLAIN_HASH, b"s" * 32, "nobody")
+    absent = AbsentUsers(PLAIN_HASH, b"s" * 32).verifier_of("nobody")
     monkeypatch.setattr(hashlib, "pbkdf2_hmac", derive)
     for found in ((verifier, True), (absent, False)):
         with pytest.raises(SaslFailure):
