@@ -22,15 +22,8 @@ _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17
-_TEXTS: Final = {
-    0x0C: "utf-8",
-    0x12: "ascii",  # digits
-    0x13: "ascii",
-    0x14: "latin-1",
-    0x16: "ascii",
-    0x1C: "utf-32-be",
-    0x1E: "utf-16-be",
-}
+_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""What Java writes as text. It takes the bytes of each for UTF-8, also where the tag says other."""
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -43,7 +36,9 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
 }
 """Those that RFC 2253 has, and Java's X500Principal.getName writes; any other is its number."""
-_SPECIAL: Final = frozenset(',+"\\<>;=')
+_ESCAPED: Final = {**{ord(each): f"\\{each}" for each in ',=+<>#;"\\'}, 0: "\\00"}
+_BLANKS: Final = " \r"
+"""At an end of a value each is escaped."""
 
 _BLOCK: Final = re.compile(
     r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>.*?)-----END (?P=label)-----", re.DOTALL
@@ -167,7 +162,7 @@ def _attribute(pair: bytes) -> str:
     keyword = _KEYWORDS.get(oid)
     if keyword is None or tag not in _TEXTS:
         return f"{keyword or oid}=#{_encoded(tag, octets).hex()}"
-    return f"{keyword}={_escape(octets.decode(_TEXTS[tag]))}"
+    return f"{keyword}={_escape(octets.decode(errors='replace'))}"
 
 
 def _encoded(tag: int, octets: bytes) -> bytes:
@@ -191,9 +186,10 @@ def _oid(octets: bytes) -> str:
 
 
 def _escape(text: str) -> str:
-    escaped = "".join(f"\\{each}" if each in _SPECIAL else each for each in text)
-    if escaped.startswith(("#", " ")):
-        escaped = f"\\{escaped}"
-    if len(text) > 1 and text.endswith(" "):
-        escaped = f"{escaped[:-1]}\\ "
-    return escaped
+    """Return a value as Java's AVA.toRFC2253String() writes it."""
+    escaped = text.translate(_ESCAPED)
+    first = len(escaped) - len(escaped.lstrip(_BLANKS))
+    last = len(escaped.rstrip(_BLANKS))
+    return "".join(
+        f"\\{each}" if not first <= at < last else each for at, each in enumerate(escaped)
+    )

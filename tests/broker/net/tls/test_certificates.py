@@ -5,9 +5,16 @@ from __future__ import annotations
 import base64
 import subprocess
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.name import _ASN1Type
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +47,38 @@ def subject_of(path: Path) -> str:
 def test_names_are_those_that_java_writes(authority: Authority, given: str, name: str) -> None:
     """As of RFC 2253, the last part first."""
     assert subject_of(authority.issue("subject", given).certificate) == name
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "name"),
+    [
+        ("a#b", _ASN1Type.UTF8String, "a\\#b"),
+        ("  two  ", _ASN1Type.UTF8String, "\\ \\ two\\ \\ "),
+        ("   ", _ASN1Type.UTF8String, "\\ \\ \\ "),
+        ("a\0b", _ASN1Type.UTF8String, "a\\00b"),
+        ("\ra\nb\r", _ASN1Type.UTF8String, "\\\ra\nb\\\r"),
+        ("名 \u202e", _ASN1Type.UTF8String, "名 \u202e"),
+        ("ann", _ASN1Type.T61String, "ann"),
+        ("ann", _ASN1Type.BMPString, "\\00a\\00n\\00n"),
+        ("Ö", _ASN1Type.BMPString, "\\00\ufffd"),
+        ("é", _ASN1Type.T61String, "é"),
+        ("an", _ASN1Type.UniversalString, "#1c08000000610000006e"),
+        ("12", _ASN1Type.NumericString, "#12023132"),
+    ],
+)
+def test_odd_names_are_those_that_java_writes(given: str, kind: _ASN1Type, name: str) -> None:
+    """Else rules for a client of Apache Kafka would not be those for the same client here."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "anybody")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, given, kind)])
+    made = (
+        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime(2026, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2027, 1, 1, tzinfo=UTC))
+        .sign(key, hashes.SHA256())
+    )
+
+    assert read_certificate(made.public_bytes(Encoding.DER)).subject == f"CN={name}"
 
 
 def test_a_part_without_a_keyword_is_its_number(authority: Authority) -> None:
