@@ -175,6 +175,11 @@ class Connection(Turn):
         return self._channel.is_ended()
 
     @property
+    def fileno(self) -> int:
+        """Return the number of the socket."""
+        return self._channel.fileno
+
+    @property
     def is_known(self) -> bool:
         """Return whether the client has logged in, or need not."""
         return self.login is None or not self.login.is_open
@@ -268,6 +273,13 @@ class Connection(Turn):
                 self.client_id,
                 self.received,
             )
+
+    def note_reset(self) -> None:
+        """Close, but serve first what has come before the peer has reset the connection."""
+        if self._channel.is_ended():
+            self.close()
+        elif self._reading:
+            self.on_readable()
 
     def drain(self) -> None:
         """Take no further request; close as soon as the answers owed have left."""

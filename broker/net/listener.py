@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 from contextlib import suppress
 from functools import partial
@@ -243,6 +244,7 @@ class Listener:
         ``connections.max.login.ms``, whatever it does meanwhile.
         """
         self._go_on()  # a limit may have been set higher
+        self._close_reset()
         now = self._loop.time()
         server = self.rooms.settings.server
         limit_ms = server.connections_max_idle_ms
@@ -262,6 +264,18 @@ class Listener:
                 continue
             if 0 <= limit_ms < idle * 1000:
                 connection.close()
+
+    def _close_reset(self) -> None:
+        """Close connections that their peers have reset right behind the last bytes.
+
+        The event loop tells of an error once, together with those bytes, and watches no more.
+        """
+        found = {connection.fileno: connection for connection in self.connections}
+        errors = select.poll()
+        for number in found:
+            errors.register(number, 0)
+        for number, _ in errors.poll(0):
+            found[number].note_reset()
 
     def shorten_waits(self, find_wait: Callable[[Connection], float]) -> None:
         """After a change of quotas have clients wait no longer than they would have to now."""

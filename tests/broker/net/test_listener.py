@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.connection import Connection
@@ -54,6 +55,27 @@ async def test_connections_send_at_once_and_notice_hosts_that_are_gone(tmp_path:
 
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@pytest.mark.parametrize("sent", [b"\0\0", struct.pack(">i", 200_000) + bytes(150_000)])
+def test_who_sends_a_part_and_resets_leaves_no_connection(tmp_path: Path, sent: bytes) -> None:
+    """Uvloop tells of both at once, and of the reset never again; a look for it finds them."""
+
+    async def left() -> int:
+        async with running(tmp_path) as started:
+            (listener,) = started.listeners
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", listener.port)) as client:
+                    client.sendall(sent)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await give_turns_until(lambda: listener.accepted_count >= 20, "they are accepted")
+            staying = await started.connect()
+            await staying.ask(_API_VERSIONS)
+            listener.close_idle()
+            await staying.ask(_API_VERSIONS)
+            return len(listener.connections)
+
+    assert uvloop.run(left()) == 1
 
 
 async def test_connections_of_all_listeners_count_together(
