@@ -29,7 +29,7 @@ def describe_bad_size(size: int, prefix: bytes, limit: int) -> str:
     if prefix.startswith(b"\x16\x03"):
         return (
             "the first bytes are a TLS handshake, and there is no TLS here; set "
-            "security.protocol=PLAINTEXT in the client"
+            "security.protocol=PLAINTEXT in the client, SASL_PLAINTEXT if it logs in"
         )
     if other is not None:
         return f"the first bytes are {other}, not a Kafka request"

@@ -164,6 +164,24 @@ async def test_a_wrong_password_is_answered_and_closed(
     assert not any(word in caplog.text for word in ("wrong", "nobody", "secret", "alice"))
 
 
+@pytest.mark.parametrize("cut", [1, 5, 30, 60])
+async def test_what_is_sent_behind_a_login_waits_for_it(home: Running, cut: int) -> None:
+    """It is served once the password is checked, and never if that is wrong; as by Kafka."""
+    good, bad = await home.call(), await home.call()
+    for caller, token in ((good, ALICE), (bad, b"\0alice\0wrong")):
+        whole = b"".join(map(caller.frame, (handshake(), authenticate(token), metadata())))
+        await caller.client.send(whole[:cut])
+        await asyncio.sleep(0)
+        await caller.client.send(whole[cut:])
+        assert (await caller.receive(handshake())).error_code is ErrorCode.none
+
+    assert (await good.receive(authenticate())).error_code is ErrorCode.none
+    assert len((await good.receive(metadata())).brokers) == 1
+    refused = await bad.receive(authenticate())
+    assert refused.error_code is ErrorCode.sasl_authentication_failed
+    assert await bad.client.is_closed()
+
+
 async def test_strangers_do_not_take_all_io_threads(
     home: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -180,6 +181,24 @@ def test_a_last_message_that_cannot_be_taken(token: bytes, why: str) -> None:
 
     assert not server.is_complete
     assert any(part in caught.value.why for part in why.split("|"))
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"n,,n=" + b"=2C" * 2700 + b"=2",
+        b"n,a=" + b"a" * 8100,
+        b"n,,n=a,r=b" + b",a=b" * 2000 + b",=",
+        b"n,,n=a,r=" + b"!" * 8000 + b"\0",
+    ],
+)
+def test_a_long_message_is_not_matched_again_and_again(token: bytes) -> None:
+    """Each takes a fraction of a millisecond; Apache Kafka needs seconds for some of them."""
+    began = time.thread_time()
+    with pytest.raises(SaslFailure):
+        ScramServer(SHA_256, users(user="pencil")).step(token)
+
+    assert time.thread_time() - began < 0.25
 
 
 def test_authorization_ids_and_names_with_commas() -> None:
