@@ -104,11 +104,8 @@ class Listener:
         Raises:
             OSError: The address is taken or is not this machine's.
         """
-        name = (
-            host.encode() if host.isascii() else host
-        )  # of a str, Python loads the codec for IDNA
         found = socket.getaddrinfo(
-            name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         self.port = port
         for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):

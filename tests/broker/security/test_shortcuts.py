@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.security.acl import Operation, Permission, ResourceType
 from siltstone.broker.security.gate import named
 from siltstone.broker.security.gate._shortcut_kernels import Shortcut
@@ -272,7 +272,7 @@ async def test_a_session_that_is_not_there_is_not_remembered(
     await guarded.ask(1, fetch("a"), 12)
     guessed = await guarded.ask(1, fetch("a", session=77, epoch=1), 12)
     remembered = dict(sessions.judged)
-    monkeypatch.setattr(random, "randint", lambda *_: 77)
+    monkeypatch.setattr(fetch_sessions, "random_session_id", lambda: 77)
     number = (await guarded.ask(1, fetch("b", epoch=0), 12, who="User:admin")).session_id
     taken = await guarded.ask(1, fetch(session=77, epoch=1), 12)
 
