@@ -14,10 +14,10 @@ import os
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from siltstone.broker.coordination._coordinator_kernels import Journal
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.internal import preset_for
 from siltstone.protocol.coordinator.java_hash import partition_for
+from siltstone.protocol.core import pack_rows
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -25,19 +25,23 @@ from siltstone.protocol.errors import (
     KafkaError,
     KafkaStorageError,
     NotCoordinator,
+    NotLeaderOrFollower,
     ProtocolError,
     TopicAlreadyExists,
+    UnknownServerError,
 )
-from siltstone.protocol.records.journal import Folded, LeftOut, read_entries
+from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
+from siltstone.protocol.records.journal import NO_PRODUCER, Folded, LeftOut, read_entries
+from siltstone.storage.appending.values import Origin, ValidatedBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.protocol.parts import FileSlice
-    from siltstone.protocol.records.journal import Entry
+    from siltstone.protocol.records.journal import Entry, Producer, Row
     from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
 
@@ -51,12 +55,13 @@ _PROGRESS_SECONDS = 5.0
 _SKIPPED_LINES = 10  # of one partition: a client that can write one such record can write a million
 
 
-class CoordinatorLog(Journal):
+class CoordinatorLog:
     """The partitions of one internal topic (loop only); the topics are known when it is built.
 
     From then on a partition is loading until `load` has applied all that is in it; nothing may be
     appended to it meanwhile. The topic is made when it is first needed. How many partitions it has
-    is read once: an id belongs to the same partition for ever.
+    is read once: an id belongs to the same partition for ever. ``unflushed`` is what must be on the
+    disk before anybody is answered.
     """
 
     def __init__(
@@ -67,18 +72,33 @@ class CoordinatorLog(Journal):
         io: IoThreads,
         clock: Clock,
     ) -> None:
-        super().__init__(name, topics, clock)
+        self.name = name
+        self.unflushed: set[Log] = set()
         self.entries_loaded = 0
         self.load_seconds = 0.0
         self.skipped = 0
+        self._topics = topics
         self._settings = settings
         self._io = io
+        self._clock = clock
+        self._loading: set[int] = set()
+        self._failed: set[int] = set()
         self._count = 0
         self._skipped_before = 0
         self._slice_ends = 0.0
         self._creation: asyncio.Task[None] | None = None
         self._tasks = Tasks()
         self.begin_loading()
+
+    @property
+    def is_created(self) -> bool:
+        """Whether the topic exists."""
+        return self.name in self._topics.topics
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there are partitions, and every one of them could be read."""
+        return not self._loading and not self._failed and self.name in self._topics.topics
 
     @property
     def count(self) -> int:
@@ -113,6 +133,37 @@ class CoordinatorLog(Journal):
             raise CoordinatorLoadInProgress
         if partition in self._failed:
             raise NotCoordinator(f"partition {partition} of {self.name} could not be read")
+
+    def append(self, partition: int, rows: Sequence[Row], producer: Producer = NO_PRODUCER) -> int:
+        """Write the records as one batch, into the page cache, and return the first's offset.
+
+        Raises:
+            CoordinatorNotAvailable: There is no such topic.
+            NotCoordinator: The disk does not take it.
+            UnknownServerError: The batch is larger than the topic takes.
+            InvalidProducerEpoch: A newer epoch of the producer has written.
+        """
+        target = self._topics.logs.get((self.name, partition))
+        if target is None:
+            raise CoordinatorNotAvailable(f"partition {partition} of {self.name} is not there")
+        now_ms = self._clock.now_ms()
+        batch = pack_rows(rows, now_ms, producer.id, producer.epoch)
+        size = len(batch)
+        if size > target.config.max_message_bytes:
+            # As in Kafka: MESSAGE_TOO_LARGE is not an error code of a group's API.
+            raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
+        end = target.end
+        try:
+            if producer is NO_PRODUCER:
+                base_offset = end.add(target, batch, size, len(rows), now_ms)
+            else:
+                packed = _describe_batch(batch, len(rows), now_ms, producer)
+                base_offset = end.append(target, packed, Origin.COORDINATOR).base_offset
+        except (KafkaStorageError, NotLeaderOrFollower) as error:
+            raise NotCoordinator(error.message) from error
+        if end.is_flush_due():
+            self.unflushed.add(target)
+        return base_offset
 
     async def ensure_created(self) -> None:
         """Create the topic if it does not exist; concurrent callers wait for the same creation.
@@ -317,6 +368,24 @@ class CoordinatorLog(Journal):
         if now >= self._slice_ends:
             await asyncio.sleep(0)
             self._slice_ends = self._clock.monotonic() + _SLICE_SECONDS
+
+
+def _describe_batch(
+    batch: bytearray, count: int, now_ms: int, producer: Producer
+) -> ValidatedBatch:
+    """Return a batch of a transaction, whose producer the log checks and keeps."""
+    return ValidatedBatch(
+        buffer=memoryview(batch),
+        size=len(batch),
+        last_offset_delta=count - 1,
+        count=count,
+        attributes=TRANSACTIONAL,
+        max_timestamp=now_ms,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=NO_SEQUENCE,
+        log_append_time_ms=NO_TIMESTAMP,
+    )
 
 
 async def flush_all(logs: set[Log], io: IoThreads) -> None:

@@ -1,6 +1,5 @@
 # C types of _group_kernels.py; the algorithm stands there alone.
 cimport cython
-from siltstone.broker.coordination._coordinator_kernels cimport Journal
 from siltstone.protocol.core._format cimport field_of, number_of
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell, value_of
 
@@ -51,7 +50,7 @@ cdef class LivingGroup:
 
 cdef class GroupTable:
     cdef public dict groups
-    cdef public Journal journal
+    cdef public object journal
     cdef public object offsets, _make_classic
 
     cpdef check(self, str group_id)
