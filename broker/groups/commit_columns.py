@@ -6,19 +6,6 @@ the compiled module.
 
 from typing import Final
 
-# Of OffsetCommitRequest, of which HeartbeatRequest has the first four.
-GROUP_ID: Final = 0
-GENERATION: Final = 1
-MEMBER_ID: Final = 2
-INSTANCE_ID: Final = 3
-RETENTION: Final = 4
-TOPICS: Final = 5
-
-# Of OffsetCommitRequestTopic.
-NAME: Final = 0
-TOPIC_ID: Final = 1
-PARTITIONS: Final = 2
-
 # Of OffsetCommitRequestPartition, and of TxnOffsetCommitRequestPartition.
 PARTITION: Final = 0
 OFFSET: Final = 1

@@ -11,17 +11,25 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.coordination.journal import CoordinatorLog
-from siltstone.broker.groups._group_kernels import GroupTable, Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.deleted_topics import DeletedTopics
 from siltstone.broker.groups.expiry import expire
 from siltstone.broker.groups.member_bytes import MemberBytes
+from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.groups.replay import Replay
+from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.client_limits import GROUPS
 from siltstone.broker.process.tasks import Tasks
-from siltstone.protocol.coordinator.group_errors import GroupMaxSizeReached, UnknownMemberId
+from siltstone.protocol.coordinator.group_errors import (
+    GroupIdNotFound,
+    GroupMaxSizeReached,
+    IllegalGeneration,
+    InvalidGroupId,
+    StaleMemberEpoch,
+    UnknownMemberId,
+)
 from siltstone.protocol.errors import NotCoordinator
 from siltstone.protocol.names import OFFSETS_TOPIC
 
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.broker.topics.topic import Topic
+    from siltstone.protocol.messages.heartbeat import HeartbeatRequest
     from siltstone.protocol.records.journal import Row
     from siltstone.storage.clock import Clock
 
@@ -40,9 +49,10 @@ log = logging.getLogger(__name__)
 
 _TIMERS_AT_A_TIME = 500
 _TOMBSTONES_AT_A_TIME = 1000
+_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 
 
-class GroupCoordinator(GroupTable):
+class GroupCoordinator:
     """Owner of groups, offsets and timers (loop only).
 
     A group is kept in the partition of the journal that its id hashes to; while that is being read,
@@ -60,9 +70,9 @@ class GroupCoordinator(GroupTable):
         self.settings = settings
         self.topics = topics
         self.clock = clock
-        self.journal: CoordinatorLog = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
-        self.offsets: Offsets = Offsets(self.journal.append)
-        super().__init__(self.journal, self.offsets, self._admit_classic)
+        self.groups: dict[str, Group] = {}
+        self.journal = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
+        self.offsets = Offsets(self.journal.append)
         self.timers = Timers(clock, self._wake_at)
         self.member_bytes = MemberBytes.of(settings.limits)
         self.consumer = ConsumerGroups(self)
@@ -124,6 +134,81 @@ class GroupCoordinator(GroupTable):
         for group_id in self.offsets:
             self.find(group_id)
         return list(self.groups.values())
+
+    def check(self, group_id: str) -> None:
+        """Refuse a request for a group whose state is not known.
+
+        Raises:
+            CoordinatorLoadInProgress: Its partition of the journal is being read.
+            NotCoordinator: It could not be read.
+            InvalidGroupId: No record can hold the name.
+        """
+        if len(group_id) > MAX_CHARACTERS:
+            raise InvalidGroupId(f"a group id has at most {MAX_CHARACTERS} characters")
+        if not self.journal.is_settled:
+            self.journal.check(self.journal.partition_for(group_id))
+
+    def find(self, group_id: str) -> Group | None:
+        """Return a group that is there, if only because of its committed offsets."""
+        group = self.groups.get(group_id)
+        if group is None and group_id in self.offsets:
+            group = self.groups[group_id] = self._admit_classic(group_id)
+        return group
+
+    def keep(self, group: Group) -> None:
+        """Keep a group that `check_commit` has made: it has committed something."""
+        self.groups.setdefault(group.group_id, group)
+
+    def check_commit(
+        self,
+        group_id: str,
+        generation: int,
+        member_id: str,
+        instance_id: str | None,
+        version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> Group:
+        """Return the group that commits offsets; a new one is kept only if the caller calls `keep`.
+
+        Raises:
+            GroupIdNotFound: There is no such group, and so no member of it.
+            IllegalGeneration: The same, in versions that do not have that code.
+            KafkaError: The group refuses for another reason.
+        """
+        group = self.groups.get(group_id) or self.find(group_id)
+        if group is None:
+            if generation >= 0:
+                if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not is_transactional:
+                    raise GroupIdNotFound(f"group {group_id} was not found")
+                raise IllegalGeneration
+            group = self._admit_classic(group_id)
+        try:
+            group.check_commit(
+                member_id, instance_id, generation, version, is_transactional=is_transactional
+            )
+        except StaleMemberEpoch:
+            if version < _FIRST_WITH_GROUP_ID_NOT_FOUND or is_transactional:
+                raise IllegalGeneration from None
+            raise
+        return group
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """Keep a member alive.
+
+        Raises:
+            InvalidGroupId: The group has no name, or one that no record can hold.
+            UnknownMemberId: There is no such group, or no such member of it.
+            KafkaError: The group refuses for another reason, or its state is not known yet.
+        """
+        group_id, generation, member_id, instance_id = request
+        if not group_id:
+            raise InvalidGroupId
+        self.check(group_id)
+        group = self.groups.get(group_id) or self.find(group_id)
+        if group is None:
+            raise UnknownMemberId
+        group.heartbeat(member_id, instance_id, generation)
 
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Add a group that is not in the journal yet, or only with its offsets."""

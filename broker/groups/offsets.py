@@ -7,9 +7,9 @@ collector never looks at.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups._group_kernels import OffsetTable
+from siltstone.broker.groups._commit_kernels import GroupOffsets
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from siltstone.broker.groups._group_kernels import GroupOffsets, NewOffsets
+    from siltstone.broker.groups._commit_kernels import NewOffsets
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Producer, Row
 
+_SHARDS: Final = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
 
 
-class Offsets(OffsetTable):
+class Offsets:
     """The offsets of all groups, whatever their kind (loop only).
 
     ``append(partition, rows, producer)`` writes them into the journal; only then do they count
@@ -32,9 +33,12 @@ class Offsets(OffsetTable):
     """
 
     def __init__(self, append: Callable[[int, Sequence[Row], Producer], int]) -> None:
-        super().__init__(append)
+        self.count = 0
+        self.commit_count = 0
         self.expired_count = 0
         self.deleted_count = 0
+        self._append = append
+        self._shards: tuple[dict[str, GroupOffsets], ...] = tuple([{} for _ in range(_SHARDS)])
         self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups
 
     def __contains__(self, group_id: str) -> bool:
@@ -52,6 +56,17 @@ class Offsets(OffsetTable):
         """Yield all groups, some at a time; others may be served in between."""
         for shard in self._shards:
             yield tuple(shard)
+
+    def append(self, group_id: str, partition: int, offsets: NewOffsets) -> None:
+        """Commit offsets of a group whose journal is this partition.
+
+        Raises:
+            KafkaError: The journal did not take them, ready to be answered.
+        """
+        rows = offsets.journal_rows(group_id)
+        self._append(partition, rows, NO_PRODUCER)
+        self.count += self._of(group_id).put_all(offsets, rows)
+        self.commit_count += offsets.count
 
     def append_transactional(
         self, group_id: str, partition: int, offsets: NewOffsets, producer: Producer
@@ -120,6 +135,19 @@ class Offsets(OffsetTable):
                 self.count -= group.remove(topic, index)
             self._drop_if_empty(group_id, group)
         return len(there)
+
+    def _shard(self, group_id: str) -> dict[str, GroupOffsets]:
+        return self._shards[hash(group_id) % _SHARDS]
+
+    def _find(self, group_id: str) -> GroupOffsets | None:
+        return self._shard(group_id).get(group_id)
+
+    def _of(self, group_id: str) -> GroupOffsets:
+        shard = self._shards[hash(group_id) % _SHARDS]
+        group = shard.get(group_id)
+        if group is None:
+            group = shard[group_id] = GroupOffsets()
+        return group
 
     def _drop_if_empty(self, group_id: str, group: GroupOffsets) -> None:
         if not group.committed and not group.pending:

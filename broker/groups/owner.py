@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from siltstone.broker.coordination.journal import CoordinatorLog
-    from siltstone.broker.groups._group_kernels import Timers
     from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
     from siltstone.broker.groups.group import Group
     from siltstone.broker.groups.member_bytes import MemberBytes
     from siltstone.broker.groups.offsets import Offsets
+    from siltstone.broker.groups.timers import Timers
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.protocol.records.journal import Row

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups._group_kernels import commit
+from siltstone.broker.groups._commit_kernels import NewOffsets, judge_offsets
+from siltstone.broker.groups.commit_columns import ERROR_CODE
+from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
-from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.coordinator.group_records import NO_EXPIRY
+from siltstone.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages.offset_commit import OffsetCommitResponse
+from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
     from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
 
     Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
     Lists = list[tuple[str, bytes, list[tuple[int, int]]]]
 
 _SLICES = Slices("topics", nested="partitions")
+_NO_RETENTION = -1
+_LATEST_MS = (1 << 63) - 1
+_MISSING = (UnknownTopicOrPartition.code, UnknownTopicId.code)
 
 
 def handle(
@@ -38,7 +47,7 @@ def handle(
     rooms = context.rooms
     groups = rooms.groups()
     results: Results
-    results, is_any_unknown = commit(rooms, groups, context.version, request)
+    results, is_any_unknown = _commit(rooms, groups, context.version, request)
     if is_any_unknown:
         results = finish(_merge(results))
     return _flush(groups, results) if groups.journal.unflushed else _answer(results)
@@ -55,7 +64,7 @@ async def _handle_large(
     is_any_unknown = False
     for piece, goes_on in _SLICES.cut(request):
         await share.rest()
-        some, is_unknown = commit(rooms, groups, context.version, piece)
+        some, is_unknown = _commit(rooms, groups, context.version, piece)
         is_any_unknown |= is_unknown
         if goes_on:
             (_, _, codes), *some = some
@@ -65,6 +74,57 @@ async def _handle_large(
     if is_any_unknown:
         results = await finish_in_shares(_merge(results))
     return await _flush(groups, results) if groups.journal.unflushed else _answer(results)
+
+
+def _commit(
+    rooms: Rooms, groups: GroupCoordinator, version: int, request: OffsetCommitRequest
+) -> tuple[list[tuple[str, bytes, Grid]], bool]:
+    """Commit; return a code for each partition, and whether one does not exist."""
+    by_id = version >= FIRST_OFFSETS_WITH_TOPIC_ID
+    known: dict[Any, Any] = rooms.topics.by_id if by_id else rooms.topics.topics
+    now_ms = rooms.clock.now_ms()
+    retention_ms = request.retention_time_ms
+    expiry_ms = (
+        NO_EXPIRY if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _LATEST_MS)
+    )
+    offsets = NewOffsets(now_ms, expiry_ms)
+    results, is_any_known, is_any_unknown = judge_offsets(
+        request.topics, known, by_id, rooms.settings, offsets
+    )
+    if is_any_known:
+        try:
+            _write(groups, version, request, offsets)
+        except KafkaError as error:
+            _refuse(results, error.code)
+    return results, is_any_unknown
+
+
+def _write(
+    groups: GroupCoordinator, version: int, request: OffsetCommitRequest, offsets: NewOffsets
+) -> None:
+    """Write offsets of partitions that exist, if the member may commit.
+
+    Raises:
+        KafkaError: The member may not commit, or the journal did not take them.
+    """
+    group_id, generation, member_id, instance_id = request[:4]
+    groups.check(group_id)
+    group = groups.check_commit(group_id, generation, member_id, instance_id, version)
+    group.touch(member_id)
+    check = group.find_partition_check(member_id, generation)
+    if check is not None:
+        check_partitions(check, offsets.named(), groups.consumer.image)
+    if offsets.count:
+        groups.offsets.append(group_id, group.partition, offsets)
+        groups.keep(group)
+
+
+def _refuse(results: list[tuple[str, bytes, Grid]], error_code: int) -> None:
+    """Put an error code to all partitions that exist."""
+    for _, _, codes in results:
+        for place, (_, before) in enumerate(codes):
+            if before not in _MISSING:
+                codes.put(place, ERROR_CODE, error_code)
 
 
 async def _flush(groups: GroupCoordinator, results: Results) -> OffsetCommitResponse:

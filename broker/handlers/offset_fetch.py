@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups._group_kernels import answer_rows
+from siltstone.broker.groups._commit_kernels import answer_rows
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit

@@ -8,15 +8,12 @@ from siltstone.broker.fetching import columns
 from siltstone.broker.groups import commit_columns
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from siltstone.protocol.messages.heartbeat import HeartbeatRequest
 from siltstone.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
 )
 from siltstone.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
     OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponsePartition,
 )
 from siltstone.protocol.messages.offset_fetch import (
@@ -85,21 +82,6 @@ FETCHED = {
     },
 }
 COMMITTED = {
-    OffsetCommitRequest: {
-        "group_id": "GROUP_ID",
-        "generation_id_or_member_epoch": "GENERATION",
-        "member_id": "MEMBER_ID",
-        "group_instance_id": "INSTANCE_ID",
-        "retention_time_ms": "RETENTION",
-        "topics": "TOPICS",
-    },
-    HeartbeatRequest: {
-        "group_id": "GROUP_ID",
-        "generation_id": "GENERATION",
-        "member_id": "MEMBER_ID",
-        "group_instance_id": "INSTANCE_ID",
-    },
-    OffsetCommitRequestTopic: {"name": "NAME", "topic_id": "TOPIC_ID", "partitions": "PARTITIONS"},
     OffsetCommitRequestPartition: {
         "partition_index": "PARTITION",
         "committed_offset": "OFFSET",

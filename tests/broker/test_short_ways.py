@@ -11,6 +11,7 @@ import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from siltstone.broker.fetching import sessions as fetch_sessions
+from siltstone.broker.groups import offsets
 from siltstone.broker.groups.classic import group as classic_group
 from siltstone.broker.handlers import offset_commit
 from siltstone.broker.net import dispatch
@@ -105,8 +106,10 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have messages read and written, partitions fetched and committed, by the plain forms."""
     fetch_plainly(monkeypatch)
-    plain = load_uncompiled("siltstone.broker.groups._group_kernels")
-    monkeypatch.setattr(offset_commit, "commit", plain.commit)
+    plain = load_uncompiled("siltstone.broker.groups._commit_kernels")
+    for name in ("NewOffsets", "judge_offsets"):
+        monkeypatch.setattr(offset_commit, name, getattr(plain, name))
+    monkeypatch.setattr(offsets, "GroupOffsets", plain.GroupOffsets)
     monkeypatch.setattr(Message, "table", twin_of)
     for module in (messages, dispatch, sys.modules[Gate.__module__]):
         for name in core.__all__:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from siltstone.broker.groups._group_kernels import Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.classic.messages import (
     JoinRequest,
@@ -14,6 +13,7 @@ from siltstone.broker.groups.classic.messages import (
     SyncResult,
 )
 from siltstone.broker.groups.member_bytes import MemberBytes
+from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.client_limits import Limits
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator.group_records import read_group

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from siltstone.broker.groups import _group_kernels
+from siltstone.broker.groups import _commit_kernels
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
 from siltstone.protocol.coordinator.headed import write_value
 from siltstone.protocol.core import grid_of
@@ -18,11 +18,11 @@ def put_offset(committed: OffsetCommitValue) -> bytes:
 
 
 def new_offsets(
-    *rows: tuple[str, int, OffsetCommitValue], kernel: Any = _group_kernels
-) -> _group_kernels.NewOffsets:
+    *rows: tuple[str, int, OffsetCommitValue], kernel: Any = _commit_kernels
+) -> _commit_kernels.NewOffsets:
     """Return offsets of partitions that are committed together; all have the time of the first."""
     first = rows[0][2]
-    offsets: _group_kernels.NewOffsets = kernel.NewOffsets(
+    offsets: _commit_kernels.NewOffsets = kernel.NewOffsets(
         first.commit_timestamp, first.expire_timestamp
     )
     wanted = [(index, each.offset, each.leader_epoch, each.metadata) for _, index, each in rows]

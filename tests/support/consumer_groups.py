@@ -6,7 +6,6 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from siltstone.broker.groups._group_kernels import Timers
 from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.consumer.group import ConsumerGroup
@@ -24,6 +23,7 @@ from siltstone.broker.groups.consumer.regex_refresh import (
     take_matches,
 )
 from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.timers import Timers
 from siltstone.protocol.coordinator.consumer_group_records import decode_key, decode_value
 from siltstone.protocol.errors import KafkaError
 from tests.support.clock import FakeClock

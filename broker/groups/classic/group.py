@@ -21,7 +21,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from siltstone.broker.groups._group_kernels import LivingGroup, Timer
 from siltstone.broker.groups.classic.members import (
     Member,
     Members,
@@ -31,6 +30,7 @@ from siltstone.broker.groups.classic.members import (
 from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of
+from siltstone.broker.groups.timers import Timer
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
@@ -42,15 +42,20 @@ from siltstone.protocol.coordinator.group_errors import (
     UnknownMemberId,
 )
 from siltstone.protocol.coordinator.group_records import group_key, put_group
-from siltstone.protocol.errors import ErrorCode, KafkaError, UnknownServerError
+from siltstone.protocol.errors import (
+    CoordinatorNotAvailable,
+    ErrorCode,
+    KafkaError,
+    UnknownServerError,
+)
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from siltstone.broker.groups._group_kernels import Timers
     from siltstone.broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
     from siltstone.broker.groups.member_bytes import MemberBytes
+    from siltstone.broker.groups.timers import Timers
     from siltstone.config.server import ServerConfig
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Row
@@ -60,6 +65,13 @@ log = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first join of a member may stay parked: it cannot heartbeat before the answer."""
+
+# For heartbeats and commits: in Python 3.11 to find a member of an enum costs more than the rest.
+_COMPLETING = GroupState.COMPLETING
+_DEAD = GroupState.DEAD
+_EMPTY = GroupState.EMPTY
+_PREPARING = GroupState.PREPARING
+_STABLE = GroupState.STABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +85,7 @@ class ClassicServices:
     member_bytes: MemberBytes
 
 
-class ClassicGroup(LivingGroup):
+class ClassicGroup:
     """One group (loop only).
 
     Invariants: the generation only grows; a stable group has a leader and all members have an
@@ -94,20 +106,24 @@ class ClassicGroup(LivingGroup):
         "_subscribed_topics",
         "_sync_timer",
         "_unsynced",
+        "generation",
         "group_id",
+        "members",
         "partition",
         "pending",
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "state",
         "state_timestamp",
     )
 
     type = "classic"
-    members: Members
 
     def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
-        super().__init__(Members(GroupBytes(services.member_bytes)))
+        self.state = GroupState.EMPTY
+        self.generation = 0
+        self.members = Members(GroupBytes(services.member_bytes))
         self.group_id = group_id
         self.partition = partition
         self.previous_state = GroupState.EMPTY
@@ -133,6 +149,10 @@ class ClassicGroup(LivingGroup):
     def is_of_consumers(self) -> bool:
         """Whether the members speak the protocol of consumers."""
         return self.protocol_type == PROTOCOL_TYPE
+
+    def _check_alive(self) -> None:
+        if self.state is _DEAD:
+            raise CoordinatorNotAvailable
 
     # Joining
 
@@ -443,6 +463,31 @@ class ClassicGroup(LivingGroup):
 
     # Living and leaving
 
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Keep a member alive.
+
+        Raises:
+            UnknownMemberId: There is no such member.
+            FencedInstanceId: Another member has joined with the instance id.
+            IllegalGeneration: The member belongs to another generation.
+            RebalanceInProgress: It is alive and has to join.
+            CoordinatorNotAvailable: The group was deleted.
+        """
+        if self.state is _DEAD:
+            raise CoordinatorNotAvailable
+        member = self.members.get(member_id, instance_id)
+        if generation != self.generation:
+            raise IllegalGeneration
+        member.timer.start(member.session_timeout_ms)
+        if self.state is _PREPARING:
+            raise RebalanceInProgress
+
+    def touch(self, member_id: str) -> None:
+        """Keep a member alive because it has committed."""
+        member = self.members.by_id.get(member_id)
+        if member is not None and (self.state is _STABLE or self.state is _PREPARING):
+            member.start_session()
+
     def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
         """Remove members, named by member id and instance id, and return an error code for each.
 
@@ -509,6 +554,38 @@ class ClassicGroup(LivingGroup):
         member.assignment = b""
 
     # Committed offsets
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        """Refuse a commit from outside of this generation, unless the group has no members.
+
+        Raises:
+            UnknownMemberId: There is no such member, or none is named though the group has members.
+            FencedInstanceId: Another member has joined with the instance id.
+            IllegalGeneration: The member belongs to another generation.
+            RebalanceInProgress: The member has to learn its assignment first.
+            CoordinatorNotAvailable: The group was deleted.
+        """
+        del version  # it matters to consumer groups
+        if self.state is _DEAD:
+            raise CoordinatorNotAvailable
+        if generation < 0 and self.state is _EMPTY:
+            return
+        if generation >= 0 or member_id or instance_id is not None:
+            self.members.get(member_id, instance_id)
+            if generation != self.generation:
+                raise IllegalGeneration
+        elif not is_transactional and self.state is not _EMPTY:
+            raise UnknownMemberId
+        if not is_transactional and self.state is _COMPLETING:
+            raise RebalanceInProgress
 
     def find_partition_check(self, member_id: str, generation: int) -> None:
         """Return None: a member of the generation may commit any partition."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups._group_kernels import LivingMember, MemberTable
 from siltstone.broker.groups.classic.messages import JoinedMember, JoinResult
 from siltstone.broker.groups.member_bytes import EACH_BYTES, bytes_of
+from siltstone.broker.groups.timers import Timer
 from siltstone.protocol.coordinator.consumer_protocol import decode_topics
+from siltstone.protocol.coordinator.group_errors import FencedInstanceId, UnknownMemberId
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from siltstone.broker.groups._group_kernels import Timers
     from siltstone.broker.groups.classic.messages import (
         JoinReply,
         JoinRequest,
@@ -24,13 +25,17 @@ if TYPE_CHECKING:
         SyncResult,
     )
     from siltstone.broker.groups.member_bytes import GroupBytes
+    from siltstone.broker.groups.timers import Timers
 
 _PROTOCOL_BYTES: Final = 150
 """What a protocol costs besides its name and metadata."""
 
 
-class Member(LivingMember):
-    """One member. At most one of its joins and one of its syncs waits for an answer."""
+class Member:
+    """One member. At most one of its joins and one of its syncs waits for an answer.
+
+    ``timer`` is that of its session; ``on_silence`` gets the member when that has ended.
+    """
 
     __slots__ = (
         "assignment",
@@ -43,7 +48,9 @@ class Member(LivingMember):
         "protocol_type",
         "protocols",
         "rebalance_timeout_ms",
+        "session_timeout_ms",
         "sync_reply",
+        "timer",
     )
 
     def __init__(
@@ -53,7 +60,8 @@ class Member(LivingMember):
         timers: Timers,
         on_silence: Callable[[Member], None],
     ) -> None:
-        super().__init__(request.session_timeout_ms, timers, on_silence)
+        self.session_timeout_ms = request.session_timeout_ms
+        self.timer = Timer(timers, partial(on_silence, self))
         self.member_id = member_id
         self.instance_id = request.instance_id
         self.client_id = request.client_id
@@ -65,6 +73,10 @@ class Member(LivingMember):
         self.is_new = False  # its first join is not answered yet
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None
+
+    def start_session(self) -> None:
+        """Begin the session anew: the member is alive."""
+        self.timer.start(self.session_timeout_ms)
 
     @property
     def size(self) -> int:
@@ -94,7 +106,7 @@ class Member(LivingMember):
         )
 
 
-class Members(MemberTable):
+class Members:
     """The members by id, the first of them the leader until it goes or does not rejoin.
 
     ``joining_count`` is how many of them wait for the answer to a join. Every change of a member's
@@ -102,14 +114,9 @@ class Members(MemberTable):
     in ``bytes``.
     """
 
-    by_id: dict[str, Member]
-    if TYPE_CHECKING:
-
-        def get(self, member_id: str, instance_id: str | None) -> Member:
-            """Return the member that a request names."""
-
     def __init__(self, size: GroupBytes) -> None:
-        super().__init__()
+        self.by_id: dict[str, Member] = {}
+        self.static: dict[str, str] = {}  # instance id -> member id
         self.bytes = size
         self.leader: str | None = None
         self.joining_count = 0
@@ -120,6 +127,24 @@ class Members(MemberTable):
 
     def __iter__(self) -> Iterator[Member]:
         return iter(tuple(self.by_id.values()))
+
+    def get(self, member_id: str, instance_id: str | None) -> Member:
+        """Return the member that a request names.
+
+        Raises:
+            UnknownMemberId: Nobody has this id, or this instance id.
+            FencedInstanceId: Another member has this instance id.
+        """
+        if instance_id is not None:
+            current = self.static.get(instance_id)
+            if current is None:
+                raise UnknownMemberId
+            if current != member_id:
+                raise FencedInstanceId
+        member = self.by_id.get(member_id)
+        if member is None:
+            raise UnknownMemberId
+        return member
 
     @property
     def rebalance_timeout_ms(self) -> int:

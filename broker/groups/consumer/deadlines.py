@@ -6,12 +6,12 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from siltstone.broker.groups._group_kernels import Timer
+from siltstone.broker.groups.timers import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from siltstone.broker.groups._group_kernels import Timers
+    from siltstone.broker.groups.timers import Timers
 
 
 class Deadline(Enum):

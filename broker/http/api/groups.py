@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.groups._group_kernels import answer_rows
+from siltstone.broker.groups._commit_kernels import answer_rows
 from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
 from siltstone.broker.process.loop_share import LoopShare
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups._group_kernels import answer_rows
+from siltstone.broker.groups._commit_kernels import answer_rows
 from siltstone.cleaner import selection
 
 if TYPE_CHECKING:

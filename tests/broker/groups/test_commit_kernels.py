@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siltstone.broker.groups import _group_kernels as group_kernels
+from siltstone.broker.groups import _commit_kernels as commit_kernels
+from siltstone.broker.groups import offsets as group_offsets
+from siltstone.broker.groups.offsets import Offsets
 from siltstone.protocol.coordinator.group_records import read_key, read_offset
 from siltstone.protocol.errors import NotCoordinator
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 
     from siltstone.protocol.records.journal import Producer, Row
 
-PLAIN = load_uncompiled("siltstone.broker.groups._group_kernels")
-BOTH = pytest.mark.parametrize("kernel", [group_kernels, PLAIN], ids=["chosen", "plain"])
+PLAIN = load_uncompiled("siltstone.broker.groups._commit_kernels")
 PARTITION = 3
 MANY = 100
 
@@ -41,6 +42,13 @@ class Journal:
         return 0
 
 
+@pytest.fixture(params=[commit_kernels, PLAIN], ids=["chosen", "plain"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the kernel by which offsets are kept: the one in use, or plain Python."""
+    monkeypatch.setattr(group_offsets, "GroupOffsets", request.param.GroupOffsets)
+    return request.param
+
+
 def offsets(*indexes: int, expiry: int = -1) -> list[tuple[str, int, OffsetCommitValue]]:
     """Return what is committed for these partitions of orders."""
     return [
@@ -49,12 +57,11 @@ def offsets(*indexes: int, expiry: int = -1) -> list[tuple[str, int, OffsetCommi
     ]
 
 
-@BOTH
 @pytest.mark.parametrize("expiry", [-1, 5_000])
 def test_all_offsets_of_a_request_are_one_batch(kernel: Any, expiry: int) -> None:
     """As many records as there are partitions, which read as what was committed."""
     journal = Journal()
-    table = kernel.OffsetTable(journal.append)
+    table = Offsets(journal.append)
     new = offsets(*range(MANY), expiry=expiry)
 
     table.append("g", PARTITION, new_offsets(*new, kernel=kernel))
@@ -67,43 +74,42 @@ def test_all_offsets_of_a_request_are_one_batch(kernel: Any, expiry: int) -> Non
         )
         for topic, index, committed in new
     ]
-    assert table._find("g").committed == {"orders": {i: rows[i][1] for i in range(MANY)}}
+    assert table.topics("g") == {"orders": {i: rows[i][1] for i in range(MANY)}}
     assert (table.count, table.commit_count) == (MANY, MANY)
 
 
-@BOTH
 def test_a_commit_of_the_same_partition_counts_once(kernel: Any) -> None:
     """The later one is served, also within a request."""
-    table = kernel.OffsetTable(Journal().append)
+    table = Offsets(Journal().append)
 
     later = ("orders", 1, OffsetCommitValue(77, -1, "", 1_000))
 
     table.append("g", PARTITION, new_offsets(*offsets(1, 2), kernel=kernel))
     table.append("g", PARTITION, new_offsets(*offsets(2), later, kernel=kernel))
 
-    assert read_offset(table._find("g").committed["orders"][1]).offset == 77
+    committed = table.find("g", "orders", 1)
+    assert committed is not None
+    assert committed.offset == 77
     assert (table.count, table.commit_count) == (2, 4)
 
 
-@BOTH
 def test_what_the_journal_refuses_is_not_remembered(kernel: Any) -> None:
     """Nothing of it, and the refusal is the caller's."""
     journal = Journal()
     journal.refuses = True
-    table = kernel.OffsetTable(journal.append)
+    table = Offsets(journal.append)
 
     with pytest.raises(NotCoordinator):
         table.append("g", PARTITION, new_offsets(*offsets(1, 2), kernel=kernel))
 
-    assert table._find("g") is None
+    assert "g" not in table
     assert (table.count, table.commit_count) == (0, 0)
 
 
-@BOTH
 def test_an_offset_that_cannot_be_written_keeps_out_all(kernel: Any) -> None:
     """A size that is said wrongly would be the end of the journal."""
     journal = Journal()
-    table = kernel.OffsetTable(journal.append)
+    table = Offsets(journal.append)
     long = ("orders", 2, OffsetCommitValue(1, -1, "x" * 0x8000, 0))
 
     with pytest.raises(OverflowError, match="metadata"):

@@ -1,6 +1,6 @@
 """Timers: one heap, deadlines that move without touching it."""
 
-from siltstone.broker.groups._group_kernels import Timer, Timers
+from siltstone.broker.groups.timers import Timer, Timers
 from tests.support.clock import FakeClock
 
 

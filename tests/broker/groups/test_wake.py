@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from siltstone.broker.groups._group_kernels import Timer
+from siltstone.broker.groups.timers import Timer
 from tests.support.rooms import RoomsOnDisk
 
 if TYPE_CHECKING:

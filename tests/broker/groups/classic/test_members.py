@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from siltstone.broker.groups._group_kernels import Timers
 from siltstone.broker.groups.classic.members import Member, Members
 from siltstone.broker.groups.classic.messages import JoinRequest
 from siltstone.broker.groups.member_bytes import GroupBytes, MemberBytes
+from siltstone.broker.groups.timers import Timers
 from tests.support.clock import FakeClock
 
 

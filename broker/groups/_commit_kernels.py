@@ -1,0 +1,240 @@
+"""The partitions of a commit, one after the other: which exist, their records, what is kept.
+
+Compiled by Cython, or plain Python as it stands. The types of C stand in ``_commit_kernels.pxd``,
+the columns of messages in ``commit_columns.py``.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from siltstone.broker.groups.offset_metadata import is_too_long
+from siltstone.protocol.coordinator.group_errors import OffsetMetadataTooLarge
+from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
+from siltstone.protocol.core import fill_versioned, write_alike
+from siltstone.protocol.errors import UnknownTopicId, UnknownTopicOrPartition
+from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
+
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
+    from siltstone.protocol.records import _portable as cython
+
+if not cython.compiled:
+    from siltstone.broker.groups.commit_columns import (
+        ANSWERED_COLUMNS,
+        ANSWERED_PARTITION,
+        ERROR_CODE,
+        FETCHED_COLUMNS,
+        FETCHED_PARTITION,
+        FETCHED_VALUE,
+        LEADER_EPOCH,
+        METADATA,
+        OFFSET,
+        PARTITION,
+        WANTED_COLUMNS,
+    )
+    from siltstone.protocol.core import Grid, grid_of
+    from siltstone.protocol.records._portable import cell_of, put_cell, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.topics.topic import Topic
+    from siltstone.protocol.messages.offset_commit import OffsetCommitRequestTopic
+
+    Results = list[tuple[str, bytes, Grid]]
+
+
+_NOTHING_COMMITTED = (-1, -1, "")  # offset, leader epoch, metadata
+_TOO_LARGE = OffsetMetadataTooLarge.code
+_UNKNOWN = UnknownTopicOrPartition.code
+_UNKNOWN_ID = UnknownTopicId.code
+
+_KEY = OFFSET_COMMIT_KEY.table(0)
+_KEY_TYPE = OFFSET_COMMIT_KEY.key
+_VALUES = [
+    OFFSET_COMMIT_VALUE.table(version)
+    for version in range(OFFSET_COMMIT_VALUE.first, OFFSET_COMMIT_VALUE.last + 1)
+]
+# Where the fields of a key and of a value stand in a request.
+_KEY_FROM = (-1, -1, PARTITION)
+_VALUE_FROM = (OFFSET, LEADER_EPOCH, -1, -1, -1, -1)
+
+
+class Run:
+    """Partitions of a topic that follow each other in a request and have the same metadata.
+
+    They are ``rows[start:stop]``, which begin as those of an OffsetCommit do.
+    """
+
+    __slots__ = ("metadata", "rows", "start", "stop", "topic")
+
+    def __init__(self, topic: str, rows: Grid, start: int, metadata: str) -> None:
+        self.topic = topic
+        self.rows = rows
+        self.start = start
+        self.stop = start + 1
+        self.metadata = metadata
+
+
+class NewOffsets:
+    """Offsets of one group that are committed together: by one record each, in one batch.
+
+    All are of one time, and expire at one or never.
+    """
+
+    __slots__ = ("_expiry_ms", "_last", "_now_ms", "count", "runs")
+
+    def __init__(self, now_ms: int, expiry_ms: int = NO_EXPIRY) -> None:
+        self.count = 0
+        self.runs: list[Run] = []
+        self._last: Run | None = None
+        self._now_ms = now_ms
+        self._expiry_ms = expiry_ms
+
+    def add(self, topic: str, rows: Grid, place: int, metadata: str) -> None:
+        """Add the offset of a row of a request."""
+        last = self._last
+        if (
+            last is not None
+            and last.rows is rows
+            and last.stop == place
+            and last.metadata == metadata
+        ):
+            last.stop += 1
+        else:
+            self._last = Run(topic, rows, place, metadata)
+            self.runs.append(self._last)
+        self.count += 1
+
+    def named(self) -> "list[tuple[str, int]]":
+        """Return topics and partitions."""
+        return [
+            (run.topic, value_of(run.rows, place, PARTITION))
+            for run in self.runs
+            for place in range(run.start, run.stop)
+        ]
+
+    def journal_rows(self, group_id: str) -> "list[tuple[bytes, bytes]]":
+        """Return the journal's keys and values."""
+        version = VERSION if self._expiry_ms == NO_EXPIRY else VERSION_WITH_EXPIRY
+        table = _VALUES[version]
+        pairs: list[tuple[bytes, bytes]] = []
+        for run in self.runs:
+            start = run.start
+            stop = run.stop
+            key = (group_id, run.topic, 0)
+            value = (0, 0, run.metadata, self._now_ms, self._expiry_ms, NO_ID)
+            keys = write_alike(_KEY, key, _KEY_TYPE, run.rows, _KEY_FROM, start, stop)
+            values = write_alike(table, value, version, run.rows, _VALUE_FROM, start, stop)
+            for place in range(stop - start):
+                pairs.append((keys[place], values[place]))  # noqa: PERF401  # zip costs more
+        return pairs
+
+
+class GroupOffsets:
+    """The offsets of one group; ``pending`` are those of open transactions, by producer id.
+
+    A pending None stands for an offset that was committed outside of its transaction and after it.
+    That offset stays, however the transaction ends.
+    """
+
+    __slots__ = ("committed", "pending")
+
+    def __init__(self) -> None:
+        self.committed: dict[str, dict[int, bytes]] = {}
+        self.pending: dict[int, dict[tuple[str, int], bytes | None]] = {}
+
+    def put(self, topic: str, partition: int, stored: bytes) -> bool:
+        """Keep a committed offset, and tell whether there was none before."""
+        for offsets in self.pending.values():
+            if (topic, partition) in offsets:
+                offsets[topic, partition] = None
+        partitions = self.committed.get(topic)
+        if partitions is None:
+            self.committed[topic] = {partition: stored}
+            return True
+        count = len(partitions)
+        partitions[partition] = stored
+        return len(partitions) > count
+
+    def put_all(self, new: NewOffsets, rows: "Sequence[tuple[bytes, bytes]]") -> int:
+        """Keep offsets that are in the journal as ``rows``; return how many are of new partitions.
+
+        Each is kept as its record's value.
+        """
+        count = added = 0
+        for run in new.runs:
+            start = run.start
+            stop = run.stop
+            for place in range(start, stop):
+                added += self.put(run.topic, value_of(run.rows, place, PARTITION), rows[count][1])
+                count += 1
+        return added
+
+    def remove(self, topic: str, partition: int) -> bool:
+        """Forget an offset, pending or committed, and tell whether one was committed."""
+        for offsets in self.pending.values():
+            offsets.pop((topic, partition), None)
+        partitions = self.committed.get(topic)
+        if partitions is None or partitions.pop(partition, None) is None:
+            return False
+        if not partitions:
+            del self.committed[topic]
+        return True
+
+    def is_pending(self, topic: str, partition: int) -> bool:
+        """Tell whether an open transaction will commit an offset."""
+        return any((topic, partition) in offsets for offsets in self.pending.values())
+
+
+def answer_rows(partitions: "dict[int, bytes]", indexes: "Sequence[int]") -> Grid:
+    """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
+    rows = Grid(len(indexes), FETCHED_COLUMNS)
+    stored = [partitions.get(index) for index in indexes]
+    fill_versioned(rows, FETCHED_VALUE, _VALUES, stored, _NOTHING_COMMITTED)
+    for place, index in enumerate(indexes):
+        put_cell(rows, place, FETCHED_PARTITION, index)
+    return rows
+
+
+def judge_offsets(
+    topics: "Iterable[OffsetCommitRequestTopic]",
+    known: "Mapping[Any, Topic]",
+    by_id: bool,
+    settings: "BrokerSettings",
+    offsets: NewOffsets,
+) -> "tuple[Results, bool, bool]":
+    """Put offsets of partitions that exist into ``offsets``, unless their metadata is too long.
+
+    Topics are ``known`` by their ids if ``by_id``, else by name.
+
+    Returns:
+        A code for each partition, whether any exists, and whether any does not.
+    """
+    results: Results = []
+    is_any_known = is_any_unknown = False
+    for name, topic_id, partitions in topics:
+        topic = known.get(topic_id if by_id else name)
+        known_name = "" if topic is None else topic.name
+        partition_count = 0 if topic is None else len(topic.logs)
+        rows = grid_of(partitions, WANTED_COLUMNS)
+        count = len(rows)
+        codes = Grid(count, ANSWERED_COLUMNS)
+        results.append((name, topic_id, codes))
+        for place in range(count):
+            index = cell_of(rows, place, PARTITION)
+            put_cell(codes, place, ANSWERED_PARTITION, index)
+            if index < 0 or index >= partition_count:
+                is_any_unknown = True
+                unknown = _UNKNOWN_ID if by_id and topic is None else _UNKNOWN
+                put_cell(codes, place, ERROR_CODE, unknown)
+                continue
+            is_any_known = True
+            metadata = value_of(rows, place, METADATA) or ""
+            if metadata and is_too_long(metadata, settings.server):
+                put_cell(codes, place, ERROR_CODE, _TOO_LARGE)
+                continue
+            offsets.add(known_name, rows, place, metadata)
+    return results, is_any_known, is_any_unknown
