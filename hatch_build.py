@@ -24,10 +24,9 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 ROOT = Path(__file__).parent
 PACKAGES = ("siltstone/broker", "siltstone/protocol", "siltstone/cleaner", "siltstone/storage")
 CONSTANTS = (  # of Python, and so of C
-    "broker/fetching/columns.py",
-    "broker/groups/commit_columns.py",
     "cleaner/compiled/slots.py",
     "protocol/core/constants.py",
+    "protocol/messages/columns.py",
 )
 
 

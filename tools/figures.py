@@ -36,8 +36,7 @@ _PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py", "crc_packages.py")
 _SHARED_NUMBERS: Final = (
     "slots.py",
     "constants.py",
-    "fetching/columns.py",
-    "groups/commit_columns.py",
+    "messages/columns.py",
 )
 _IMPORT_IN_CYTHON: Final = re.compile(r"^from (\S+) c?import", re.MULTILINE)
 _AT_THE_TOP: Final = re.compile(

@@ -5,7 +5,7 @@ from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell,
 from siltstone.storage.appending._append_kernels cimport LogEnd
 from siltstone.storage.log._read_kernels cimport LogReader
 
-include "columns.pxi"  # columns.py, as the build writes it
+include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
 @cython.final
 cdef class FetchPlan:

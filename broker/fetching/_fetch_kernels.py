@@ -5,7 +5,7 @@ Logs tell their changes to those who watch them: fetch sessions, and fetches tha
 every change. So neither an idle session nor a fetch that waits looks at its partitions one by one.
 
 Compiled by Cython, or run as plain Python. The types of C stand in ``_fetch_kernels.pxd``, the
-columns of messages in ``columns.py``.
+columns in `protocol.messages.columns`.
 """
 
 from operator import attrgetter
@@ -37,7 +37,8 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from siltstone.broker.fetching.columns import (
+    from siltstone.protocol.core import Grid, grid_of
+    from siltstone.protocol.messages.columns import (
         ABORTED,
         ASKED_COLUMNS,
         DIVERGENCE,
@@ -71,7 +72,6 @@ if not cython.compiled:
         START_OFFSET,
         WANTED_COLUMNS,
     )
-    from siltstone.protocol.core import Grid, grid_of
     from siltstone.protocol.records._portable import (
         cell_of,
         field_of,

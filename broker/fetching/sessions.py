@@ -21,7 +21,6 @@ from siltstone.broker.fetching._fetch_kernels import (
     list_wanted,
     wanted_of,
 )
-from siltstone.broker.fetching.columns import RECORDS
 from siltstone.broker.net.slices import Slices
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import (
@@ -29,6 +28,7 @@ from siltstone.protocol.errors import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
+from siltstone.protocol.messages.columns import RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

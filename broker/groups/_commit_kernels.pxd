@@ -2,7 +2,7 @@
 cimport cython
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell, value_of
 
-include "commit_columns.pxi"  # commit_columns.py, as the build writes it
+include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
 @cython.final
 cdef class Run:

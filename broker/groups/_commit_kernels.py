@@ -1,7 +1,7 @@
 """The partitions of a commit, one after the other: which exist, their records, what is kept.
 
 Compiled by Cython, or plain Python as it stands. The types of C stand in ``_commit_kernels.pxd``,
-the columns of messages in ``commit_columns.py``.
+the columns in `protocol.messages.columns`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,20 +20,18 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from siltstone.broker.groups.commit_columns import (
-        ANSWERED_COLUMNS,
-        ANSWERED_PARTITION,
-        ERROR_CODE,
-        FETCHED_COLUMNS,
-        FETCHED_PARTITION,
-        FETCHED_VALUE,
-        LEADER_EPOCH,
-        METADATA,
-        OFFSET,
-        PARTITION,
-        WANTED_COLUMNS,
-    )
     from siltstone.protocol.core import Grid, grid_of
+    from siltstone.protocol.messages.columns import (
+        COMMIT_CODES_COLUMNS,
+        COMMITTED_COLUMNS,
+        COMMITTED_EPOCH,
+        COMMITTED_METADATA,
+        COMMITTED_OFFSET,
+        ERROR_CODE,
+        PARTITION,
+        STORED_COLUMNS,
+        STORED_VALUE,
+    )
     from siltstone.protocol.records._portable import cell_of, put_cell, value_of
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ _VALUES = [
 ]
 # Where the fields of a key and of a value stand in a request.
 _KEY_FROM = (-1, -1, PARTITION)
-_VALUE_FROM = (OFFSET, LEADER_EPOCH, -1, -1, -1, -1)
+_VALUE_FROM = (COMMITTED_OFFSET, COMMITTED_EPOCH, -1, -1, -1, -1)
 
 
 class Run:
@@ -191,11 +189,11 @@ class GroupOffsets:
 
 def answer_rows(partitions: "dict[int, bytes]", indexes: "Sequence[int]") -> Grid:
     """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
-    rows = Grid(len(indexes), FETCHED_COLUMNS)
+    rows = Grid(len(indexes), STORED_COLUMNS)
     stored = [partitions.get(index) for index in indexes]
-    fill_versioned(rows, FETCHED_VALUE, _VALUES, stored, _NOTHING_COMMITTED)
+    fill_versioned(rows, STORED_VALUE, _VALUES, stored, _NOTHING_COMMITTED)
     for place, index in enumerate(indexes):
-        put_cell(rows, place, FETCHED_PARTITION, index)
+        put_cell(rows, place, PARTITION, index)
     return rows
 
 
@@ -219,20 +217,20 @@ def judge_offsets(
         topic = known.get(topic_id if by_id else name)
         known_name = "" if topic is None else topic.name
         partition_count = 0 if topic is None else len(topic.logs)
-        rows = grid_of(partitions, WANTED_COLUMNS)
+        rows = grid_of(partitions, COMMITTED_COLUMNS)
         count = len(rows)
-        codes = Grid(count, ANSWERED_COLUMNS)
+        codes = Grid(count, COMMIT_CODES_COLUMNS)
         results.append((name, topic_id, codes))
         for place in range(count):
             index = cell_of(rows, place, PARTITION)
-            put_cell(codes, place, ANSWERED_PARTITION, index)
+            put_cell(codes, place, PARTITION, index)
             if index < 0 or index >= partition_count:
                 is_any_unknown = True
                 unknown = _UNKNOWN_ID if by_id and topic is None else _UNKNOWN
                 put_cell(codes, place, ERROR_CODE, unknown)
                 continue
             is_any_known = True
-            metadata = value_of(rows, place, METADATA) or ""
+            metadata = value_of(rows, place, COMMITTED_METADATA) or ""
             if metadata and is_too_long(metadata, settings.server):
                 put_cell(codes, place, ERROR_CODE, _TOO_LARGE)
                 continue

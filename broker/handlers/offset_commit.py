@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups._commit_kernels import NewOffsets, judge_offsets
-from siltstone.broker.groups.commit_columns import ERROR_CODE
 from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
 from siltstone.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from siltstone.protocol.messages.columns import ERROR_CODE
 from siltstone.protocol.messages.offset_commit import OffsetCommitResponse
 from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
 

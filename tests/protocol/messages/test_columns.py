@@ -1,11 +1,10 @@
 """The columns that kernels look at by number are the fields that their messages have."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from siltstone.broker.fetching import columns
-from siltstone.broker.groups import commit_columns
+from siltstone.protocol.messages import columns
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from siltstone.protocol.messages.list_offsets import (
@@ -26,10 +25,7 @@ from siltstone.protocol.messages.offset_for_leader_epoch import (
 )
 from siltstone.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-FETCHED = {
+NAMED = {
     FetchRequest: {
         "replica_id": "REPLICA_ID",
         "replica_state": "REPLICA_STATE",
@@ -80,46 +76,38 @@ FETCHED = {
         "leader_epoch": "EPOCH",
         "end_offset": "EPOCH_END",
     },
-}
-COMMITTED = {
     OffsetCommitRequestPartition: {
         "partition_index": "PARTITION",
-        "committed_offset": "OFFSET",
-        "committed_leader_epoch": "LEADER_EPOCH",
-        "committed_metadata": "METADATA",
+        "committed_offset": "COMMITTED_OFFSET",
+        "committed_leader_epoch": "COMMITTED_EPOCH",
+        "committed_metadata": "COMMITTED_METADATA",
     },
     TxnOffsetCommitRequestPartition: {
         "partition_index": "PARTITION",
-        "committed_offset": "OFFSET",
-        "committed_leader_epoch": "LEADER_EPOCH",
-        "committed_metadata": "METADATA",
+        "committed_offset": "COMMITTED_OFFSET",
+        "committed_leader_epoch": "COMMITTED_EPOCH",
+        "committed_metadata": "COMMITTED_METADATA",
     },
     OffsetCommitResponsePartition: {
-        "partition_index": "ANSWERED_PARTITION",
+        "partition_index": "PARTITION",
         "error_code": "ERROR_CODE",
     },
     OffsetFetchResponsePartition: {
-        "partition_index": "FETCHED_PARTITION",
-        "committed_offset": "FETCHED_VALUE",
+        "partition_index": "PARTITION",
+        "committed_offset": "STORED_VALUE",
     },
 }
 
 
 @pytest.mark.parametrize(
-    ("module", "message", "named"),
-    [
-        pytest.param(module, message, named, id=message.__name__)
-        for module, messages in ((columns, FETCHED), (commit_columns, COMMITTED))
-        for message, named in messages.items()
-    ],
+    ("message", "named"),
+    [pytest.param(message, named, id=message.__name__) for message, named in NAMED.items()],
 )
-def test_columns_are_the_places_of_fields(
-    module: "ModuleType", message: type[NamedTuple], named: dict[str, str]
-) -> None:
+def test_columns_are_the_places_of_fields(message: type[NamedTuple], named: dict[str, str]) -> None:
     """A definition that has a new field in the middle moves those behind it."""
     places = {field: place for place, field in enumerate(message._fields)}
 
-    assert {field: getattr(module, name) for field, name in named.items()} == {
+    assert {field: getattr(columns, name) for field, name in named.items()} == {
         field: places[field] for field in named
     }
 
@@ -131,15 +119,15 @@ def test_grids_are_as_wide_as_their_messages() -> None:
     assert len(OffsetForLeaderPartition._fields) == columns.ASKED_COLUMNS
     assert len(ListOffsetsPartitionResponse._fields) == columns.END_COLUMNS
     assert len(EpochEndOffset._fields) == columns.EPOCH_COLUMNS
-    assert len(OffsetCommitRequestPartition._fields) == commit_columns.WANTED_COLUMNS
-    assert len(OffsetCommitResponsePartition._fields) == commit_columns.ANSWERED_COLUMNS
-    assert len(OffsetFetchResponsePartition._fields) == commit_columns.FETCHED_COLUMNS
+    assert len(OffsetCommitRequestPartition._fields) == columns.COMMITTED_COLUMNS
+    assert len(OffsetCommitResponsePartition._fields) == columns.COMMIT_CODES_COLUMNS
+    assert len(OffsetFetchResponsePartition._fields) == columns.STORED_COLUMNS
     assert OffsetFetchResponsePartitions._fields == OffsetFetchResponsePartition._fields
 
 
 def test_a_committed_value_begins_as_its_answer_does() -> None:
     """Its bytes become the cells of the answer, as they stand."""
-    first = commit_columns.FETCHED_VALUE
+    first = columns.STORED_VALUE
     answer = OffsetFetchResponsePartition._fields[first:-1]
 
     assert len(answer) == 3

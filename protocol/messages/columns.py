@@ -1,7 +1,7 @@
-"""The columns of messages that a fetch looks at by number: one list for Python, and so for C.
+"""The columns of messages that kernels look at by number: one list for Python, and so for C.
 
-A column is the place of a field in its class (`protocol.messages`). The build writes the list for
-the compiled module.
+A column is the place of a field in its class of this package. The build writes the list for
+compiled modules.
 """
 
 from typing import Final
@@ -50,3 +50,17 @@ EPOCH_PARTITION: Final = 1
 EPOCH: Final = 2
 EPOCH_END: Final = 3
 EPOCH_COLUMNS: Final = 4
+
+# Of OffsetCommitRequestPartition and TxnOffsetCommitRequestPartition, which begin with PARTITION.
+COMMITTED_OFFSET: Final = 1
+COMMITTED_EPOCH: Final = 2
+COMMITTED_METADATA: Final = 3
+COMMITTED_COLUMNS: Final = 4
+
+# Of OffsetCommitResponsePartition: PARTITION and ERROR_CODE.
+COMMIT_CODES_COLUMNS: Final = 2
+
+# Of a partition of OffsetFetchResponse: first PARTITION, then what OffsetCommitValue begins with,
+# and last an error code.
+STORED_VALUE: Final = 1
+STORED_COLUMNS: Final = 5
