@@ -32,7 +32,7 @@ DEEP: Final = 2
 
 _PREFIX: Final = "siltstone."
 _COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
-_PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py", "crc_packages.py")
+_PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py")
 _SHARED_NUMBERS: Final = (
     "slots.py",
     "constants.py",

@@ -50,7 +50,6 @@ from siltstone.protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from siltstone.protocol.core.crc_packages import choose_package
 from siltstone.protocol.core.plain_format import (
     HEADER,
     INT64_MAX,
@@ -58,6 +57,7 @@ from siltstone.protocol.core.plain_format import (
     BatchHeader,
     BrokenRecord,
     RecordFields,
+    choose_package,
     put_varint,
     read_record,
 )

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.protocol.core import plain_format
-from siltstone.protocol.core.crc_packages import choose_package
+from siltstone.protocol.core.plain_format import choose_package
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

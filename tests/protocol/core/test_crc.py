@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from siltstone.protocol.core import crc32c, crc32c_by_tables
-from siltstone.protocol.core.crc_packages import choose_package, portable_crc32c
+from siltstone.protocol.core.plain_format import choose_package, portable_crc32c
 
 ORACLE = portable_crc32c()
 SIZES = [0, 1, 7, 8, 9, 63, 119, 120, 121, 241, 767, 768, 769, 12_287, 12_288, 12_289, 40_000]
