@@ -15,11 +15,9 @@ from siltstone.protocol.core._format cimport (
     acquire_target,
     copy,
     drop_lock,
-    field_of,
     new_lock,
     no_region,
     no_target,
-    number_of,
     release,
     release_target,
     row_of,
@@ -29,19 +27,6 @@ from siltstone.protocol.core._format cimport (
     write_int32,
     write_int64,
 )
-
-# The columns of append_values.py
-cdef enum:
-    BUFFER = 0
-    SIZE = 1
-    LAST_OFFSET_DELTA = 2
-    COUNT = 3
-    ATTRIBUTES = 4
-    MAX_TIMESTAMP = 5
-    PRODUCER_ID = 6
-    PRODUCER_EPOCH = 7
-    BASE_SEQUENCE = 8
-    LOG_APPEND_TIME_MS = 9
 
 @cython.final
 cdef class PlainRules:

@@ -29,10 +29,8 @@ if not cython.compiled:
         acquire,
         acquire_target,
         copy,
-        field_of,
         no_region,
         no_target,
-        number_of,
         release,
         release_target,
         row_of,
@@ -41,18 +39,6 @@ if not cython.compiled:
         write_int64,
     )
     from siltstone.protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
-    from siltstone.storage.appending.values import (
-        ATTRIBUTES,
-        BASE_SEQUENCE,
-        BUFFER,
-        COUNT,
-        LAST_OFFSET_DELTA,
-        LOG_APPEND_TIME_MS,
-        MAX_TIMESTAMP,
-        PRODUCER_EPOCH,
-        PRODUCER_ID,
-        SIZE,
-    )
 
     take_lock, drop_lock = LockType.acquire, LockType.release
 
@@ -698,14 +684,14 @@ class LogEnd:
 
     def _append(self, log: "Log", batch: ValidatedBatch, origin: Origin) -> AppendResult:
         """Append; the caller holds the lock."""
-        producer_id = number_of(batch, PRODUCER_ID)
-        sequence = number_of(batch, BASE_SEQUENCE)
-        last_offset_delta = number_of(batch, LAST_OFFSET_DELTA)
+        producer_id = batch.producer_id
+        sequence = batch.base_sequence
+        last_offset_delta = batch.last_offset_delta
         producer = None
-        if producer_id >= 0 and not number_of(batch, ATTRIBUTES) & (TRANSACTIONAL | CONTROL):
-            producer = self._find_producer(producer_id, number_of(batch, PRODUCER_EPOCH), sequence)
-        size = number_of(batch, SIZE)
-        max_timestamp = number_of(batch, MAX_TIMESTAMP)
+        if producer_id >= 0 and not batch.attributes & (TRANSACTIONAL | CONTROL):
+            producer = self._find_producer(producer_id, batch.producer_epoch, sequence)
+        size = batch.size
+        max_timestamp = batch.max_timestamp
         is_client = origin is _CLIENT
         segment = self._find_room(log, size, last_offset_delta, max_timestamp, is_client)
         if producer_id >= 0 and producer is None:
@@ -715,10 +701,10 @@ class LogEnd:
         base_offset = self._write(
             log,
             segment,
-            field_of(batch, BUFFER),
+            batch.buffer,
             size,
             last_offset_delta,
-            number_of(batch, COUNT),
+            batch.count,
             max_timestamp,
         )
         if producer is not None:
@@ -730,7 +716,7 @@ class LogEnd:
             (
                 base_offset,
                 base_offset + last_offset_delta,
-                field_of(batch, LOG_APPEND_TIME_MS),
+                batch.log_append_time_ms,
                 self.log_start_offset,
                 False,
                 self.is_flush_due(),

@@ -1,7 +1,7 @@
 """The input of an append, and its result."""
 
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 
 class Origin(Enum):
@@ -31,19 +31,6 @@ class ValidatedBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     log_append_time_ms: int
-
-
-BUFFER: Final = 0
-SIZE: Final = 1
-LAST_OFFSET_DELTA: Final = 2
-COUNT: Final = 3
-ATTRIBUTES: Final = 4
-MAX_TIMESTAMP: Final = 5
-PRODUCER_ID: Final = 6
-PRODUCER_EPOCH: Final = 7
-BASE_SEQUENCE: Final = 8
-LOG_APPEND_TIME_MS: Final = 9
-"""The columns of a `ValidatedBatch`, as kernels read them."""
 
 
 class AppendResult(NamedTuple):
