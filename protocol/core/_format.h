@@ -38,19 +38,7 @@ static inline Py_buffer nothing(void) {
     return region;
 }
 
-static inline PyObject *text_of(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
-    return PyUnicode_DecodeUTF8((const char *)data + start, end - start, NULL);
-}
-
-/* Bytes that are still being filled; sealed() hands them out. */
-#define blank(size) PyBytes_FromStringAndSize(NULL, (size))
 #define inside(octets) ((uint8_t *)PyBytes_AS_STRING(octets))
-#define sealed(octets) Py_NewRef(octets)
-
-static inline Py_ssize_t put_octets(uint8_t *output, Py_ssize_t at, PyObject *octets) {
-    memcpy(output + at, PyBytes_AS_STRING(octets), (size_t)PyBytes_GET_SIZE(octets));
-    return at + PyBytes_GET_SIZE(octets);
-}
 
 static inline void copy(uint8_t *output, Py_ssize_t at, const uint8_t *data, Py_ssize_t start,
                         Py_ssize_t end) {

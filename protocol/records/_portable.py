@@ -87,11 +87,6 @@ def copy(output: memoryview, at: int, data: memoryview, start: int, end: int) ->
     output[at : at + end - start] = data[start:end]
 
 
-def text_of(data: memoryview, start: int, end: int) -> str:
-    """Return a range as text; raises UnicodeDecodeError if it is not UTF-8."""
-    return str(data[start:end], "utf-8")
-
-
 def read_int64(data: memoryview, position: int) -> int:
     """Read a big-endian signed number."""
     number: int = _INT64.unpack_from(data, position)[0]
@@ -116,15 +111,7 @@ def read_uint32(data: memoryview, position: int) -> int:
     return number
 
 
-blank = bytearray
 inside = memoryview
-sealed = bytes
-
-
-def put_octets(output: memoryview, at: int, octets: bytes) -> int:
-    """Copy bytes to `at` and return the position after them."""
-    output[at : at + len(octets)] = octets
-    return at + len(octets)
 
 
 def write_int64(output: memoryview, at: int, number: int) -> None:
@@ -192,7 +179,9 @@ def zigzag_size(number: int) -> int:
 
 def write_zigzag(output: memoryview, position: int, number: int) -> int:
     """Write a number and return the position after it."""
-    return put_octets(output, position, plain_format.put_varint(number))
+    octets = plain_format.put_varint(number)
+    output[position : position + len(octets)] = octets
+    return position + len(octets)
 
 
 def receive_octets(receiver: int, data: memoryview, start: int, end: int) -> int:
