@@ -19,6 +19,9 @@ from siltstone.protocol.coordinator.consumer_group_records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
     from siltstone.broker.groups.consumer.changes import Changes
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.consumer.policy import World
@@ -54,16 +57,17 @@ def follow_epoch(changes: Changes, world: World) -> None:
     group = changes.group
     if group.target_epoch >= group.epoch or not _may_assign(group, world):
         return
-    specs = {
-        member.id: MemberSpec(
-            group.subscribed_ids(member, world.image),
-            group.target_of(member.id),
-            member.metadata.instance_id,
+    alike: dict[tuple[str, Sequence[str]], frozenset[UUID]] = {}
+    specs = {}
+    for member in group.members.values():
+        said = member.regex, member.metadata.subscribed_topic_names
+        if said not in alike:
+            alike[said] = group.subscribed_ids(member, world.image)
+        specs[member.id] = MemberSpec(
+            alike[said], group.target_of(member.id), member.metadata.instance_id
         )
-        for member in group.members.values()
-    }
     counts = {}
-    for topic_id in frozenset().union(*(spec.topic_ids for spec in specs.values())):
+    for topic_id in frozenset().union(*alike.values()):
         topic = world.image.find_id(topic_id)
         if topic is not None:
             counts[topic_id] = topic.partitions

@@ -5,15 +5,22 @@ that nobody has go to the subscriber with the fewest. Then partitions move along
 of members, from a member to one with at least two fewer, until there is no such chain. That is the
 best balance possible for these subscriptions (a semi-matching without such a chain is optimal).
 Where all subscribe to the same topics, each member gets the average, rounded down or up.
+
+All clients wait meanwhile. So members of the same subscription are looked at together, and where
+very many subscriptions differ, partitions cease to move before the balance is the best.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from heapq import heapify, heappop, heappush, heapreplace
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush, heapreplace, nlargest
+from itertools import chain as concat
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from siltstone.broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+
+MAX_LOOKS: Final = 1_000_000
+"""How many topics and members are looked at for chains: a tenth of a second."""
 
 
 def assign(
@@ -49,44 +56,86 @@ class _Balance:
             topic_id: count for topic_id, count in partition_counts.items() if count > 0
         }
         self._load = dict.fromkeys(self.assigned, 0)
-        self._subscribers: dict[UUID, list[str]] = defaultdict(list)
+        alike: dict[frozenset[UUID], list[str]] = {}
         for member_id in self.assigned:
-            for topic_id in members[member_id].topic_ids:
-                self._subscribers[topic_id].append(member_id)
-        audiences: dict[tuple[str, ...], int] = {}
+            alike.setdefault(members[member_id].topic_ids, []).append(member_id)
+        choices: dict[UUID, list[int]] = defaultdict(list)
+        for number, topic_ids in enumerate(alike):
+            for topic_id in topic_ids:
+                choices[topic_id].append(number)
+        audiences: dict[tuple[int, ...], int] = {}
         self._audience = {
-            topic_id: audiences.setdefault(tuple(subscribers), len(audiences))
-            for topic_id, subscribers in self._subscribers.items()
+            topic_id: audiences.setdefault(tuple(numbers), len(audiences))
+            for topic_id, numbers in choices.items()
         }
+        subscribed = list(alike.values())
+        self._subscribers = [
+            sorted(concat.from_iterable(subscribed[number] for number in numbers))
+            for numbers in audiences
+        ]
+        self._looks = 0
         self._free = {
             topic_id: set(range(count))
             for topic_id, count in self._counts.items()
-            if topic_id in self._subscribers
+            if topic_id in self._audience
         }
 
     def keep_what_is_due(self) -> None:
-        """Leave to each member those of its last target that exist and that it subscribes to."""
+        """Leave to each member those of its last target that exist and that it subscribes to.
+
+        Where all subscribe to the same topics, no member keeps more than its share.
+        """
+        share, more = self._find_share()
         for member_id in self.assigned:
             member = self._members[member_id]
-            for topic_id, partitions in member.target.items():
-                if topic_id in member.topic_ids and topic_id in self._free:
-                    kept = self._free[topic_id] & partitions
-                    self._free[topic_id] -= kept
-                    self._give(member_id, topic_id, kept)
+            due = {
+                topic_id: self._free[topic_id] & partitions
+                for topic_id, partitions in member.target.items()
+                if topic_id in member.topic_ids and topic_id in self._free
+            }
+            room = share
+            if more and sum(map(len, due.values())) > share:
+                room, more = room + 1, more - 1
+            for topic_id, partitions in due.items():
+                kept = partitions if len(partitions) <= room else set(sorted(partitions)[:room])
+                room -= len(kept)
+                self._free[topic_id] -= kept
+                self._give(member_id, topic_id, kept)
+
+    def _find_share(self) -> tuple[int, int]:
+        """Return how many partitions a member may keep, and how many members one more.
+
+        All of them, unless all members subscribe to the same topics.
+        """
+        total = sum(map(len, self._free.values()))
+        if len(self._subscribers) != 1:
+            return total, 0
+        return divmod(total, len(self._subscribers[0]))
 
     def hand_out(self) -> None:
         """Give partitions that nobody has to subscribers with the fewest, rarest topics first."""
-        by_choice = sorted(self._free, key=lambda each: (len(self._subscribers[each]), each.bytes))
+        by_choice = sorted(
+            (topic_id for topic_id, free in self._free.items() if free),
+            key=lambda each: (
+                len(self._subscribers[self._audience[each]]),
+                self._audience[each],
+                each.bytes,
+            ),
+        )
+        audience = -1
+        waiting: list[tuple[int, str]] = []
         for topic_id in by_choice:
-            waiting = [(self._load[each], each) for each in self._subscribers[topic_id]]
-            heapify(waiting)
+            if self._audience[topic_id] != audience:
+                audience = self._audience[topic_id]
+                waiting = [(self._load[each], each) for each in self._subscribers[audience]]
+                heapify(waiting)
             for partition in sorted(self._free[topic_id]):
                 load, member_id = waiting[0]
                 self._give(member_id, topic_id, {partition})
                 heapreplace(waiting, (load + 1, member_id))
 
     def level(self) -> None:
-        """Move partitions, one at a time from the member with the most, until no move helps.
+        """Move partitions from the member with the most until no move helps, or it takes long.
 
         If a member finds no chain, no member that it reaches has two fewer. Those of them that have
         no more than it has will not find a chain either, now or after other moves.
@@ -94,7 +143,7 @@ class _Balance:
         settled: set[str] = set()
         fullest = [(-load, member_id) for member_id, load in self._load.items()]
         heapify(fullest)
-        while fullest:
+        while fullest and self._looks < MAX_LOOKS:
             load, member_id = -fullest[0][0], fullest[0][1]
             if member_id in settled or load != self._load[member_id]:
                 heappop(fullest)
@@ -135,28 +184,39 @@ class _Balance:
         Topics with the same subscribers lead to the same members, mostly to all.
         """
         for giver in ring:
-            for topic_id, partitions in self.assigned[giver].items():
+            for topic_id in self.assigned[giver]:
                 if len(reached) == len(self.assigned):
                     return
+                self._looks += 1
                 audience = self._audience[topic_id]
-                if not partitions or audience in audiences:
+                if audience in audiences:
                     continue
                 audiences.add(audience)
-                for taker in self._subscribers[topic_id]:
+                self._looks += len(self._subscribers[audience])
+                for taker in self._subscribers[audience]:
                     if taker not in reached:
                         reached.add(taker)
                         came_by[taker] = giver, topic_id
                         yield taker
 
     def _move(self, member_id: str, chain: list[_Step]) -> None:
+        """Move partitions along a chain: one, or several at once where loads differ much."""
+        difference = self._load[member_id] - self._load[chain[-1].member_id]
+        count = max(1, difference // len(self.assigned))
+        giver = member_id
+        for topic_id, taker in chain:
+            count = min(count, len(self.assigned[giver][topic_id]))
+            giver = taker
         giver = member_id
         for topic_id, taker in chain:
             partitions = self.assigned[giver][topic_id]
             before = self._members[giver].target.get(topic_id, frozenset())
-            partition = max(partitions, key=lambda each: (each not in before, each))
-            partitions.remove(partition)
-            self._give(taker, topic_id, {partition})
-            self._load[giver] -= 1
+            moved = nlargest(count, partitions, key=lambda each: (each not in before, each))
+            partitions.difference_update(moved)
+            if not partitions:
+                del self.assigned[giver][topic_id]
+            self._give(taker, topic_id, set(moved))
+            self._load[giver] -= count
             giver = taker
 
     def _give(self, member_id: str, topic_id: UUID, partitions: set[int]) -> None:

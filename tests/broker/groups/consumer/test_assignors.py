@@ -209,11 +209,48 @@ def test_topics_with_the_same_subscribers_are_one() -> None:
     balance = uniform._Balance(members, topics)
     balance.keep_what_is_due()
     balance.hand_out()
-    balance._subscribers.update(
-        {topic: _Counted(each) for topic, each in balance._subscribers.items()}
-    )
+    balance._subscribers[:] = [_Counted(each) for each in balance._subscribers]
     balance.level()
 
     loads = [sum(map(len, each.values())) for each in balance.assigned.values()]
     assert {min(loads), max(loads)} == {83, 84}
     assert _Counted.walks < 2_000
+
+
+def test_who_has_too_much_of_the_same_topics_gives_up_just_that() -> None:
+    """No partition is moved one by one: a hundred thousand would take seconds."""
+    topics = {UUID(int=number + 1): 100 for number in range(100)}
+    everything = frozenset(topics)
+    before = uniform.assign({"a": MemberSpec(everything, {})}, topics)
+    members = {"a": MemberSpec(everything, before["a"]), "b": MemberSpec(everything, {})}
+    balance = uniform._Balance(members, topics)
+    balance.keep_what_is_due()
+    balance.hand_out()
+
+    assert balance._load == {"a": 5000, "b": 5000}
+    after = uniform.assign(members, topics)
+    assert all(after["a"][topic] <= before["a"][topic] for topic in after["a"])
+
+
+def test_very_many_different_subscriptions_are_not_levelled_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each partition has a subscriber as owner; that is all that is promised then."""
+    topics = {UUID(int=number + 1): 10 for number in range(50)}
+    order = sorted(topics)
+    target = dict.fromkeys(order, frozenset(range(10)))
+    members = {"a": MemberSpec(frozenset(order), target)}
+    members |= {f"m{number}": MemberSpec(frozenset(order[number:]), {}) for number in range(1, 50)}
+    full = uniform.assign(members, topics)
+    monkeypatch.setattr(uniform, "MAX_LOOKS", 100)
+    some = uniform.assign(members, topics)
+
+    def loads(assigned: dict[str, Assigned]) -> list[int]:
+        return [sum(map(len, each.values())) for each in assigned.values()]
+
+    assert max(loads(full)) - min(loads(full)) <= 9
+    assert max(loads(some)) > max(loads(full))
+    for assigned in (full, some):
+        assert sum(loads(assigned)) == 500
+        for member_id, each in assigned.items():
+            assert each.keys() <= members[member_id].topic_ids
