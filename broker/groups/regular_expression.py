@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from siltstone.protocol.errors import InvalidRegularExpression
 
 _MAX_CHARACTERS: Final = 10_000
-_MAX_CLASSES: Final = 30
-"""How many Unicode classes an expression may have: RE2 takes half a millisecond to compile one."""
+_MAX_CLASSES: Final = 20
+"""How many Unicode classes an expression may have: RE2 takes 0.4 ms to compile one."""
+_MAX_REPETITIONS: Final = 10_000
+"""How often the counts of an expression may repeat something, all together: each is a node."""
+_MAX_MEMORY: Final = 1 << 20
+"""How much RE2 may take for one, compiled: it stops there, some milliseconds after it began."""
+_MAX_STEPS: Final = 12_000
+"""How many steps the compiled one may have: RE2 may go through all for each character of a name."""
+_COUNT: Final = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 
 
-def compile_expression(expression: str) -> Any:
+def compile_expression(expression: str, max_classes: int = _MAX_CLASSES) -> Any:
     """Return the compiled expression.
 
     Raises:
@@ -22,18 +30,29 @@ def compile_expression(expression: str) -> Any:
             f"{len(expression)} characters are too many, {_MAX_CHARACTERS} may be"
         )
     classes = expression.count(r"\p") + expression.count(r"\P")
-    if classes > _MAX_CLASSES:
+    if classes > max_classes:
         raise InvalidRegularExpression(
-            f"{classes} Unicode classes are too many, {_MAX_CLASSES} may be"
+            f"{classes} Unicode classes are too many, {max_classes} may be"
+        )
+    repeated = sum(int(most or least) for least, most in _COUNT.findall(expression))
+    if repeated > _MAX_REPETITIONS:
+        raise InvalidRegularExpression(
+            f"{repeated} repetitions are too many, {_MAX_REPETITIONS} may be"
         )
     import re2  # noqa: PLC0415  # a native library that most brokers never need
 
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True  # with capturing, some expressions take milliseconds a name
+    options.max_mem = _MAX_MEMORY
     try:
-        return re2.compile(expression, options)
+        compiled = re2.compile(expression, options)
     except re2.error as error:
         detail = error.args[0] if error.args else b""
         said = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
         raise InvalidRegularExpression(said) from error
+    if compiled.programsize > _MAX_STEPS:
+        raise InvalidRegularExpression(
+            f"{compiled.programsize} steps are too many, {_MAX_STEPS} may be"
+        )
+    return compiled

@@ -4,7 +4,7 @@ v1 member ids of the client's making and regular expressions. It needs group.ver
 "consumer" among group.coordinator.rebalance.protocols.
 
 Differs from Kafka: the hash of subscribed topics in the group's record is another one; a regular
-expression has at most 10,000 characters and 30 Unicode classes.
+expression has at most 10,000 characters, 20 Unicode classes and 10,000 counted repetitions.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ and only names that are new since then are looked at.
 from __future__ import annotations
 
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.groups.regular_expression import compile_expression
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _NAMES_AT_A_TIME: Final = 100
+_SECONDS: Final = 0.002
 
 
 class _Known:
@@ -79,7 +81,13 @@ class Regexes:
             found: set[str] = set()
             rest = iter(names - known.seen)
             while some := list(islice(rest, _NAMES_AT_A_TIME)):
-                found.update(name for name in some if fullmatch(name))
+                pause = perf_counter() + _SECONDS
+                for name in some:
+                    if fullmatch(name):
+                        found.add(name)
+                    if perf_counter() > pause:  # RE2 is slower where it runs out of memory
+                        yield
+                        pause = perf_counter() + _SECONDS
                 yield
             known.matched = (known.matched & names) | found
             known.seen = names

@@ -9,7 +9,7 @@ from siltstone.protocol.errors import InvalidRegularExpression
 from tests.support.turns import slowness
 
 
-@pytest.mark.parametrize("unit", [r"\pL", r"[^\PL]", "[^a]", "((a?){500}){2}", "x"])
+@pytest.mark.parametrize("unit", [r"\pL", r"[^\PL]", "[^a]", "((a?){500}){2}", "x{1000}", "x"])
 def test_expressions_that_take_long_are_refused(unit: str) -> None:
     """As much as a string on the wire can hold of what costs RE2 most."""
     began = thread_time()
@@ -18,6 +18,17 @@ def test_expressions_that_take_long_are_refused(unit: str) -> None:
         compile_expression(unit * (32_767 // len(unit)))
 
     assert thread_time() - began < 0.02 * slowness()
+
+
+def test_what_is_large_when_it_is_compiled_is_refused() -> None:
+    """RE2 stops early, and an expression of very many steps is held against no name."""
+    for expression in (".{900}" * 8, r"[^\x{100}-\x{ffff}]{100}" * 99):
+        began = thread_time()
+
+        with pytest.raises(InvalidRegularExpression):
+            compile_expression(expression)
+
+        assert thread_time() - began < 0.02 * slowness()
 
 
 def test_long_alternatives_are_taken() -> None:
