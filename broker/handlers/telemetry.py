@@ -7,10 +7,11 @@ subscription, where Kafka names them while it has a plug-in.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from siltstone.broker.net.telemetry import ACCEPTED, Client
+from siltstone.broker.groups.member_bytes import bytes_of
+from siltstone.broker.net.telemetry import ACCEPTED, Client, Pushed
 from siltstone.protocol.errors import InvalidRecord, KafkaError
 from siltstone.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.broker.net.telemetry import Instance
+    from siltstone.broker.net.telemetry import Instance, Room
     from siltstone.protocol.messages.get_telemetry_subscriptions import (
         GetTelemetrySubscriptionsRequest,
     )
     from siltstone.protocol.messages.push_telemetry import PushTelemetryRequest
     from siltstone.protocol.otlp import Point
 
+_POINT_BYTES = 200
 _MAX_UNFOLDED = 4
 """How many times telemetry.max.bytes compressed metrics may unfold to."""
 
@@ -88,20 +90,27 @@ async def _take(
         room = telemetry.find_room(instance)
         prefixes = instance.subscription.prefixes
         read = context.rooms.io.unpack(_read, codec, metrics, cap, prefixes, room)
-        points, omitted = await read
+        pushed = await read
     except KafkaError:
         return PushTelemetryResponse(error_code=InvalidRecord.code)
-    telemetry.keep(instance, points, omitted)
+    telemetry.keep(instance, pushed)
     return PushTelemetryResponse()
 
 
-def _read(
-    codec: int, metrics: bytes, cap: int, prefixes: tuple[str, ...], room: int
-) -> tuple[list[Point], int]:
-    """Return the points that are asked for, as far as there is room, and how many are left out."""
-    points = read_points(decompress(codec, metrics, cap))
-    wanted = (each for each in points if each.name.startswith(prefixes))
-    return list(islice(wanted, room)), sum(1 for _ in wanted)
+def _read(codec: int, metrics: bytes, cap: int, prefixes: tuple[str, ...], room: Room) -> Pushed:
+    """Return the points that are asked for, as far as there is room."""
+    points: list[Point] = []
+    size = omitted = 0
+    for each in read_points(decompress(codec, metrics, cap)):
+        if not each.name.startswith(prefixes):
+            continue
+        more = _POINT_BYTES + bytes_of((each.name, *chain.from_iterable(each.labels)))
+        if omitted or len(points) == room.points or size + more > room.size:
+            omitted += 1
+        else:
+            points.append(each)
+            size += more
+    return Pushed(points, size, omitted)
 
 
 def _client(context: RequestContext) -> Client:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID, uuid4
 from zlib import crc32
@@ -53,6 +54,12 @@ _DEFAULT_INTERVAL_MS: Final = 300_000
 # A push may come half an interval late, and one may be lost.
 _INTERVALS_KEPT: Final = 3
 _SIGN: Final = 1 << 31
+_MAX_TEXT: Final = 256
+"""How many characters are kept of what a client says of itself, after it was chosen by all."""
+_MAX_EXPRESSION: Final = 1_000
+_MAX_CLASSES: Final = 2
+_MAX_BYTES: Final = 64 << 20
+"""How many bytes the points of all clients together may have in memory."""
 _CLEARED_EVERY_MS: Final = 1000.0
 """How often those that have been silent for too long make room for others, if there is none."""
 
@@ -89,7 +96,26 @@ class Instance:
     last_error: int = 0
     is_terminating: bool = False
     points: Sequence[Point] = field(default_factory=tuple)
+    size: int = 0  # of the points, in bytes
     omitted: int = 0  # points that were too many to be kept
+
+
+class Room(NamedTuple):
+    """How many points there is room for, and how many bytes they may have in memory."""
+
+    points: int
+    size: int
+
+
+class Pushed(NamedTuple):
+    """What is kept of one push: the points, their bytes, and how many were left out."""
+
+    points: Sequence[Point]
+    size: int
+    omitted: int
+
+
+_NOTHING: Final = Pushed((), 0, 0)
 
 
 class _Chosen(NamedTuple):
@@ -102,7 +128,7 @@ class Telemetry:
     """The clients that asked what to push, the latest last (loop only).
 
     At most 10,000 are known: then the one that was silent longest is forgotten, and begins anew.
-    Of all of them together as many points are kept as the metrics page tells at most.
+    Of all of them together as many points are kept as the metrics page tells at most, of 64 MiB.
     """
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
@@ -112,6 +138,7 @@ class Telemetry:
         self._made_from: Mapping[str, Mapping[str, str]] = {}
         self._chosen: list[_Chosen] = []
         self._count = 0  # of points
+        self._size = 0  # of points, in bytes
         self._cleared_ms = float("-inf")
 
     @property
@@ -166,30 +193,38 @@ class Telemetry:
             raise TelemetryTooLarge(f"{size} bytes are more than telemetry.max.bytes")
         return instance
 
-    def find_room(self, instance: Instance) -> int:
+    def find_room(self, instance: Instance) -> Room:
         """Return how many points of an instance may be kept now."""
         limit, now = self._settings.server.metrics_max_client_series, self._now()
-        if self._count >= limit and now >= self._cleared_ms + _CLEARED_EVERY_MS:
+        is_full = self._count >= limit or self._size >= _MAX_BYTES
+        if is_full and now >= self._cleared_ms + _CLEARED_EVERY_MS:
             self._cleared_ms = now
             for _ in self.alive():
                 continue
-        return max(0, limit - self._count + len(instance.points))
+        return Room(
+            max(0, limit - self._count + len(instance.points)),
+            max(0, _MAX_BYTES - self._size + instance.size),
+        )
 
-    def keep(self, instance: Instance, points: Sequence[Point], omitted: int = 0) -> None:
+    def keep(self, instance: Instance, pushed: Pushed) -> None:
         """Keep what an instance pushed instead of what it pushed before, as far as it is asked.
 
-        ``omitted`` points were left out already.
+        If others have pushed since it was told its room, and there is none left, that is nothing.
         """
         prefixes = instance.subscription.prefixes
-        wanted = [each for each in points if each.name.startswith(prefixes)]
-        kept = wanted[: self.find_room(instance)]
+        wanted = [each for each in pushed.points if each.name.startswith(prefixes)]
+        room = self.find_room(instance)
+        if len(wanted) > room.points or pushed.size > room.size:
+            pushed = Pushed((), 0, pushed.omitted + len(wanted))
+        else:
+            pushed = pushed._replace(points=wanted)
         if self._instances.get(instance.id) is instance:  # not forgotten meanwhile
-            self._put(instance, kept, omitted + len(wanted) - len(kept))
+            self._put(instance, pushed)
 
     def end(self, instance: Instance) -> None:
         """Forget the metrics of a client that ends; it may not push again."""
         instance.is_terminating = True
-        self._put(instance, (), 0)
+        self._put(instance, _NOTHING)
 
     def alive(self) -> Iterator[Instance]:
         """Yield the clients that have pushed lately, and forget the metrics of others."""
@@ -198,7 +233,7 @@ class Telemetry:
             if not instance.points and not instance.omitted:
                 continue
             if now - instance.pushed_ms > _INTERVALS_KEPT * instance.subscription.interval_ms:
-                self._put(instance, (), 0)
+                self._put(instance, _NOTHING)
             else:
                 yield instance
 
@@ -209,11 +244,12 @@ class Telemetry:
         if instance is None or instance.made_from is not current:
             subscription = self._choose(instance_id, client)
             if instance is None:
-                instance = Instance(instance_id, client, subscription, current)
+                known = Client._make(text[:_MAX_TEXT] for text in client)
+                instance = Instance(instance_id, known, subscription, current)
                 self._instances[instance_id] = instance
                 if len(self._instances) > _MAX_INSTANCES:
                     _, forgotten = self._instances.popitem(last=False)
-                    self._put(forgotten, (), 0)
+                    self._put(forgotten, _NOTHING)
             else:
                 if instance.subscription != subscription:
                     instance.asked_ms = float("-inf")  # it need not wait to learn of the change
@@ -222,10 +258,10 @@ class Telemetry:
         self._instances.move_to_end(instance_id)
         return instance
 
-    def _put(self, instance: Instance, points: Sequence[Point], omitted: int) -> None:
-        self._count += len(points) - len(instance.points)
-        instance.points = points
-        instance.omitted = omitted
+    def _put(self, instance: Instance, pushed: Pushed) -> None:
+        self._count += len(pushed.points) - len(instance.points)
+        self._size += pushed.size - instance.size
+        instance.points, instance.size, instance.omitted = pushed
 
     def _choose(self, instance_id: bytes, client: Client) -> Subscription:
         """Return all that subscriptions ask a client for, and the shortest of their intervals."""
@@ -269,9 +305,23 @@ def check_subscription(own: Mapping[str, str]) -> None:
         raise InvalidRequest(f"interval.ms is {config.interval_ms}; it must be {INTERVAL_MS.words}")
 
 
+@lru_cache(maxsize=1024)
+def _compile(text: str) -> Any:
+    """Return an expression, compiled once however often subscriptions change.
+
+    Raises:
+        InvalidRegularExpression: RE2 refuses it, or it is large; all are compiled in one turn.
+    """
+    if len(text) > _MAX_EXPRESSION:
+        raise InvalidRegularExpression(
+            f"{len(text)} characters are too many, {_MAX_EXPRESSION} may be"
+        )
+    return compile_expression(text, _MAX_CLASSES)
+
+
 def _read(own: Mapping[str, str]) -> _Chosen:
     config = read_client_metrics(own)
     expressions = tuple(
-        (MATCHED.index(name), compile_expression(text)) for name, text in config.expressions.items()
+        (MATCHED.index(name), _compile(text)) for name, text in config.expressions.items()
     )
     return _Chosen(config.metrics, config.interval_ms, expressions)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from siltstone.broker.net.telemetry import Client, Telemetry, check_subscription
+from siltstone.broker.net.telemetry import Client, Pushed, Telemetry, check_subscription
 from siltstone.protocol.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -153,7 +153,7 @@ def test_only_what_was_asked_for_is_kept_and_not_for_ever() -> None:
     """A client that is silent for three intervals is told no more."""
     broker = Broker(one={"metrics": "a.", "interval.ms": "1000"})
     instance = broker.push(broker.ask())
-    broker.telemetry.keep(instance, [Point("a.x", (), 1.0), Point("b.x", (), 2.0)])
+    broker.telemetry.keep(instance, Pushed([Point("a.x", (), 1.0), Point("b.x", (), 2.0)], 500, 0))
 
     assert [each.name for each in instance.points] == ["a.x"]
     broker.clock.advance(3000)
@@ -188,3 +188,37 @@ def test_faulty_settings_are_refused(own: dict[str, str], said: str) -> None:
     error = InvalidConfig if "match" in own else InvalidRequest
     with pytest.raises(error, match=re.escape(said)):
         check_subscription(own)
+
+
+def test_what_clients_say_of_themselves_is_cut_off() -> None:
+    """After all of it was matched: a client id may have 32 KiB, of each of very many clients."""
+    long = "x" * 30_000
+    broker = Broker(one={"metrics": "a.", "match": "client_id=x{1000}.*"})
+    instance = broker.ask(client=CLIENT._replace(client_id=long, software_name=long))
+
+    assert instance.subscription.prefixes == ("a.",)
+    assert len(instance.client.client_id) == len(instance.client.software_name) == 256
+
+
+def test_points_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all clients together; whoever is the last keeps none."""
+    monkeypatch.setattr("siltstone.broker.net.telemetry._MAX_BYTES", 1000)
+    broker = Broker(one={"metrics": "*", "interval.ms": "1000"})
+    one, two = broker.push(broker.ask()), broker.push(broker.ask())
+    broker.telemetry.keep(one, Pushed([Point("a", (), 1.0)], 900, 0))
+    broker.telemetry.keep(two, Pushed([Point("a", (), 1.0)], 900, 0))
+
+    assert (len(one.points), one.omitted) == (1, 0)
+    assert (len(two.points), two.omitted) == (0, 1)
+    assert broker.telemetry.find_room(two).size == 100
+    broker.clock.advance(3001)
+    assert broker.telemetry.find_room(two).size == 100
+    assert list(broker.telemetry.alive()) == []
+    assert broker.telemetry.find_room(two).size == 1000
+
+
+def test_expressions_of_subscriptions_are_short() -> None:
+    """All of them are compiled in one turn, when a client asks for the first time."""
+    for text in ("x" * 1001, r"\\pL" * 3):
+        with pytest.raises(InvalidConfig):
+            check_subscription({"metrics": "*", "match": f"client_id={text}"})
