@@ -320,10 +320,47 @@ class ServerConfig:
         dynamic=True,
         ours=True,
     )
+    group_offsets_max_bytes: int = key(
+        512 * 1024 * 1024,
+        "How many bytes the committed offsets of all groups may have in memory, those of open "
+        "transactions, metadata and the groups' names with them; one has 120 and up to 600 more if "
+        "it is the only one of its group. More are refused, and those that are there may change.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
+    client_metrics_max_count: int = key(
+        100,
+        "How many subscriptions to metrics of clients there may be (KIP-714); one more is refused. "
+        "Each is held against each client that asks.",
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
+    configs_max_bytes: int = key(
+        64 * 1024 * 1024,
+        "How many bytes the settings may have that topics, groups and subscriptions have of their "
+        "own, names and values, all together. Others would be refused; fewer are always taken.",
+        kind=Kind.LONG,
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
     transactional_ids_max_count: int = key(
         100_000,
         "How many transactional ids are remembered; a new one more is refused until others have "
         "expired (transactional.id.expiration.ms).",
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
+    transactional_ids_max_bytes: int = key(
+        256 * 1024 * 1024,
+        "How many bytes the transactional ids may have in memory, with the partitions of their "
+        "open transactions: half a kilobyte each, and 100 to 200 bytes a partition. A new one and "
+        "partitions that are added are refused beyond that.",
+        kind=Kind.LONG,
         check=at_least(0),
         dynamic=True,
         ours=True,

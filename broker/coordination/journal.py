@@ -119,6 +119,11 @@ class CoordinatorLog:
         """Return the partition that holds what is known of a group or transactional id."""
         return partition_for(name, self.count)
 
+    def max_batch_bytes(self, partition: int) -> int:
+        """Return how large a batch in a partition may be; 0 where there is no such partition."""
+        target = self._topics.logs.get((self.name, partition))
+        return 0 if target is None else target.config.max_message_bytes
+
     def check(self, partition: int) -> None:
         """Refuse to serve from a partition whose state is not known.
 

@@ -26,6 +26,7 @@ cdef class NewOffsets:
 @cython.final
 cdef class GroupOffsets:
     cdef public dict committed, pending
+    cdef public long long said_bytes
 
     @cython.locals(partitions=dict, offsets=dict, count=Py_ssize_t)
     cpdef bint put(self, str topic, object partition, bytes stored) except *
@@ -33,8 +34,12 @@ cdef class GroupOffsets:
     @cython.locals(run=Run, count=Py_ssize_t, added=Py_ssize_t, place=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
     cpdef Py_ssize_t put_all(self, NewOffsets new, list rows) except -1
 
-    @cython.locals(partitions=dict, offsets=dict)
+    @cython.locals(partitions=dict, offsets=dict, stored=bytes)
     cpdef bint remove(self, str topic, object partition) except *
+
+cdef Py_ssize_t _VALUE_BYTES
+
+cpdef long long excess_of(bytes stored) except? -1
 
 @cython.locals(rows=Grid, stored=list, place=Py_ssize_t)
 cpdef Grid answer_rows(dict partitions, object indexes)

@@ -58,6 +58,8 @@ _VALUES = [
 # Where the fields of a key and of a value stand in a request.
 _KEY_FROM = (-1, -1, PARTITION)
 _VALUE_FROM = (COMMITTED_OFFSET, COMMITTED_EPOCH, -1, -1, -1, -1)
+_VALUE_BYTES = 40
+"""How long the value of an offset usually is at most: a dozen characters of metadata."""
 
 
 class Run:
@@ -135,12 +137,14 @@ class GroupOffsets:
     """The offsets of one group; ``pending`` are those of open transactions, by producer id.
 
     A pending None stands for an offset that was committed outside of its transaction and after it.
-    That offset stays, however the transaction ends.
+    That offset stays, however the transaction ends. ``said_bytes`` is how much longer than usual
+    the committed values are together, because of metadata.
     """
 
-    __slots__ = ("committed", "pending")
+    __slots__ = ("committed", "pending", "said_bytes")
 
     def __init__(self) -> None:
+        self.said_bytes = 0
         self.committed: dict[str, dict[int, bytes]] = {}
         self.pending: dict[int, dict[tuple[str, int], bytes | None]] = {}
 
@@ -151,8 +155,11 @@ class GroupOffsets:
                 offsets[topic, partition] = None
         partitions = self.committed.get(topic)
         if partitions is None:
+            self.said_bytes += excess_of(stored)
             self.committed[topic] = {partition: stored}
             return True
+        if len(stored) > _VALUE_BYTES or self.said_bytes:
+            self.said_bytes += excess_of(stored) - excess_of(partitions.get(partition))
         count = len(partitions)
         partitions[partition] = stored
         return len(partitions) > count
@@ -176,8 +183,12 @@ class GroupOffsets:
         for offsets in self.pending.values():
             offsets.pop((topic, partition), None)
         partitions = self.committed.get(topic)
-        if partitions is None or partitions.pop(partition, None) is None:
+        if partitions is None:
             return False
+        stored = partitions.pop(partition, None)
+        if stored is None:
+            return False
+        self.said_bytes -= excess_of(stored)
         if not partitions:
             del self.committed[topic]
         return True
@@ -185,6 +196,11 @@ class GroupOffsets:
     def is_pending(self, topic: str, partition: int) -> bool:
         """Tell whether an open transaction will commit an offset."""
         return any((topic, partition) in offsets for offsets in self.pending.values())
+
+
+def excess_of(stored: bytes | None) -> int:
+    """Return how much longer than usual a value is."""
+    return 0 if stored is None else max(0, len(stored) - _VALUE_BYTES)
 
 
 def answer_rows(partitions: "dict[int, bytes]", indexes: "Sequence[int]") -> Grid:

@@ -15,17 +15,18 @@ from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.deleted_topics import DeletedTopics
 from siltstone.broker.groups.expiry import expire
-from siltstone.broker.groups.member_bytes import MemberBytes
+from siltstone.broker.groups.member_bytes import MemberBytes, bytes_of
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.timers import Timers
-from siltstone.broker.process.client_limits import GROUPS
+from siltstone.broker.process.client_limits import GROUPS, OFFSET_BYTES
 from siltstone.broker.process.tasks import Tasks
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupMaxSizeReached,
     IllegalGeneration,
+    InvalidCommitOffsetSize,
     InvalidGroupId,
     StaleMemberEpoch,
     UnknownMemberId,
@@ -72,7 +73,7 @@ class GroupCoordinator:
         self.clock = clock
         self.groups: dict[str, Group] = {}
         self.journal = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
-        self.offsets = Offsets(self.journal.append)
+        self.offsets = Offsets(self.journal.append, self._find_room)
         self.timers = Timers(clock, self._wake_at)
         self.member_bytes = MemberBytes.of(settings.limits)
         self.consumer = ConsumerGroups(self)
@@ -82,6 +83,8 @@ class GroupCoordinator:
             timers=self.timers,
             settings=lambda: settings.server,
             write=self.journal.append,
+            max_batch_bytes=self.journal.max_batch_bytes,
+            is_topic=lambda name: name in topics.topics,
             member_bytes=self.member_bytes,
         )
         self.loaded = asyncio.Event()
@@ -152,12 +155,19 @@ class GroupCoordinator:
         """Return a group that is there, if only because of its committed offsets."""
         group = self.groups.get(group_id)
         if group is None and group_id in self.offsets:
-            group = self.groups[group_id] = self._admit_classic(group_id)
+            group = self._admit_classic(group_id)
+            self.add(group)
         return group
 
     def keep(self, group: Group) -> None:
         """Keep a group that `check_commit` has made: it has committed something."""
-        self.groups.setdefault(group.group_id, group)
+        if group.group_id not in self.groups:
+            self.add(group)
+
+    def add(self, group: Group) -> None:
+        """Keep a group, and have its name counted until it is closed."""
+        self.groups[group.group_id] = group
+        group.count_name()
 
     def check_commit(
         self,
@@ -212,18 +222,30 @@ class GroupCoordinator:
 
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Add a group that is not in the journal yet, or only with its offsets."""
-        group = self.groups[group_id] = self._make_classic_group(group_id)
+        group = self._make_classic_group(group_id)
+        self.add(group)
         return group
 
     def check_room(self, group_id: str) -> None:
-        """Refuse a new group where there are too many.
+        """Refuse a new group where there are too many, or their names are too long.
 
         Raises:
-            GroupMaxSizeReached: groups.max.count would be exceeded.
+            GroupMaxSizeReached: groups.max.count or group.members.max.bytes would be exceeded.
         """
         if group_id not in self.groups and group_id not in self.offsets:
             count = max(len(self.groups), self.offsets.group_count) + 1
             self.settings.limits.check(GROUPS, count, GroupMaxSizeReached)
+            self.member_bytes.check(bytes_of((group_id,)))
+
+    def _find_room(self, size: int, growth: int) -> int:
+        """Refuse offsets that would grow to too many bytes, and return how many more there may be.
+
+        Raises:
+            InvalidCommitOffsetSize: group.offsets.max.bytes would be exceeded.
+        """
+        if growth > 0:
+            self.settings.limits.check(OFFSET_BYTES, size + growth, InvalidCommitOffsetSize)
+        return self.settings.server.group_offsets_max_bytes - size - growth
 
     def _admit_classic(self, group_id: str) -> ClassicGroup:
         """Make a group that has offsets, or is about to have some.
@@ -256,6 +278,7 @@ class GroupCoordinator:
             created.write_new()
         except BaseException:
             del self.groups[group_id]
+            created.close()
             raise
         return created
 

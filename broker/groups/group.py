@@ -42,6 +42,9 @@ class Group(Protocol):
     def protocol_type(self) -> str:
         """What its members are, ``consumer`` or something else; empty if it never had any."""
 
+    def count_name(self) -> None:
+        """Have counted what its name takes in memory: it is one of the groups now."""
+
     @property
     def is_empty(self) -> bool:
         """Whether no member is left."""

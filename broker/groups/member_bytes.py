@@ -46,20 +46,29 @@ class MemberBytes:
 
 
 class GroupBytes:
-    """What one group has of them: ``size`` bytes until it is closed."""
+    """What one group has of them: ``size`` bytes until it is closed.
 
-    __slots__ = ("_all", "size")
+    ``refuse`` raises what a group is told that would have too many bytes by itself.
+    """
 
-    def __init__(self, everybody: MemberBytes) -> None:
+    __slots__ = ("_all", "_refuse", "size")
+
+    def __init__(
+        self, everybody: MemberBytes, refuse: Callable[[int], None] = lambda _size: None
+    ) -> None:
         self._all = everybody
+        self._refuse = refuse
         self.size = 0
 
     def check(self, more: int) -> None:
         """Refuse so many more bytes than there are.
 
         Raises:
-            GroupMaxSizeReached: group.members.max.bytes would be exceeded.
+            GroupMaxSizeReached: group.members.max.bytes would be exceeded, or the group's own
+                limit.
         """
+        if more > 0:
+            self._refuse(self.size + more)
         self._all.check(more)
 
     def add(self, more: int) -> None:

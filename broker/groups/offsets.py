@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups._commit_kernels import GroupOffsets
+from siltstone.broker.groups._commit_kernels import GroupOffsets, excess_of
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 
 _SHARDS: Final = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
+# What a group, a topic of it and a partition of that cost in memory, with an offset whose value is
+# not longer than usual.
+_GROUP_BYTES: Final = 350
+_TOPIC_BYTES: Final = 220
+_OFFSET_BYTES: Final = 120
+_CHARACTER_BYTES: Final = 4
+_ROOM: Final = 1 << 20
+"""How many bytes offsets may take until their limit is looked at again."""
+_PENDING_BYTES: Final = 250
+"""What a pending offset takes in memory besides its value."""
+_TRANSACTION_BYTES: Final = 400
+"""What a transaction with offsets of a group takes besides them."""
 
 
 class Offsets:
@@ -30,16 +42,29 @@ class Offsets:
 
     ``append(partition, rows, producer)`` writes them into the journal; only then do they count
     here. An offset in a transaction waits for the marker in the same partition of the journal.
+
+    ``find_room(size, growth)`` refuses offsets that grow from so many bytes in memory by so many,
+    and tells how many more there may be. As long as what commits could take at most is less than
+    it has told, it is not asked again.
     """
 
-    def __init__(self, append: Callable[[int, Sequence[Row], Producer], int]) -> None:
+    def __init__(
+        self,
+        append: Callable[[int, Sequence[Row], Producer], int],
+        find_room: Callable[[int, int], int] | None = None,
+    ) -> None:
         self.count = 0
         self.commit_count = 0
         self.expired_count = 0
         self.deleted_count = 0
+        self._topic_count = 0
+        self._other_bytes = 0  # of groups, of long values, and of what transactions will commit
         self._append = append
+        self._find_room = find_room or _no_limit
+        self._room = 0
         self._shards: tuple[dict[str, GroupOffsets], ...] = tuple([{} for _ in range(_SHARDS)])
-        self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups
+        # partition, producer id -> groups, and how many bytes what is pending of each takes
+        self._open: dict[tuple[int, int], dict[str, int]] = {}
 
     def __contains__(self, group_id: str) -> bool:
         return group_id in self._shard(group_id)
@@ -52,6 +77,11 @@ class Offsets:
         """How many groups have committed offsets."""
         return sum(map(len, self._shards))
 
+    @property
+    def size(self) -> int:
+        """How many bytes the offsets of all groups take in memory, with the groups' names."""
+        return self.count * _OFFSET_BYTES + self._topic_count * _TOPIC_BYTES + self._other_bytes
+
     def by_shard(self) -> Iterator[tuple[str, ...]]:
         """Yield all groups, some at a time; others may be served in between."""
         for shard in self._shards:
@@ -61,11 +91,15 @@ class Offsets:
         """Commit offsets of a group whose journal is this partition.
 
         Raises:
-            KafkaError: The journal did not take them, ready to be answered.
+            KafkaError: The journal did not take them, or they would be too many bytes in memory.
         """
         rows = offsets.journal_rows(group_id)
+        self._make_room(group_id, offsets, rows)
         self._append(partition, rows, NO_PRODUCER)
-        self.count += self._of(group_id).put_all(offsets, rows)
+        group = self._of(group_id)
+        topics, said_bytes = len(group.committed), group.said_bytes
+        self.count += group.put_all(offsets, rows)
+        self._count_change(group, topics, said_bytes)
         self.commit_count += offsets.count
 
     def append_transactional(
@@ -74,16 +108,24 @@ class Offsets:
         """Write offsets of a transaction; `complete` will commit or drop them.
 
         Raises:
-            KafkaError: The journal did not take them, ready to be answered.
+            KafkaError: The journal did not take them, or they would be too many bytes in memory.
         """
         rows = offsets.journal_rows(group_id)
+        known = self._pending_of(group_id, producer.id)
+        growth = 0 if known else _TRANSACTION_BYTES
+        growth += sum(
+            _growth_of(known, named, value)
+            for named, (_, value) in zip(offsets.named(), rows, strict=True)
+        )
+        self._find_room(self.size, growth)
         self._append(partition, rows, producer)
         for named, (_, value) in zip(offsets.named(), rows, strict=True):
             self._put_pending(partition, producer.id, group_id, named, value)
 
     def complete(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """Apply the marker that ended a producer's transaction in a partition."""
-        for group_id in self._open.pop((partition, producer_id), ()):
+        for group_id, size in self._open.pop((partition, producer_id), {}).items():
+            self._other_bytes -= size
             group = self._find(group_id)
             if group is None:
                 continue  # deleted meanwhile
@@ -91,7 +133,7 @@ class Offsets:
             if is_commit:
                 for (topic, index), stored in offsets.items():
                     if stored is not None:
-                        self.count += group.put(topic, index, stored)
+                        self._put(group, topic, index, stored)
             self._drop_if_empty(group_id, group)
 
     def find(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
@@ -132,7 +174,7 @@ class Offsets:
             rows = [(offset_key(group_id, topic, index), None) for topic, index in there]
             self._append(partition, rows, NO_PRODUCER)
             for topic, index in there:
-                self.count -= group.remove(topic, index)
+                self._remove(group, topic, index)
             self._drop_if_empty(group_id, group)
         return len(there)
 
@@ -147,11 +189,63 @@ class Offsets:
         group = shard.get(group_id)
         if group is None:
             group = shard[group_id] = GroupOffsets()
+            self._other_bytes += _size_of_group(group_id)
         return group
+
+    def _put(self, group: GroupOffsets, topic: str, partition: int, stored: bytes) -> None:
+        """Keep a committed offset of a group."""
+        topics, said_bytes = len(group.committed), group.said_bytes
+        self.count += group.put(topic, partition, stored)
+        self._count_change(group, topics, said_bytes)
+
+    def _remove(self, group: GroupOffsets, topic: str, partition: int) -> None:
+        """Forget an offset of a group, pending or committed."""
+        topics, said_bytes = len(group.committed), group.said_bytes
+        self.count -= group.remove(topic, partition)
+        self._count_change(group, topics, said_bytes)
+
+    def _count_change(self, group: GroupOffsets, topics: int, said_bytes: int) -> None:
+        """Count what a group has more than before, or less."""
+        self._topic_count += len(group.committed) - topics
+        self._other_bytes += group.said_bytes - said_bytes
+
+    def _make_room(self, group_id: str, offsets: NewOffsets, rows: Sequence[Row]) -> None:
+        """Refuse offsets that would be too many bytes in memory.
+
+        Raises:
+            KafkaError: They would.
+        """
+        characters = len(group_id)
+        for run in offsets.runs:
+            characters += len(run.metadata) * (run.stop - run.start)
+        self._room -= (
+            _GROUP_BYTES
+            + len(offsets.runs) * _TOPIC_BYTES
+            + offsets.count * _OFFSET_BYTES
+            + characters * _CHARACTER_BYTES
+        )  # more than they can take
+        if self._room < 0:
+            growth = self._find_growth(group_id, offsets, rows)
+            self._room = min(self._find_room(self.size, growth), _ROOM)
+
+    def _find_growth(self, group_id: str, offsets: NewOffsets, rows: Sequence[Row]) -> int:
+        """Return how many bytes more the offsets take than those that they replace."""
+        group = self._find(group_id)
+        known = _NOTHING if group is None else group.committed
+        growth = _size_of_group(group_id) if group is None else 0
+        new_topics = set()
+        for (topic, index), (_, stored) in zip(offsets.named(), rows, strict=True):
+            before = known.get(topic, {}).get(index)
+            growth += excess_of(stored) - excess_of(before)
+            growth += _OFFSET_BYTES if before is None else 0
+            if topic not in known:
+                new_topics.add(topic)
+        return growth + len(new_topics) * _TOPIC_BYTES
 
     def _drop_if_empty(self, group_id: str, group: GroupOffsets) -> None:
         if not group.committed and not group.pending:
             del self._shard(group_id)[group_id]
+            self._other_bytes -= _size_of_group(group_id)
 
     def list_all(self, group_id: str) -> list[tuple[str, int]]:
         """Return the topics and partitions that a group has offsets of, pending ones included."""
@@ -177,13 +271,15 @@ class Offsets:
         group = self._shard(group_id).pop(group_id, None)
         if group is not None:
             self.count -= sum(map(len, group.committed.values()))
+            self._topic_count -= len(group.committed)
+            self._other_bytes -= _size_of_group(group_id) + group.said_bytes
 
     def clear(self) -> None:
         """Forget everything: the journal was deleted."""
         for shard in self._shards:
             shard.clear()
         self._open.clear()
-        self.count = 0
+        self.count = self._topic_count = self._other_bytes = 0
 
     def replay(
         self,
@@ -198,15 +294,47 @@ class Offsets:
         if stored is None:
             group = self._find(group_id)
             if group is not None:
-                self.count -= group.remove(topic, index)
+                self._remove(group, topic, index)
                 self._drop_if_empty(group_id, group)
         elif kind == EntryKind.PLAIN:
-            self.count += self._of(group_id).put(topic, index, stored)
+            self._put(self._of(group_id), topic, index, stored)
         else:
             self._put_pending(partition, producer_id, group_id, (topic, index), stored)
 
     def _put_pending(
         self, partition: int, producer_id: int, group_id: str, key: tuple[str, int], stored: bytes
     ) -> None:
-        self._of(group_id).pending.setdefault(producer_id, {})[key] = stored
-        self._open.setdefault((partition, producer_id), set()).add(group_id)
+        pending = self._of(group_id).pending.setdefault(producer_id, {})
+        sizes = self._open.setdefault((partition, producer_id), {})
+        size = _growth_of(pending, key, stored)
+        if group_id not in sizes:
+            size += _TRANSACTION_BYTES
+        sizes[group_id] = sizes.get(group_id, 0) + size
+        self._other_bytes += size
+        pending[key] = stored
+
+    def _pending_of(
+        self, group_id: str, producer_id: int
+    ) -> Mapping[tuple[str, int], bytes | None]:
+        group = self._find(group_id)
+        return {} if group is None else group.pending.get(producer_id, {})
+
+
+def _no_limit(size: int, growth: int) -> int:
+    """Let offsets grow; for a table that has no limit."""
+    del size, growth
+    return _ROOM
+
+
+def _size_of_group(group_id: str) -> int:
+    """Return how many bytes a group takes in memory, but for its topics and their offsets."""
+    return _GROUP_BYTES + len(group_id) * (1 if group_id.isascii() else _CHARACTER_BYTES)
+
+
+def _growth_of(
+    pending: Mapping[tuple[str, int], bytes | None], key: tuple[str, int], stored: bytes
+) -> int:
+    """Return how many bytes more a pending offset takes than what it replaces."""
+    if key not in pending:
+        return _PENDING_BYTES + len(stored)
+    return len(stored) - len(pending[key] or b"")

@@ -38,6 +38,9 @@ class Owner(Protocol):
     def find(self, group_id: str) -> Group | None:
         """Return a group that is there."""
 
+    def add(self, group: Group) -> None:
+        """Keep a group, and have its name counted."""
+
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Add a new classic group."""
 

@@ -7,7 +7,8 @@ Differs from Kafka: settings of share and streams groups are refused, since noth
 expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka does
 not know are refused, and those that promise protection which is not there; a resource that is
 there twice in AlterConfigs is refused where Kafka never answers; advertised.listeners can be
-altered for this broker, which Kafka has to be restarted for.
+altered for this broker, which Kafka has to be restarted for; what would exceed configs.max.bytes or
+client.metrics.max.count is refused with POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -143,6 +144,7 @@ class _Change:
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {self.name}")
         if not self.validate_only and values != own:
+            self.rooms.settings.check_size(self.name, own, values)
             await self.rooms.topics.alter(topic, values)
 
     async def _alter_broker(self, changes: list[Change], replaces: bool) -> None:

@@ -139,6 +139,7 @@ def _check_configs(context: RequestContext, wanted: CreatableTopic) -> dict[str,
             raise InvalidConfig(f"{config.name} has no value; leave it out to have the default")
         overrides[config.name] = config.value
     context.rooms.settings.check_topic(wanted.name, overrides)
+    context.rooms.settings.check_size(wanted.name, {}, overrides)
     return overrides
 
 

@@ -6,7 +6,8 @@ type and name. Both answer when the others of the group are there; the state mac
 answer meanwhile, and a connection that goes away takes nothing with it.
 
 Differs from Kafka: a new group above groups.max.count is refused with GROUP_MAX_SIZE_REACHED,
-whichever request would make it.
+whichever request would make it, and so is a member that would exceed group.members.max.bytes, or
+make its group larger than 16 of the largest records of __consumer_offsets.
 """
 
 from __future__ import annotations

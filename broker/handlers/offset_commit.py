@@ -2,6 +2,9 @@
 
 v5 no retention time · v6 leader epoch (KIP-320) · v7 instance id (KIP-345) · v9 member epochs and
 GROUP_ID_NOT_FOUND (KIP-848) · v10 topic ids.
+
+Differs from Kafka: what would exceed group.offsets.max.bytes is refused with
+INVALID_COMMIT_OFFSET_SIZE.
 """
 
 from __future__ import annotations

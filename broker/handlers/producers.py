@@ -3,9 +3,9 @@
 v3 id and epoch of a producer that recovers (KIP-360) · v4 fenced producers have a code of their own
 (KIP-588) · v5 transactions may be aborted by error (KIP-890).
 
-Differs from Kafka: a new transactional id above transactional.ids.max.count is refused with
-POLICY_VIOLATION, and so is the first batch of an idempotent producer where its partition remembers
-producer.ids.max.count of them.
+Differs from Kafka: a new transactional id above transactional.ids.max.count or
+transactional.ids.max.bytes is refused with POLICY_VIOLATION, and so is the first batch of an
+idempotent producer where its partition remembers producer.ids.max.count of them.
 """
 
 from __future__ import annotations

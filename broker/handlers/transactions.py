@@ -2,6 +2,8 @@
 
 v2 fenced producers have a code of their own (KIP-588) · v4 several transactions and verification
 only, from brokers (KIP-890) · v5 by the rules of ``transaction.version`` 2.
+
+Differs from Kafka: partitions above transactional.ids.max.bytes are refused with POLICY_VIOLATION.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ How far a group has come is committed along with what was made of it, or not at 
 AddOffsetsToTxn: v2 fenced producers have a code of their own (KIP-588) · v4 transactions may be
 aborted by error (KIP-890). TxnOffsetCommit: v2 leader epochs · v3 the member of the group commits,
 not anybody with its name (KIP-447) · v4 as above · v5 no AddOffsetsToTxn before it (KIP-890).
+
+Differs from Kafka: what would exceed transactional.ids.max.bytes is refused with POLICY_VIOLATION,
+and offsets above group.offsets.max.bytes with INVALID_COMMIT_OFFSET_SIZE.
 """
 
 from __future__ import annotations

@@ -28,7 +28,11 @@ TOPICS: Final = "topics.max.count"
 PARTITIONS: Final = "partitions.max.count"
 GROUPS: Final = "groups.max.count"
 MEMBER_BYTES: Final = "group.members.max.bytes"
+OFFSET_BYTES: Final = "group.offsets.max.bytes"
 TRANSACTIONAL_IDS: Final = "transactional.ids.max.count"
+TRANSACTION_BYTES: Final = "transactional.ids.max.bytes"
+SUBSCRIPTIONS: Final = "client.metrics.max.count"
+CONFIG_BYTES: Final = "configs.max.bytes"
 SESSION_PARTITIONS: Final = "fetch.session.partitions.max.count"
 
 _WORDS: Final = {
@@ -36,7 +40,11 @@ _WORDS: Final = {
     PARTITIONS: "partitions",
     GROUPS: "groups",
     MEMBER_BYTES: "bytes of members in all groups",
+    OFFSET_BYTES: "bytes of committed offsets",
     TRANSACTIONAL_IDS: "transactional ids",
+    TRANSACTION_BYTES: "bytes of transactional ids and their open transactions",
+    SUBSCRIPTIONS: "subscriptions to metrics of clients",
+    CONFIG_BYTES: "bytes of settings of topics, groups and subscriptions",
 }
 
 
@@ -60,7 +68,11 @@ class Limits:
                 PARTITIONS,
                 GROUPS,
                 MEMBER_BYTES,
+                OFFSET_BYTES,
                 TRANSACTIONAL_IDS,
+                TRANSACTION_BYTES,
+                SUBSCRIPTIONS,
+                CONFIG_BYTES,
                 SESSION_PARTITIONS,
             ),
             0,

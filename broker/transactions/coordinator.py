@@ -76,12 +76,17 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._settings = settings
         self._clock = clock
-        self._states = TransactionStates(journal, features)
+        self._states = TransactionStates(journal, features, settings.limits)
         self._tasks = Tasks()
         self._slow: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._states.all)
+
+    @property
+    def size(self) -> int:
+        """How many bytes all transactional ids have in memory, with their partitions."""
+        return self._states.size
 
     @property
     def active_count(self) -> int:
@@ -120,7 +125,7 @@ class TransactionCoordinator:
         Raises:
             InvalidRequest: The id is empty.
             InvalidTransactionTimeout: It is not in the range that the broker allows.
-            PolicyViolation: The id is new, and there are too many.
+            PolicyViolation: The id is new, and there are too many, or too many bytes of them.
             ConcurrentTransactions: A transaction has to end first; this call may have ended it.
             ProducerFenced: The producer has been replaced.
             CoordinatorLoadInProgress: The journal is being read. Likewise its other refusals.
@@ -134,12 +139,12 @@ class TransactionCoordinator:
                 "which is transaction.max.timeout.ms"
             )
         before = self._states.find(transactional_id)
-        self._check_room(before)
+        self._check_room(transactional_id, before)
         new_producer_id = -1
         if before is None or initialising.takes_new_id(before, expected):
             new_producer_id = await self._producer_ids.allocate()
             before = self._states.find(transactional_id)
-            self._check_room(before)
+            self._check_room(transactional_id, before)
         now_ms = self._clock.now_ms()
         if before is None:
             after = initialising.begin(new_producer_id, timeout_ms, now_ms)
@@ -160,10 +165,11 @@ class TransactionCoordinator:
             raise ConcurrentTransactions
         return after
 
-    def _check_room(self, before: Transaction | None) -> None:
+    def _check_room(self, transactional_id: str, before: Transaction | None) -> None:
         """Refuse an id that is new, where there are too many."""
         if before is None:
             self._settings.limits.check(TRANSACTIONAL_IDS, len(self._states.all) + 1)
+            self._states.check_growth(transactional_id)
 
     def add_partitions(
         self,

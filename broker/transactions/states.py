@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import logging
+from sys import getsizeof
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.transactions.transaction import PREPARED, Transaction, TransactionState
+from siltstone.broker.process.client_limits import TRANSACTION_BYTES
+from siltstone.broker.transactions.transaction import (
+    NO_PARTITIONS,
+    PREPARED,
+    Transaction,
+    TransactionState,
+)
 from siltstone.protocol.coordinator.transaction_records import (
     NEWEST,
     decode_key,
@@ -20,10 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from siltstone.broker.coordination.journal import CoordinatorLog
+    from siltstone.broker.process.client_limits import Limits
     from siltstone.broker.topics.features import Features
     from siltstone.protocol.records.journal import Entry
 
 log = logging.getLogger(__name__)
+
+_EACH_BYTES: Final = 600
+"""What a transactional id takes in memory, but for its characters."""
+_PARTITION_BYTES: Final = 100
+"""What a partition takes besides its place in a set: its number, and a pair with its topic."""
 
 _OPEN: Final = PREPARED | {TransactionState.ONGOING}
 
@@ -32,14 +45,16 @@ class TransactionStates:
     """The transactional ids by name, never ahead of ``__transaction_state`` (loop only).
 
     ``active`` are those with an open or a prepared transaction: what time-outs and unfinished ends
-    are looked for in.
+    are looked for in. ``size`` is how many bytes all of them have in memory.
     """
 
-    def __init__(self, journal: CoordinatorLog, features: Features) -> None:
+    def __init__(self, journal: CoordinatorLog, features: Features, limits: Limits) -> None:
         self.journal = journal
         self.all: dict[str, Transaction] = {}
         self.active: set[str] = set()
+        self.size = 0
         self._features = features
+        self._limits = limits
 
     @property
     def version(self) -> int:
@@ -71,11 +86,28 @@ class TransactionStates:
         """Write the next state of an id, and publish it.
 
         Raises:
+            PolicyViolation: It has more partitions, or is new, and there are too many bytes.
             KafkaError: The journal does not take it; nothing has changed.
         """
+        self.check_growth(transactional_id, transaction.partitions)
         value = encode_value(transaction.logged, min(self.version, NEWEST))
         self._append(transactional_id, value)
         self._publish(transactional_id, transaction)
+
+    def check_growth(
+        self, transactional_id: str, partitions: frozenset[tuple[str, int]] = NO_PARTITIONS
+    ) -> None:
+        """Refuse an id that is new, or has more partitions, if that would be too many bytes.
+
+        Raises:
+            PolicyViolation: transactional.ids.max.bytes would be exceeded.
+        """
+        more = _size_of(transactional_id, partitions)
+        before = self.all.get(transactional_id)
+        if before is not None:
+            more -= _size_of(transactional_id, before.partitions)
+        if more > 0:
+            self._limits.check(TRANSACTION_BYTES, self.size + more)
 
     def remove(self, transactional_id: str) -> None:
         """Write that an id is forgotten, and forget it.
@@ -85,7 +117,7 @@ class TransactionStates:
         """
         self.journal.check(self.journal.partition_for(transactional_id))
         self._append(transactional_id, None)
-        del self.all[transactional_id]
+        self._forget(transactional_id)
 
     async def load(self, carry_out: Callable[[str], None]) -> None:
         """Read the journal back; ``carry_out`` gets each id whose end was decided."""
@@ -104,8 +136,15 @@ class TransactionStates:
         partition = self.journal.partition_for(transactional_id)
         self.journal.append(partition, [(encode_key(transactional_id), value)])
 
+    def _forget(self, transactional_id: str) -> None:
+        known = self.all.pop(transactional_id, None)
+        if known is not None:
+            self.size -= _size_of(transactional_id, known.partitions)
+
     def _publish(self, transactional_id: str, transaction: Transaction) -> None:
+        self._forget(transactional_id)
         self.all[transactional_id] = transaction
+        self.size += _size_of(transactional_id, transaction.partitions)
         if transaction.state in _OPEN:
             self.active.add(transactional_id)
         else:
@@ -126,7 +165,15 @@ class TransactionStates:
         if transactional_id is None:
             return
         if entry.value is None:
-            self.all.pop(transactional_id, None)
+            self._forget(transactional_id)
             self.active.discard(transactional_id)
         else:
             self._publish(transactional_id, Transaction.of(decode_value(entry.value)))
+
+
+def _size_of(transactional_id: str, partitions: frozenset[tuple[str, int]]) -> int:
+    """Return how many bytes an id has in memory; where transactions are small, that is quick."""
+    size = _EACH_BYTES + len(transactional_id) * (1 if transactional_id.isascii() else 4)
+    if partitions:
+        size += getsizeof(partitions) + len(partitions) * _PARTITION_BYTES
+    return size

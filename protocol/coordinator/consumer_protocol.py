@@ -8,7 +8,7 @@ version from 0 is read.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from siltstone.protocol.coordinator.headed import read_body, read_head, write_value
+from siltstone.protocol.coordinator.headed import read_bounded, read_head, write_value
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message
 from siltstone.protocol.messages.consumer_protocol import (
@@ -18,6 +18,10 @@ from siltstone.protocol.messages.consumer_protocol import (
 from siltstone.protocol.parts import Buffer
 
 PROTOCOL_TYPE: Final = "consumer"
+
+_SIZE_BYTES: Final = 4
+_MAX_ELEMENTS: Final = 200_000
+"""How many topics and partitions metadata or an assignment may have; they come from anybody."""
 
 
 class Subscription(NamedTuple):
@@ -57,17 +61,18 @@ def decode_subscription(data: Buffer) -> Subscription:
     return Subscription(tuple(topics), _by_topic(owned), rack_id)
 
 
-def decode_topics(data: Buffer) -> tuple[str, ...]:
-    """Return the topics in the metadata of a joining consumer, which are there in every version.
+def decode_topics(data: Buffer, max_topics: int) -> tuple[list[str], int]:
+    """Return the topics in the metadata of a joining consumer, and the position behind them.
 
-    What comes behind them is not read, as Kafka's coordinator does: there are clients that name a
-    version and leave out its fields.
+    They are there in every version. What comes behind them is not told, as Kafka's coordinator
+    does: there are clients that name a version and leave out its fields.
 
     Raises:
-        ProtocolError: it is no such metadata.
+        ProtocolError: it is no such metadata, or has more topics.
     """
     read_version(data)
-    return tuple(read_body(CONSUMER_PROTOCOL_SUBSCRIPTION, 0, data)[0])
+    row, end = read_bounded(CONSUMER_PROTOCOL_SUBSCRIPTION, 0, data, max_topics)
+    return row.topics, end - _SIZE_BYTES - len(row.user_data or b"")
 
 
 def decode_assignment(data: Buffer) -> Assignment:
@@ -88,7 +93,7 @@ def encode_assignment(partitions: Mapping[str, frozenset[int]], version: int) ->
 
 
 def _read(message: Message, data: Buffer) -> Any:
-    return read_body(message, min(read_version(data), message.last), data)
+    return read_bounded(message, min(read_version(data), message.last), data, _MAX_ELEMENTS)[0]
 
 
 def _by_topic(rows: Iterable[tuple[str, Iterable[int]]]) -> dict[str, frozenset[int]]:

@@ -8,6 +8,10 @@ class OffsetMetadataTooLarge(KafkaError, code=ErrorCode.offset_metadata_too_larg
     """The metadata of a committed offset is longer than offset.metadata.max.bytes."""
 
 
+class InvalidCommitOffsetSize(KafkaError, code=ErrorCode.invalid_commit_offset_size):
+    """The committed offsets of all groups would take too many bytes."""
+
+
 class IllegalGeneration(KafkaError, code=ErrorCode.illegal_generation):
     """The generation is not that of the group."""
 

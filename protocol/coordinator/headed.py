@@ -45,9 +45,20 @@ def read_body(message: Message, version: int, data: Buffer) -> Any:
     Raises:
         ProtocolError: It is no such message; there is no such version.
     """
+    return read_bounded(message, version, data, len(data))[0]
+
+
+def read_bounded(
+    message: Message, version: int, data: Buffer, max_elements: int
+) -> tuple[Any, int]:
+    """Return what stands behind the type or the version, and the position behind it.
+
+    Raises:
+        ProtocolError: It is no such message, or has more elements; there is no such version.
+    """
     if not message.first <= version <= message.last:
         raise ProtocolError(f"version {version} of {message.struct.__name__} is not known")
-    return message.read(version, data, _INT16.size, len(data), room=len(data))[0]
+    return message.read(version, data, _INT16.size, len(data), room=max_elements)
 
 
 def read_value(message: Message, data: Buffer) -> Any:

@@ -70,6 +70,8 @@ class GroupInHand:
                 timers=self.timers,
                 settings=lambda: self.settings,
                 write=self._write,
+                max_batch_bytes=lambda _partition: 1 << 20,
+                is_topic=lambda _name: True,
                 member_bytes=self.member_bytes,
             ),
         )

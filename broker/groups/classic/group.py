@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from siltstone.broker.groups.classic.members import (
@@ -63,6 +63,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PROTOCOLS: Final = 16
+"""How many times the largest record the members of a group may have in memory: they name several
+protocols, of which the record has one, and each costs more in memory than there."""
+_TOPIC_BYTES: Final = 150
+
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first join of a member may stay parked: it cannot heartbeat before the answer."""
 
@@ -76,12 +81,18 @@ _STABLE = GroupState.STABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicServices:
-    """What all classic groups share; ``write`` appends rows to a partition of the journal."""
+    """What all classic groups share.
+
+    ``write`` appends rows to a partition of the journal, which takes batches of ``max_batch_bytes``
+    at most; ``is_topic`` tells whether a topic exists.
+    """
 
     clock: Clock
     timers: Timers
     settings: Callable[[], ServerConfig]
     write: Callable[[int, Sequence[Row]], object]
+    max_batch_bytes: Callable[[int], int]
+    is_topic: Callable[[str], bool]
     member_bytes: MemberBytes
 
 
@@ -123,7 +134,8 @@ class ClassicGroup:
     def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
         self.state = GroupState.EMPTY
         self.generation = 0
-        self.members = Members(GroupBytes(services.member_bytes))
+        limit = partial(self._check_size, partition)
+        self.members = Members(GroupBytes(services.member_bytes, limit))
         self.group_id = group_id
         self.partition = partition
         self.previous_state = GroupState.EMPTY
@@ -144,6 +156,10 @@ class ClassicGroup:
     def is_empty(self) -> bool:
         """Whether no member is left and the group may be deleted."""
         return self.state is GroupState.EMPTY
+
+    def count_name(self) -> None:
+        """Have counted what its name takes in memory."""
+        self.members.bytes.add(bytes_of((self.group_id,)))
 
     @property
     def is_of_consumers(self) -> bool:
@@ -372,7 +388,7 @@ class ClassicGroup:
             self._become_empty()
             return
         self.protocol_name = self.members.choose_protocol()
-        self._subscribed_topics = self._find_subscribed_topics()
+        self._subscribe(self._find_subscribed_topics())
         self._transition(GroupState.COMPLETING)
         for member in self.members:
             self._unsynced.add(member.member_id)
@@ -383,7 +399,7 @@ class ClassicGroup:
 
     def _become_empty(self) -> None:
         self.protocol_name = None
-        self._subscribed_topics = frozenset()
+        self._subscribe(frozenset())
         self._transition(GroupState.EMPTY)
         try:
             self._write(self._metadata({}))
@@ -657,7 +673,19 @@ class ClassicGroup:
             members=self.members.describe(self.protocol_name, assignments),
         )
 
+    def _check_size(self, partition: int, size: int) -> None:
+        """Refuse members that are so large that no record of the group could hold them.
+
+        Raises:
+            GroupMaxSizeReached: They are, whichever of their protocols is chosen.
+        """
+        if size > _PROTOCOLS * self._services.max_batch_bytes(partition):
+            raise GroupMaxSizeReached(f"the members of a group would have {size} bytes")
+
     def _write(self, metadata: GroupMetadataValue) -> None:
+        size = sum(len(each.subscription) + len(each.assignment) for each in metadata.members)
+        if size > self._services.max_batch_bytes(self.partition):  # before it is put together
+            raise UnknownServerError("the record of the group would be larger than the topic takes")
         try:
             row = group_key(self.group_id), put_group(metadata)
         except OverflowError as error:
@@ -687,7 +715,7 @@ class ClassicGroup:
             self.members.add(member)
         if metadata.leader in self.members.by_id:
             self.members.leader = metadata.leader
-        self._subscribed_topics = self._find_subscribed_topics()
+        self._subscribe(self._find_subscribed_topics())
         self._transition(GroupState.STABLE if self.members else GroupState.EMPTY)
         self.state_timestamp = metadata.current_state_timestamp
 
@@ -700,7 +728,7 @@ class ClassicGroup:
         for request in requests:
             self.members.add(self._make_member(request.member_id, request))
         self.protocol_name = self.members.choose_protocol()
-        self._subscribed_topics = self._find_subscribed_topics()
+        self._subscribe(self._find_subscribed_topics())
         self._transition(GroupState.STABLE)
 
     def resume(self) -> None:
@@ -736,11 +764,19 @@ class ClassicGroup:
         self.previous_state, self.state = self.state, state
         self.state_timestamp = self._services.clock.now_ms()
 
+    def _subscribe(self, topics: frozenset[str] | None) -> None:
+        self.members.bytes.add(_size_of_topics(topics) - _size_of_topics(self._subscribed_topics))
+        self._subscribed_topics = topics
+
     def _find_subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics that members subscribe to; None if that is not known."""
         if self.members and not self.is_of_consumers:
             return None
-        return self.members.find_topics(self.protocol_name)
+        return self.members.find_topics(self.protocol_name, self._services.is_topic)
+
+
+def _size_of_topics(topics: frozenset[str] | None) -> int:
+    return len(topics or ()) * _TOPIC_BYTES
 
 
 def _size_of_pending(member_id: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.member_bytes import GroupBytes
     from siltstone.broker.groups.timers import Timers
 
+MAX_TOPICS: Final = 50_000
+"""How many topics the members of a group may name before nobody reads them: others wait."""
+_LISTS_KEPT: Final = 4
+_VERSION_BYTES: Final = 2
 _PROTOCOL_BYTES: Final = 150
 """What a protocol costs besides its name and metadata."""
 
@@ -275,17 +279,33 @@ class Members:
             for member in self.by_id.values()
         )
 
-    def find_topics(self, protocol: str | None) -> frozenset[str] | None:
-        """Return the topics that consumers subscribe to; None if a subscription cannot be read."""
+    def find_topics(
+        self, protocol: str | None, is_topic: Callable[[str], bool]
+    ) -> frozenset[str] | None:
+        """Return the topics that consumers subscribe to and that exist.
+
+        None: A subscription cannot be read, or all together name very many topics. Members that
+        name the same topics are read once.
+        """
         if not self.by_id:
             return frozenset()
         if protocol is None:
             return None
+        found: set[str] = set()
+        read: deque[bytes] = deque(maxlen=_LISTS_KEPT)
+        room = MAX_TOPICS
         try:
-            said = {member.metadata_of(protocol) for member in self.by_id.values()}
-            return frozenset(topic for metadata in said for topic in decode_topics(metadata))
+            for member in self.by_id.values():
+                metadata = member.metadata_of(protocol)
+                if any(metadata.startswith(each, _VERSION_BYTES) for each in read):
+                    continue
+                topics, end = decode_topics(metadata, room)
+                room -= len(topics) + 1
+                found.update(filter(is_topic, topics))
+                read.append(metadata[_VERSION_BYTES:end])
         except ProtocolError:
             return None
+        return frozenset(found) if room >= 0 else None
 
     def _forget_protocols(self, member: Member) -> None:
         supported = self._supported

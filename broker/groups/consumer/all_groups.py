@@ -211,8 +211,8 @@ class ConsumerGroups:
         except BaseException:
             classic.close()
             raise
-        coordinator.groups[group.group_id] = classic
         group.close()
+        coordinator.add(classic)
         classic.resume()
         log.info("consumer group is a classic group now group=%s", group.group_id)
         return classic
@@ -242,8 +242,7 @@ class ConsumerGroups:
         except BaseException:
             group.close()
             raise
-        self.coordinator.groups[group_id] = group
-        group.count_bytes()
+        self.coordinator.add(group)
         self._match_later(group, None, world)
         self._start_sessions(group, except_for=result.member_id)
         if isinstance(old, ClassicGroup):
@@ -343,6 +342,5 @@ class ConsumerGroups:
         """Serve the groups of a partition that was read to its end."""
         for machine in self._loading.pop(partition, {}).values():
             group = HostedConsumerGroup(machine, self)
-            self.coordinator.groups[machine.group_id] = group
-            group.count_bytes()
+            self.coordinator.add(group)
             self._start_sessions(group)

@@ -25,7 +25,7 @@ from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
 from siltstone.protocol.coordinator.group_errors import UnknownMemberId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from uuid import UUID
 
     from siltstone.broker.groups.topic_image import TopicImage
@@ -41,6 +41,11 @@ _FIRST_EPOCH: Final = 1  # 0 is the epoch of a member that joins
 _DELETED_EPOCH: Final = -1
 _LEGACY: Final = LegacyPartitionMetadata()
 
+# What a topic and a partition of it cost in memory: in a target, and where a member has them, of
+# which the group also knows the owner.
+_TARGET_BYTES: Final = (350, 100)
+_CURRENT_BYTES: Final = (600, 250)
+
 
 class ConsumerGroup:
     """One group (loop only).
@@ -50,7 +55,7 @@ class ConsumerGroup:
     member that leaves or joins anew. ``topics_seen`` and ``topics_matched`` are the versions of the
     topics with which the group and its expressions were last compared. They are not from the
     journal: after a start the topics are looked at with the first heartbeat. ``size`` is how many
-    bytes the members and what their expressions match have in memory.
+    bytes the members, their assignments and what their expressions match have in memory.
     """
 
     __slots__ = (
@@ -59,6 +64,7 @@ class ConsumerGroup:
         "has_legacy_metadata",
         "members",
         "metadata_hash",
+        "name_count",
         "owners",
         "partition",
         "regexes",
@@ -88,6 +94,7 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.subscribers: dict[str, int] = {}  # how many members each expression has
         self.size = 0
+        self.name_count = 0  # of the names of topics that members subscribe to
         self.has_legacy_metadata = False
         self.topics_seen = -1
         self.topics_matched = -1
@@ -137,9 +144,12 @@ class ConsumerGroup:
     def subscribed_names(self, members: Iterable[Member]) -> set[str]:
         """Return the topics that these members subscribe to, by name or by expression."""
         names: set[str] = set()
+        regexes = set()
         for member in members:
             names.update(member.metadata.subscribed_topic_names)
-            resolved = self.regexes.get(member.regex)
+            regexes.add(member.regex)
+        for regex in regexes:
+            resolved = self.regexes.get(regex)
             if resolved is not None:
                 names |= resolved.topics
         return names
@@ -196,7 +206,9 @@ class ConsumerGroup:
             case None:
                 self._delete(key)
             case _:
+                self._forget_target(key.name)
                 self.targets[key.name] = value
+                self.size += _size_of(value, _TARGET_BYTES)
 
     def value_of(self, key: ConsumerGroupKey) -> Value | None:
         """Return the value with which `apply` would restore what the group has now."""
@@ -219,14 +231,15 @@ class ConsumerGroup:
             case RecordType.MEMBER_METADATA:
                 member = self.members.pop(key.name, None)
                 if member is not None:
-                    self.size -= member.size
+                    self.name_count -= len(member.metadata.subscribed_topic_names)
+                    self.size -= member.size + _size_of_current(member.current)
                     self._release(member.current, member.id)
                     self._forget_instance(member)
                     self._subscribe(member.regex, "")
             case RecordType.TARGET_METADATA:
                 self.target_epoch, self.target_timestamp_ms = _DELETED_EPOCH, 0
             case RecordType.TARGET_MEMBER:
-                self.targets.pop(key.name, None)
+                self._forget_target(key.name)
             case RecordType.CURRENT_ASSIGNMENT:
                 member = self.members.get(key.name)
                 if member is not None:
@@ -240,6 +253,12 @@ class ConsumerGroup:
         known = self.members.get(after.id)
         if known is None or known.metadata is not after.metadata:
             self.size += after.size - (0 if known is None else known.size)
+            self.name_count += len(after.metadata.subscribed_topic_names)
+            if known is not None:
+                self.name_count -= len(known.metadata.subscribed_topic_names)
+        if known is None or known.current is not after.current:
+            self.size += _size_of_current(after.current)
+            self.size -= 0 if known is None else _size_of_current(known.current)
         self.members[after.id] = after
         if before.current is not after.current:
             self._release(before.current, after.id)
@@ -250,6 +269,11 @@ class ConsumerGroup:
             self._forget_instance(before)
         if after.metadata.instance_id is not None:
             self.static_members[after.metadata.instance_id] = after.id
+
+    def _forget_target(self, member_id: str) -> None:
+        target = self.targets.pop(member_id, None)
+        if target is not None:
+            self.size -= _size_of(target, _TARGET_BYTES)
 
     def _forget_regex(self, regex: str) -> None:
         resolved = self.regexes.pop(regex, None)
@@ -286,3 +310,13 @@ class ConsumerGroup:
                         del owners[partition]
                 if not owners:
                     self.owners.pop(topic_id, None)
+
+
+def _size_of(topics: Mapping[UUID, Collection[int]], costs: tuple[int, int]) -> int:
+    """Return how many bytes partitions take; ``costs`` are those of a topic and of a partition."""
+    topic_bytes, partition_bytes = costs
+    return len(topics) * topic_bytes + sum(map(len, topics.values())) * partition_bytes
+
+
+def _size_of_current(current: CurrentAssignment) -> int:
+    return _size_of(current.assigned, _CURRENT_BYTES) + _size_of(current.revoking, _CURRENT_BYTES)

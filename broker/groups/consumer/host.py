@@ -17,7 +17,7 @@ from siltstone.broker.groups.consumer.checks import (
 from siltstone.broker.groups.consumer.deadlines import Deadlines
 from siltstone.broker.groups.consumer.membership import check_room
 from siltstone.broker.groups.consumer.migration import may_replace_last
-from siltstone.broker.groups.member_bytes import GroupBytes
+from siltstone.broker.groups.member_bytes import GroupBytes, bytes_of
 from siltstone.protocol.coordinator.group_errors import (
     InconsistentGroupProtocol,
     NonEmptyGroup,
@@ -90,6 +90,7 @@ class HostedConsumerGroup:
         self.sees: Callable[[str], bool] | None = None
         self.deadlines = Deadlines(groups.coordinator.timers, partial(groups.missed, self))
         self._bytes = GroupBytes(groups.coordinator.member_bytes)
+        self._name_bytes = 0
         self._groups = groups
 
     @property
@@ -107,9 +108,14 @@ class HostedConsumerGroup:
         """Whether no member is left."""
         return self.machine.is_empty
 
+    def count_name(self) -> None:
+        """Have counted what its name takes in memory, and its members."""
+        self._name_bytes = bytes_of((self.group_id,))
+        self.count_bytes()
+
     def count_bytes(self) -> None:
         """Have counted what the members have in memory now."""
-        self._bytes.add(self.machine.size - self._bytes.size)
+        self._bytes.add(self._name_bytes + self.machine.size - self._bytes.size)
 
     # What the coordinator asks of a group
 

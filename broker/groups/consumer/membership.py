@@ -6,7 +6,7 @@ the changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.consumer.deadlines import Deadline
 from siltstone.broker.groups.consumer.member import MemberState
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.consumer.member import Member
     from siltstone.broker.groups.consumer.policy import World
     from siltstone.protocol.coordinator.consumer_group_records import MemberMetadata, Partitions
+
+
+MAX_NAMES: Final = 200_000
+"""How many topics the members of a group may name, all together: others wait while it is assigned.
+
+A thousand members may name two hundred each. Topics that an expression matches do not count.
+"""
 
 
 def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:
@@ -122,6 +129,7 @@ def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world:
 
     Raises:
         InvalidRegularExpression: RE2 refuses the expression that it subscribes to.
+        GroupMaxSizeReached: The members would name very many topics.
     """
     group = changes.group
     regex = metadata.subscribed_topic_regex or ""
@@ -129,7 +137,13 @@ def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world:
     if regex_changed and regex and not group.count_subscribers(regex):
         world.regexes.check(regex)
     if metadata != member.metadata or member.id not in group.members:
+        before = group.name_count
         changes.put(RecordType.MEMBER_METADATA, member.id, metadata)
+        if before < group.name_count > MAX_NAMES:
+            raise GroupMaxSizeReached(
+                f"the members of a group would name {group.name_count} topics, and {MAX_NAMES} is "
+                "the most"
+            )
     if regex_changed:
         _drop_regex(changes, member.regex, world)
     names_changed = metadata.subscribed_topic_names != member.metadata.subscribed_topic_names

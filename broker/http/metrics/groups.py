@@ -75,6 +75,10 @@ GROUP_METRICS = (
            "Bytes that the members of all groups have in memory; group.members.max.bytes limits "
            "them.",
            "`MemberBytes`", _one(lambda groups: groups.member_bytes.size)),
+    Metric("gauge", "siltstone_group_offset_bytes", (),
+           "Bytes that the committed offsets of all groups have in memory; "
+           "group.offsets.max.bytes limits them.",
+           "`Offsets`", _one(lambda groups: groups.offsets.size)),
     Metric("gauge", "siltstone_group_partitions_loading", (),
            "Partitions of __consumer_offsets that are not read yet; their groups are told to wait.",
            "`CoordinatorLog`", _one(lambda groups: groups.journal.loading_count)),

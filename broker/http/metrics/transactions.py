@@ -36,6 +36,10 @@ TRANSACTION_METRICS = (
     Metric("gauge", "siltstone_transactional_ids", (),
            "Transactional ids that are not expired.",
            "`TransactionCoordinator`", _one(len)),
+    Metric("gauge", "siltstone_transactional_id_bytes", (),
+           "Bytes that transactional ids and the partitions of their open transactions have in "
+           "memory; transactional.ids.max.bytes limits them.",
+           "`TransactionStates`", _one(lambda coordinator: coordinator.size)),
     Metric("gauge", "siltstone_transactions_open", (),
            "Transactions that are open, or decided and not yet completed.",
            "`TransactionCoordinator`", _one(lambda coordinator: coordinator.active_count)),

@@ -6,9 +6,10 @@ Dynamic values are kept by the catalogue, so they survive a restart (Kafka: Dyna
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.process.client_limits import Limits
+from siltstone.broker.process.client_limits import CONFIG_BYTES, SUBSCRIPTIONS, Limits
 from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
 from siltstone.config.errors import ConfigError
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CONFIGS_KEPT: Final = 1000
+_KEPT_BYTES: Final = 10_000
+_SETTING_BYTES: Final = 100
+"""What a setting has besides its name and its value."""
+
 
 class BrokerSettings:
     """The layers of settings now in force, and how they change (loop only).
@@ -41,6 +47,8 @@ class BrokerSettings:
         self._catalog = catalog
         self._callbacks: list[Callable[[], Awaitable[None]]] = []
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+        self._counted: CatalogState | None = None
+        self._config_bytes = 0  # of the catalogue's state that was counted last
         self._tasks = Tasks()
         self.layers = with_stored(layers, catalog.state)
         self._kept = self.layers  # with the dynamic values that are on the disk
@@ -56,15 +64,18 @@ class BrokerSettings:
         self._callbacks.append(callback)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """Return the settings of a topic with these values of its own; equal ones are one object.
+        """Return the settings of a topic with these values of its own; equal ones share an object.
 
         A stored value that is no longer valid is left out with a line in the log.
         """
         key = frozenset(overrides.items())
         config = self._topic_configs.get(key)
         if config is None:
-            valid = keep_valid(overrides, self.layers.topic)
-            config = self._topic_configs[key] = self.layers.topic(valid)
+            config = self.layers.topic(keep_valid(overrides, self.layers.topic))
+            if len(self._topic_configs) >= _CONFIGS_KEPT:  # most are no longer any topic's
+                self._topic_configs.clear()
+            if _size_of("", overrides) <= _KEPT_BYTES:
+                self._topic_configs[key] = config
         return config
 
     def stored_topic_config(self, topic: str) -> TopicConfig:
@@ -86,13 +97,16 @@ class BrokerSettings:
 
         Raises:
             InvalidConfig: With every fault; nothing has changed.
+            PolicyViolation: There would be too many bytes of settings; nothing has changed.
             KafkaStorageError: The catalogue could not be written; nothing has changed.
         """
         self.check_group(values)
+        self.check_size(group_id, self.group_overrides.get(group_id, {}), values)
 
         def change(state: CatalogState) -> None:
-            others = {name: own for name, own in state.group_configs.items() if name != group_id}
-            state.group_configs = others | ({group_id: dict(values)} if values else {})
+            state.group_configs = _replaced(
+                state.group_configs, self.group_overrides, group_id, values
+            )
 
         await self._catalog.commit(change)
 
@@ -116,14 +130,43 @@ class BrokerSettings:
         """Replace the settings of a subscription; without any it is gone.
 
         Raises:
+            PolicyViolation: There would be too many, or too many bytes; nothing has changed.
             KafkaStorageError: The catalogue could not be written; nothing has changed.
         """
+        known = self.client_metrics
+        if values and name not in known:
+            self.limits.check(SUBSCRIPTIONS, len(known) + 1)
+        self.check_size(name, known.get(name, {}), values)
 
         def change(state: CatalogState) -> None:
-            others = {each: own for each, own in state.client_metrics.items() if each != name}
-            state.client_metrics = others | ({name: dict(values)} if values else {})
+            state.client_metrics = _replaced(
+                state.client_metrics, self.client_metrics, name, values
+            )
 
         await self._catalog.commit(change)
+
+    def check_size(self, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """Refuse settings of something that are larger than its own before, if all are too many.
+
+        Raises:
+            PolicyViolation: configs.max.bytes would be exceeded.
+        """
+        more = _size_of(name, after) - _size_of(name, before)
+        if more > 0:
+            self.limits.check(CONFIG_BYTES, self._count_bytes() + more)
+
+    def _count_bytes(self) -> int:
+        """Return how many bytes all settings of topics, groups and subscriptions have."""
+        state = self._catalog.state
+        if self._counted is not state:
+            self._counted = state
+            owners = chain(state.group_configs.items(), state.client_metrics.items())
+            self._config_bytes = sum(_size_of(*each) for each in owners) + sum(
+                _size_of(name, topic.overrides)
+                for name, topic in state.topics.items()
+                if topic.overrides
+            )
+        return self._config_bytes
 
     def check_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Check all of a topic's own settings together; what has no meaning here is logged.
@@ -213,6 +256,25 @@ class BrokerSettings:
     async def _tell(self) -> None:
         for callback in self._callbacks:
             await callback()
+
+
+def _size_of(name: str, own: Mapping[str, str]) -> int:
+    """Return how many bytes the settings of something have; those that have none have no bytes."""
+    return sum(_SETTING_BYTES + len(each) + len(own[each]) for each in own) + len(name) * bool(own)
+
+
+def _replaced(
+    draft: Mapping[str, Mapping[str, str]],
+    known: Mapping[str, Mapping[str, str]],
+    name: str,
+    own: Mapping[str, str],
+) -> Mapping[str, Mapping[str, str]]:
+    """Return all settings with other ones of one name; of one write they are copied once."""
+    copied = dict(draft) if draft is known or not isinstance(draft, dict) else draft
+    copied.pop(name, None)
+    if own:
+        copied[name] = dict(own)
+    return copied
 
 
 def _with_dynamic_of(dynamic: Layers, static: Layers) -> Layers:

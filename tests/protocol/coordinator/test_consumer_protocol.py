@@ -50,7 +50,9 @@ def test_a_subscription_is_read_as_kio_writes_it() -> None:
 
     subscription = decode_subscription(b"\0\3" + body.getvalue())
 
-    assert decode_topics(b"\0\3" + body.getvalue()) == ("a", "b")
+    assert decode_topics(b"\0\3" + body.getvalue(), 2) == (["a", "b"], 12)
+    with pytest.raises(ProtocolError):
+        decode_topics(b"\0\3" + body.getvalue(), 1)
     assert subscription.topics == ("a", "b")
     assert subscription.owned == {"a": {0, 2}}
     assert subscription.rack_id == "r"

@@ -224,7 +224,22 @@ class Lives(RuleBasedStateMachine):
         """And of what their expressions match."""
         group = self.hand.group
         matched = sum(getsizeof(each.topics) for each in group.regexes.values())
-        assert group.size == matched + sum(each.size for each in group.members.values())
+        held = [each.current for each in group.members.values()]
+        assert group.size == (
+            matched
+            + sum(each.size for each in group.members.values())
+            + sum(
+                350 + 100 * len(each)
+                for all_of in group.targets.values()
+                for each in all_of.values()
+            )
+            + sum(
+                600 + 250 * len(each)
+                for current in held
+                for topics in (current.assigned, current.revoking)
+                for each in topics.values()
+            )
+        )
 
     @invariant()
     def epochs_rise(self) -> None:
