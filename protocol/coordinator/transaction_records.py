@@ -96,9 +96,9 @@ def decode_value(value: Buffer) -> TransactionLogValue:
 def group_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Return the indexes of each topic, both in order."""
     topics: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
+    for topic, index in partitions:
         topics.setdefault(topic, []).append(index)
-    return topics
+    return {topic: sorted(topics[topic]) for topic in sorted(topics)}
 
 
 def _put_partitions(
