@@ -13,7 +13,7 @@ cdef class Run:
 @cython.final
 cdef class NewOffsets:
     cdef public list runs
-    cdef public Py_ssize_t count
+    cdef public Py_ssize_t count, max_bytes
     cdef Run _last
     cdef long long _now_ms, _expiry_ms
 
@@ -37,7 +37,7 @@ cdef class GroupOffsets:
     @cython.locals(partitions=dict, offsets=dict, stored=bytes)
     cpdef bint remove(self, str topic, object partition) except *
 
-cdef Py_ssize_t _VALUE_BYTES
+cdef Py_ssize_t _TOPIC, _OFFSET, _CHARACTER, _VALUE_BYTES
 
 cpdef long long excess_of(bytes stored) except? -1
 

@@ -58,8 +58,14 @@ _VALUES = [
 # Where the fields of a key and of a value stand in a request.
 _KEY_FROM = (-1, -1, PARTITION)
 _VALUE_FROM = (COMMITTED_OFFSET, COMMITTED_EPOCH, -1, -1, -1, -1)
+
+# What a topic of a group and a partition of that cost in memory, with an offset whose value has at
+# most so many bytes, which are a dozen characters of metadata.
+TOPIC_BYTES = 220
+OFFSET_BYTES = 120
+CHARACTER_BYTES = 4
+_TOPIC, _OFFSET, _CHARACTER = TOPIC_BYTES, OFFSET_BYTES, CHARACTER_BYTES  # numbers of C here
 _VALUE_BYTES = 40
-"""How long the value of an offset usually is at most: a dozen characters of metadata."""
 
 
 class Run:
@@ -81,13 +87,15 @@ class Run:
 class NewOffsets:
     """Offsets of one group that are committed together: by one record each, in one batch.
 
-    All are of one time, and expire at one or never.
+    All are of one time, and expire at one or never. ``max_bytes`` is how many they may take in
+    memory, if none of their topics and partitions is there yet.
     """
 
-    __slots__ = ("_expiry_ms", "_last", "_now_ms", "count", "runs")
+    __slots__ = ("_expiry_ms", "_last", "_now_ms", "count", "max_bytes", "runs")
 
     def __init__(self, now_ms: int, expiry_ms: int = NO_EXPIRY) -> None:
         self.count = 0
+        self.max_bytes = 0
         self.runs: list[Run] = []
         self._last: Run | None = None
         self._now_ms = now_ms
@@ -106,6 +114,8 @@ class NewOffsets:
         else:
             self._last = Run(topic, rows, place, metadata)
             self.runs.append(self._last)
+            self.max_bytes += _TOPIC
+        self.max_bytes += _OFFSET + _CHARACTER * len(metadata)
         self.count += 1
 
     def named(self) -> "list[tuple[str, int]]":

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups._commit_kernels import GroupOffsets, excess_of
+from siltstone.broker.groups._commit_kernels import (
+    CHARACTER_BYTES,
+    OFFSET_BYTES,
+    TOPIC_BYTES,
+    GroupOffsets,
+    excess_of,
+)
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 
@@ -23,12 +29,8 @@ if TYPE_CHECKING:
 
 _SHARDS: Final = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
-# What a group, a topic of it and a partition of that cost in memory, with an offset whose value is
-# not longer than usual.
 _GROUP_BYTES: Final = 350
-_TOPIC_BYTES: Final = 220
-_OFFSET_BYTES: Final = 120
-_CHARACTER_BYTES: Final = 4
+"""What a group takes in memory besides its name, its topics and their offsets."""
 _ROOM: Final = 1 << 20
 """How many bytes offsets may take until their limit is looked at again."""
 _PENDING_BYTES: Final = 250
@@ -80,7 +82,7 @@ class Offsets:
     @property
     def size(self) -> int:
         """How many bytes the offsets of all groups take in memory, with the groups' names."""
-        return self.count * _OFFSET_BYTES + self._topic_count * _TOPIC_BYTES + self._other_bytes
+        return self.count * OFFSET_BYTES + self._topic_count * TOPIC_BYTES + self._other_bytes
 
     def by_shard(self) -> Iterator[tuple[str, ...]]:
         """Yield all groups, some at a time; others may be served in between."""
@@ -94,12 +96,17 @@ class Offsets:
             KafkaError: The journal did not take them, or they would be too many bytes in memory.
         """
         rows = offsets.journal_rows(group_id)
-        self._make_room(group_id, offsets, rows)
+        self._room -= offsets.max_bytes + _GROUP_BYTES + CHARACTER_BYTES * len(group_id)
+        if self._room < 0:
+            growth = self._find_growth(group_id, offsets, rows)
+            self._room = min(self._find_room(self.size, growth), _ROOM)
         self._append(partition, rows, NO_PRODUCER)
         group = self._of(group_id)
         topics, said_bytes = len(group.committed), group.said_bytes
-        self.count += group.put_all(offsets, rows)
-        self._count_change(group, topics, said_bytes)
+        added = group.put_all(offsets, rows)
+        if added or said_bytes or group.said_bytes:
+            self.count += added
+            self._count_change(group, topics, said_bytes)
         self.commit_count += offsets.count
 
     def append_transactional(
@@ -209,25 +216,6 @@ class Offsets:
         self._topic_count += len(group.committed) - topics
         self._other_bytes += group.said_bytes - said_bytes
 
-    def _make_room(self, group_id: str, offsets: NewOffsets, rows: Sequence[Row]) -> None:
-        """Refuse offsets that would be too many bytes in memory.
-
-        Raises:
-            KafkaError: They would.
-        """
-        characters = len(group_id)
-        for run in offsets.runs:
-            characters += len(run.metadata) * (run.stop - run.start)
-        self._room -= (
-            _GROUP_BYTES
-            + len(offsets.runs) * _TOPIC_BYTES
-            + offsets.count * _OFFSET_BYTES
-            + characters * _CHARACTER_BYTES
-        )  # more than they can take
-        if self._room < 0:
-            growth = self._find_growth(group_id, offsets, rows)
-            self._room = min(self._find_room(self.size, growth), _ROOM)
-
     def _find_growth(self, group_id: str, offsets: NewOffsets, rows: Sequence[Row]) -> int:
         """Return how many bytes more the offsets take than those that they replace."""
         group = self._find(group_id)
@@ -237,10 +225,10 @@ class Offsets:
         for (topic, index), (_, stored) in zip(offsets.named(), rows, strict=True):
             before = known.get(topic, {}).get(index)
             growth += excess_of(stored) - excess_of(before)
-            growth += _OFFSET_BYTES if before is None else 0
+            growth += OFFSET_BYTES if before is None else 0
             if topic not in known:
                 new_topics.add(topic)
-        return growth + len(new_topics) * _TOPIC_BYTES
+        return growth + len(new_topics) * TOPIC_BYTES
 
     def _drop_if_empty(self, group_id: str, group: GroupOffsets) -> None:
         if not group.committed and not group.pending:
@@ -328,7 +316,7 @@ def _no_limit(size: int, growth: int) -> int:
 
 def _size_of_group(group_id: str) -> int:
     """Return how many bytes a group takes in memory, but for its topics and their offsets."""
-    return _GROUP_BYTES + len(group_id) * (1 if group_id.isascii() else _CHARACTER_BYTES)
+    return _GROUP_BYTES + len(group_id) * (1 if group_id.isascii() else CHARACTER_BYTES)
 
 
 def _growth_of(
