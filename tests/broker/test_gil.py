@@ -152,7 +152,7 @@ async def test_a_thread_that_holds_the_gil_is_noticed(
     """The tests below would fail with such a thread."""
     base = await measure(port)
     with busy_thread(plant):
-        beside = await measure(port)
+        beside = await measure(port, base.noise)
 
     assert beside.is_noticed_beside(base), (base, beside)
 
@@ -168,7 +168,7 @@ async def test_threads_leave_the_gil_to_the_loop(port: int, tmp_path: Path, kind
     }[kind]()
     base = await measure(port)
     with busy_thread(work):
-        beside = await measure(port)
+        beside = await measure(port, base.noise)
 
     assert not beside.is_noticed_beside(base), (base, beside)
 
@@ -178,7 +178,7 @@ async def test_senders_leave_the_gil_to_the_loop(port: int, tmp_path: Path) -> N
     sending = Sending(tmp_path / "sent")
     base = await measure(port)
     with busy_thread(sending.drop):
-        beside = await measure(port)
+        beside = await measure(port, base.noise)
     sending.close()
 
     assert not beside.is_noticed_beside(base), (base, beside)
@@ -199,7 +199,7 @@ async def test_scrape_leaves_the_loop_to_others(port: int) -> None:
 
     base = await measure(port)
     task = asyncio.create_task(scrape())
-    beside = await measure(port)
+    beside = await measure(port, enough=0.0)  # however quiet it is, some of a large page is written
     task.cancel()
 
     assert count > 1_000_000

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 WINDOWS = 3
 WINDOW_SECONDS = 0.3
 INTERVAL_SECONDS = 0.1
+QUIET_SECONDS = INTERVAL_SECONDS / 50
 
 
 class Latency(NamedTuple):
@@ -37,18 +38,26 @@ class Latency(NamedTuple):
     median: float
     late: float
 
+    @property
+    def noise(self) -> float:
+        """The largest ``late`` that means nothing beside this baseline of the same run."""
+        return 4 * self.late + INTERVAL_SECONDS / 5
+
     def is_noticed_beside(self, base: Latency) -> bool:
         """Tell whether this is more than noise over a baseline of the same run."""
-        return self.late > 4 * base.late + INTERVAL_SECONDS / 5
+        return self.late > base.noise
 
 
-async def measure(port: int) -> Latency:
-    """Return the best of several windows of round trips to the broker in this loop."""
+async def measure(port: int, enough: float = QUIET_SECONDS) -> Latency:
+    """Return the best of several windows of round trips to the broker in this loop.
+
+    The first whose ``late`` is not above ``enough`` is the last: it decides what is asked.
+    """
     loop = f"/proc/{os.getpid()}/task/{threading.get_native_id()}"
     command = [
         sys.executable,
         pinging.__file__,
-        *map(str, (port, WINDOWS, WINDOW_SECONDS, loop)),
+        *map(str, (port, WINDOWS, WINDOW_SECONDS, enough, loop)),
     ]
     finished = await asyncio.to_thread(
         subprocess.run, command, stdout=subprocess.PIPE, check=True, timeout=60

@@ -1,8 +1,9 @@
 """A client process that measures round trips: it imports little and shares no GIL with the broker.
 
-python pinging.py PORT WINDOWS SECONDS THREAD prints the median and the `late` quantile of each
-window. THREAD is the folder in /proc of the broker's loop. The time in which it or the client could
-have run and had no processor is not counted: that is the machine's, and other processes' doing.
+python pinging.py PORT WINDOWS SECONDS ENOUGH THREAD prints the median and the `late` quantile of
+each window, up to the first whose quantile is not above ENOUGH. THREAD is the folder in /proc of
+the broker's loop. The time in which it or the client could have run and had no processor is not
+counted: that is the machine's, and other processes' doing.
 """
 
 import os
@@ -26,7 +27,7 @@ class HeldUp:
         return sum(int(os.pread(each.fileno(), 64, 0).split()[1]) for each in self._files) / 1e9
 
 
-def ping(port: int, windows: int, seconds: float, thread: str) -> None:
+def ping(port: int, windows: int, seconds: float, enough: float, thread: str) -> None:
     """Make round trips one after the other."""
     held_up = HeldUp(thread, "/proc/thread-self")
     with socket.create_connection(("127.0.0.1", port)) as client:
@@ -45,7 +46,10 @@ def ping(port: int, windows: int, seconds: float, thread: str) -> None:
                     received += len(client.recv(4096))
                 elapsed = time.perf_counter() - began
                 took.append(max(elapsed - (held_up.seconds() - before), 0.0))
-            print(*_summarize(took), flush=True)  # noqa: T201
+            median, late = _summarize(took)
+            print(median, late, flush=True)  # noqa: T201
+            if late <= enough:
+                break
 
 
 def _summarize(took: list[float]) -> tuple[float, float]:
@@ -61,4 +65,5 @@ def _summarize(took: list[float]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    ping(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4])
+    _, port, windows, seconds, enough, thread = sys.argv
+    ping(int(port), int(windows), float(seconds), float(enough), thread)

@@ -525,7 +525,7 @@ async def test_handshakes_at_once_do_not_hold_up_others(
         return [await begin() for _ in range(300)]
 
     begun = asyncio.create_task(flood())
-    beside = await measure(home.listeners[PLAIN].port)
+    beside = await measure(home.listeners[PLAIN].port, base.noise)
     writers = await begun
     assert not beside.is_noticed_beside(base), (beside, base)
     assert len(handshakes.open) == 300
