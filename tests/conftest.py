@@ -1,8 +1,9 @@
 """Fixtures that several folders of tests share, and what a run says at its end."""
 
+import gc
 import shutil
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -49,15 +50,37 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Collect without garbage collection: nearly all that is made stays, and is never looked at."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a module that cannot have a test of what `-m` asks for (`tiers`)."""
+    if collection_path.suffix != ".py":
+        return None
+    return None if tiers.may_have_a_test(config.option.markexpr, collection_path) else True
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the modules that may take longest, so that no process is left with one alone."""
+    """Begin with the modules that may take longest, so that no process is left with one alone.
+
+    A limit that is longer than the usual one tells, then how many tests there are.
+    """
     longest: defaultdict[Path, float] = defaultdict(float)
     for item in items:
         limit = item.get_closest_marker("timeout")
         slow = item.get_closest_marker("slow") is not None
         longest[item.path] = max(longest[item.path], limit.args[0] if limit else slow)
-    items.sort(key=lambda item: -longest[item.path])
+    count = Counter(item.path for item in items)
+    items.sort(key=lambda item: (-longest[item.path], -count[item.path]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,6 +1,7 @@
 """The tiers: each test runs, once with the compiled core, and no failure is passed over."""
 
 import itertools
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +12,13 @@ import pytest
 
 from tests import tiers
 
-MARKERS = ("slow", "java", "spark", "connector", "alone", "client", "compiled")
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("markers", [*itertools.product([False, True], repeat=len(MARKERS))])
+@pytest.mark.parametrize("markers", [*itertools.product([False, True], repeat=len(tiers.MARKERS))])
 def test_each_test_is_in_one_leg(markers: Sequence[bool]) -> None:
     """Whatever markers a test has, `all` runs it once with the compiled core."""
-    names = dict(zip(MARKERS, markers, strict=True))
+    names = dict(zip(tiers.MARKERS, markers, strict=True))
     legs = [leg for leg in tiers.TIERS["all"] if not leg.environ]
 
     chosen = [leg.name for leg in legs if eval(leg.markers, {}, names)]
@@ -66,6 +66,39 @@ def test_paths_take_the_place_of_a_legs_own() -> None:
 
     assert plain.command([])[-4:] == list(tiers.PLAIN_FOLDERS)
     assert plain.command(["-q", here])[-2:] == ["-q", here]
+
+
+@pytest.mark.parametrize(
+    ("expression", "named", "expected"),
+    [
+        ("alone", "", False),
+        ("alone", "@pytest.mark.alone", True),
+        ("alone", "@pytest.mark.slow", False),
+        ("(slow or java) and not alone", "[mark.java, mark.alone]", True),
+        ("(slow or java) and alone", "[mark.java]", False),
+        ("not slow and not alone", "pytestmark = pytest.mark.slow", True),
+        ("", "", True),
+        ("parametrize", "", True),
+        ("slow and", "", True),
+    ],
+)
+def test_a_module_without_a_test_of_a_leg_is_left_out(
+    tmp_path: Path, expression: str, named: str, expected: bool
+) -> None:
+    """A test may have any of the markers that its module names, and no other."""
+    module = tmp_path / "test_it.py"
+    module.write_text(named)
+
+    assert tiers.may_have_a_test(expression, module) is expected
+
+
+def test_markers_stand_where_the_tests_are() -> None:
+    """No other file gives a test one of those that choose it, so its module's text tells."""
+    marks = re.compile(rf"\bmark\.({'|'.join(tiers.MARKERS)})\b|add_marker|import mark\b")
+    others = [path for path in (ROOT / "tests").rglob("*.py") if not path.match("test_*.py")]
+
+    assert len(others) > 100
+    assert [str(path) for path in others if marks.search(path.read_text())] == []
 
 
 def test_ci_runs_every_tier() -> None:

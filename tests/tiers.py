@@ -6,17 +6,26 @@ A tier is made of legs, each a run of pytest over what its markers choose. Most 
 processes side by side, a module in one of them. What judges by a clock or by memory is marked
 `alone` and runs when nothing else does. Each test is in one leg with the compiled core; one leg
 more has the plain Python that runs where there is no compiler.
+
+To import a module and to collect its tests takes longer than most tests do, so a module is left
+out of a run of which it can have no test: the markers that it names tell.
 """
 
+import itertools
 import os
+import re
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
+
+MARKERS = ("slow", "java", "spark", "connector", "alone", "client", "compiled")
+"""What chooses a test for a leg, and stands as `mark.NAME` in the module that has the test."""
 
 LATER = "(slow or java or spark or connector)"
 BESIDE = (
@@ -63,6 +72,29 @@ REST = (
     Leg("rest, alone", f"{LATER} and alone"),
 )
 TIERS = {"now": NOW, "all": (*NOW, *REST)}
+
+
+def may_have_a_test(expression: str, module: Path) -> bool:
+    """Tell whether `-m` with this expression could choose a test of a module."""
+    asked = frozenset(re.findall(r"\w+", expression)) - {"and", "or", "not"}
+    if not asked or not asked <= frozenset(MARKERS):
+        return True
+    named = re.findall(r"\bmark\.(\w+)", module.read_text())
+    return _may_choose(expression, asked.intersection(named))
+
+
+@cache
+def _may_choose(expression: str, named: frozenset[str]) -> bool:
+    """Tell whether an expression of `MARKERS` holds for a test that has some of these, or none."""
+    try:
+        code = compile(expression, "-m", "eval")
+    except SyntaxError:  # pytest says what is wrong with it
+        return True
+    return any(
+        eval(code, {}, {name: name in had for name in MARKERS})
+        for count in range(len(named) + 1)
+        for had in itertools.combinations(named, count)
+    )
 
 
 def is_path(argument: str) -> bool:
