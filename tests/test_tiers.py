@@ -59,6 +59,22 @@ def test_a_leg_that_fails_fails_the_tier_and_stops_no_other(
     assert left == []
 
 
+def test_bytecode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks Python not to, each process that a leg starts would compile everything anew."""
+    environs: list[dict[str, str]] = []
+
+    def run(*_: object, env: dict[str, str], **__: object) -> Any:
+        environs.append(env)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(subprocess, "run", run)
+
+    assert tiers.main("all") == 0
+    assert len(environs) == len(tiers.TIERS["all"])
+    assert not any("PYTHONDONTWRITEBYTECODE" in environ for environ in environs)
+
+
 def test_paths_take_the_place_of_a_legs_own() -> None:
     """`make test ARGS=tests/storage` runs no other folder in any leg."""
     plain = next(leg for leg in tiers.NOW if leg.environ)

@@ -8,7 +8,9 @@ processes side by side, a module in one of them. What judges by a clock or by me
 more has the plain Python that runs where there is no compiler.
 
 To import a module and to collect its tests takes longer than most tests do, so a module is left
-out of a run of which it can have no test: the markers that it names tell.
+out of a run of which it can have no test: the markers that it names tell. What Python makes of a
+source is kept, even where PYTHONDONTWRITEBYTECODE is set, as in many containers: each process would
+compile the tests, the broker and its packages anew, which takes longer than all tests.
 """
 
 import itertools
@@ -108,6 +110,7 @@ def run(legs: Iterable[Leg], arguments: Sequence[str]) -> Iterator[tuple[Leg, in
         print(f"\n== {leg.name}: {shown(leg, arguments)}", flush=True)
         began = time.monotonic()
         environ = {**os.environ, **leg.environ}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
         code = subprocess.run(leg.command(arguments), env=environ, check=False).returncode
         if arguments and code == NOTHING_CHOSEN:  # a part need not have tests of every leg
             code = 0
