@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from siltstone.cleaner.compiled import _kernels as kernels
+from tests.support.forms import NAMES
 from tests.support.uncompiled import load_uncompiled
 
 _UNCOMPILED = load_uncompiled("siltstone.cleaner.compiled._kernels")
@@ -21,11 +22,11 @@ PLAIN = SimpleNamespace(
 )
 
 
-@pytest.fixture(params=["chosen", "plain"])
+@pytest.fixture(params=NAMES)
 def both_kernels(
     request: pytest.FixtureRequest, plain_kernels: Callable[[], AbstractContextManager[None]]
 ) -> Iterator[str]:
-    """Run a test with the kernels that were chosen, and with those in plain Python."""
+    """Run a test with the kernels that were chosen, and with the plain ones if those are others."""
     with plain_kernels() if request.param == "plain" else nullcontext():
         yield str(request.param)
 

@@ -14,10 +14,11 @@ from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderP
 from siltstone.storage.appending._append_kernels import Appends, LogEnd
 from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
 from tests.support.clock import FakeClock
+from tests.support.forms import in_both_forms
 from tests.support.uncompiled import load_uncompiled
 
 PLAIN = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
-BOTH = pytest.mark.parametrize("kernel", [fetch_kernels, PLAIN], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", fetch_kernels, PLAIN)
 
 
 def make_log(start: int, stable: int, end: int) -> Any:

@@ -16,6 +16,7 @@ from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.forms import in_both_forms
 from tests.support.logs import LogFolder, validated
 from tests.support.uncompiled import load_uncompiled
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.records.build import BatchFields
 
 PLAIN = load_uncompiled("siltstone.broker.handlers._produce_kernels")
-BOTH = pytest.mark.parametrize("kernel", [produce_kernels, PLAIN], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", produce_kernels, PLAIN)
 CLOSER_LOOK = "a closer look"
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
 from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS
+from tests.support.forms import in_both_forms
 from tests.support.uncompiled import load_uncompiled
 
 PLAIN = load_uncompiled("siltstone.broker.net._dispatch_kernels")
-BOTH = pytest.mark.parametrize("kernel", [dispatch_kernels, PLAIN], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", dispatch_kernels, PLAIN)
 
 
 @BOTH

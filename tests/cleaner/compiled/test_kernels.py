@@ -17,6 +17,7 @@ from siltstone.protocol.records.build import ABORT, build_marker, frame_batch
 from siltstone.protocol.records.compression import GZIP, compress
 from tests.cleaner.conftest import PLAIN
 from tests.support.batches import make_batch
+from tests.support.forms import in_both_forms
 
 SECRET = (123, -456)
 
@@ -146,7 +147,7 @@ def test_keys_are_summed_up_alike(keys: list[bytes]) -> None:
     assert compiled == plain
 
 
-BOTH = pytest.mark.parametrize("kernel", [PLAIN, kernels], ids=["plain", "compiled"])
+BOTH = in_both_forms("kernel", kernels, PLAIN)
 MARKER = bytes(build_marker(0, 0, ABORT, 0, producer_id=7, producer_epoch=0)[61:])
 
 

@@ -12,6 +12,7 @@ from siltstone.protocol.records.batch import HEADER_SIZE
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 from tests.support.batches import make_batch
+from tests.support.forms import in_both_forms
 
 BUFFERS = (
     "offset",
@@ -34,7 +35,7 @@ BUFFERS = (
     "batch_offset",
     "producer_id",
 )
-BOTH = pytest.mark.parametrize("kernel", [columns, plain_columns], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", columns, plain_columns)
 
 RECORDS = st.lists(
     st.tuples(

@@ -15,10 +15,11 @@ from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader, stamp_tim
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.record import Record, iterate_records
 from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.forms import in_both_forms
 
 COMPILED = core
 PLAIN = plain_records
-BOTH = pytest.mark.parametrize("kernel", [COMPILED, PLAIN], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", COMPILED, PLAIN)
 LOW, HIGH = -(2**63), 2**63 - 1
 
 octets = st.none() | st.binary(max_size=70)

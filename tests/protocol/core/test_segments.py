@@ -11,9 +11,10 @@ from siltstone.protocol import core
 from siltstone.protocol.core import constants, plain_records
 from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
+from tests.support.forms import in_both_forms
 
 PLAIN = plain_records
-BOTH = pytest.mark.parametrize("kernel", [core, PLAIN], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", core, PLAIN)
 EVERY_BATCH = 0
 NEVER = 1 << 40
 SEEN = (

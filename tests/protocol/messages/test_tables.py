@@ -23,6 +23,7 @@ from siltstone.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from siltstone.protocol.parts import FileSlice
+from tests.support.forms import in_both_forms
 from tests.support.kafka import KafkaJars
 from tests.support.message_twins import twin_of
 
@@ -111,7 +112,7 @@ def test_more_elements_than_allowed_are_refused_before_they_are_made() -> None:
         MESSAGE.read(1, tagged, 0, len(tagged), 101)
 
 
-BOTH = pytest.mark.parametrize("form", [core, plain_messages], ids=["core", "plain"])
+BOTH = in_both_forms("form", core, plain_messages)
 
 
 def tables_of(form: Any, message: Message, versions: range) -> list[Any]:
@@ -351,7 +352,7 @@ MANY = [
 ELEMENTS = len(MANY) + sum(len(topic.partitions) for topic in MANY)
 
 
-@pytest.mark.parametrize("form", [core, plain_messages], ids=["core", "plain"])
+@BOTH
 @pytest.mark.parametrize("version", [2, 9, 10])
 def test_many_elements_are_read_in_steps(form: Any, version: int) -> None:
     """What comes of it is what is read at once, and each step has about a thousand of them."""
@@ -373,7 +374,7 @@ def test_many_elements_are_read_in_steps(form: Any, version: int) -> None:
         run(form.read_in_steps(table, body, 4, len(body) - 10, 25_000))
 
 
-@pytest.mark.parametrize("form", [core, plain_messages], ids=["core", "plain"])
+@BOTH
 @pytest.mark.parametrize("version", [4, 12, 18])
 def test_many_elements_are_written_in_steps(form: Any, version: int, tmp_path: Path) -> None:
     """What comes of it is what is written at once: bytes, ranges of files and error codes."""

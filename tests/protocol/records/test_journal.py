@@ -25,8 +25,9 @@ from siltstone.protocol.records.journal import (
 )
 from siltstone.protocol.records.record import Record, iterate_records
 from tests.support.committed import put_offset
+from tests.support.forms import in_both_forms
 
-BOTH = pytest.mark.parametrize("kernel", [core, plain_records], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", core, plain_records)
 NOW = 1_700_000_000_123
 
 rows = st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1)

@@ -13,12 +13,13 @@ import pytest
 
 from siltstone.storage.appending import _append_kernels as append_kernels
 from tests.support.batches import make_batch
+from tests.support.forms import in_both_forms
 from tests.support.logs import LogFolder, validated
 from tests.support.uncompiled import load_uncompiled
 
 ROOT = Path(__file__).parents[3]
 PLAIN = load_uncompiled("siltstone.storage.appending._append_kernels")
-BOTH = pytest.mark.parametrize("kernel", [append_kernels, PLAIN], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", append_kernels, PLAIN)
 
 
 def live(seed: int, folder: Path, kernels: str) -> list[str]:

@@ -15,10 +15,11 @@ from siltstone.broker.net.turn import _turn_kernels as turn_kernels
 from siltstone.protocol.errors import ProtocolError
 from siltstone.storage.appending._append_kernels import Appends
 from tests.support.connections import frame
+from tests.support.forms import in_both_forms
 from tests.support.uncompiled import load_uncompiled
 
 PLAIN = load_uncompiled("siltstone.broker.net.turn._turn_kernels")
-BOTH = pytest.mark.parametrize("kernel", [turn_kernels, PLAIN], ids=["chosen", "plain"])
+BOTH = in_both_forms("kernel", turn_kernels, PLAIN)
 LIMIT = 99
 
 
