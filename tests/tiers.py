@@ -5,7 +5,8 @@ python -m tests.tiers now|all [arguments of pytest]
 A tier is made of legs, each a run of pytest over what its markers choose. Most tests run in several
 processes side by side, a module in one of them. What judges by a clock or by memory is marked
 `alone` and runs when nothing else does. Each test is in one leg with the compiled core; one leg
-more has the plain Python that runs where there is no compiler.
+more has the plain Python that runs where there is no compiler. What compares the two forms is
+marked `compiled`, since there it would compare one with itself.
 
 To import a module and to collect its tests takes longer than most tests do, so a module is left
 out of a run of which it can have no test: the markers that it names tell. What Python makes of a

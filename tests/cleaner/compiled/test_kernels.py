@@ -92,6 +92,7 @@ BATCHES = st.lists(
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.compiled
 @SETTINGS
 @given(BATCHES, st.integers(0, 3), st.integers(0, 30))
 def test_compiled_is_plain(
@@ -106,6 +107,7 @@ def test_compiled_is_plain(
     assert compiled.outcome() == plain.outcome()
 
 
+@pytest.mark.compiled
 @SETTINGS
 @given(BATCHES, st.integers(0, 1 << 20), st.integers(0, 255), st.booleans())
 def test_damage_is_seen_alike(

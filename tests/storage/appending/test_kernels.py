@@ -36,6 +36,7 @@ def live(seed: int, folder: Path, kernels: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("seed", range(6))
 def test_both_forms_live_the_same_history(tmp_path: Path, seed: int) -> None:
     """Results, refusals, counters, producers and every byte of every file are the same."""

@@ -131,6 +131,7 @@ def turn(
 BODIES = st.lists(st.binary(min_size=1, max_size=9), max_size=90)
 
 
+@pytest.mark.compiled
 @given(BODIES, st.integers(0, 9), st.binary(), st.integers(0, 20))
 def test_both_forms_serve_the_same_frames(
     bodies: list[bytes], cut: int, more: bytes, kept: int
