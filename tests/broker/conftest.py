@@ -1,4 +1,4 @@
-"""A broker's rooms for the tests of handlers and of what they work with."""
+"""A broker's rooms for the tests of handlers and of what they work with, and certificates."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -6,7 +6,20 @@ from pathlib import Path
 import pytest
 
 from siltstone.broker.process.io import IoThreads
+from tests.support.authority import Authority, Pair
 from tests.support.rooms import RoomsOnDisk
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """One that signs certificates."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def server(authority: Authority) -> Pair:
+    """What a broker shows its clients."""
+    return authority.issue("server")
 
 
 @pytest.fixture

@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """One that signs certificates."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="session")
-def server(authority: Authority) -> Pair:
-    """What a broker shows its clients."""
-    return authority.issue("server")
-
-
 def sets(server: Pair, *more: str) -> tuple[str, ...]:
     """Return the settings of a broker whose HTTP port encrypts."""
     own = f"listener.name.http.ssl.keystore.location={server.store}"

@@ -1,22 +1,13 @@
-"""An authority whose certificates the tests of TLS share, and brokers that show one."""
+"""What a client of the tests of TLS shows."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.support.authority import Authority, Pair
-
-
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """One that signs certificates."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="session")
-def server(authority: Authority) -> Pair:
-    """What a broker shows its clients."""
-    return authority.issue("server")
+if TYPE_CHECKING:
+    from tests.support.authority import Authority, Pair
 
 
 @pytest.fixture(scope="session")
