@@ -199,7 +199,7 @@ def test_lines_for_a_person_have_no_colours_in_a_file(
     monkeypatch.setenv("TERM", "xterm")
     assert paint("ok", "green") == "\033[32mok\033[0m"
     monkeypatch.setattr(files, "find_room", lambda _: (10, 1000))
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "300")
     run_doctor_on(tmp_path)
     painted = capsys.readouterr().out
     assert painted.startswith(f"\033[32mok   \033[0m log directory {tmp_path}: ")
