@@ -33,7 +33,7 @@ from tests.support.clients.transactional import read
 from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -62,21 +62,17 @@ class Operator:
 
     def type(self, *words: str, code: int = 0, given: str = "") -> str:
         """Run a command, which must end with this code; return what it prints."""
-        done = subprocess.run(
-            self.broker.command(*words),
-            capture_output=True,
-            check=False,
-            env={**self._environ, **self.broker.environ},
-            input=given,
-            text=True,
-        )
+        done = self._run(words, given)
         self.error = done.stderr
         assert done.returncode == code, (words, done.stdout, done.stderr)
         return done.stdout
 
     def tries(self, *words: str, given: str = "") -> bool:
         """Tell whether a command succeeds."""
-        done = subprocess.run(
+        return not self._run(words, given).returncode
+
+    def _run(self, words: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             self.broker.command(*words),
             capture_output=True,
             check=False,
@@ -84,7 +80,6 @@ class Operator:
             input=given,
             text=True,
         )
-        return not done.returncode
 
 
 @pytest.fixture(scope="module")
