@@ -72,15 +72,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the modules that may take longest, so that no process is left with one alone.
 
-    A limit that is longer than the usual one tells, then how many tests there are.
+    A limit that is longer than the usual one tells, then whether there is a state machine, whose
+    one test lives a hundred lives, then how many tests there are.
     """
     longest: defaultdict[Path, float] = defaultdict(float)
     for item in items:
         limit = item.get_closest_marker("timeout")
         slow = item.get_closest_marker("slow") is not None
         longest[item.path] = max(longest[item.path], limit.args[0] if limit else slow)
+    machines = {item.path for item in items if item.name == "runTest"}
     count = Counter(item.path for item in items)
-    items.sort(key=lambda item: (-longest[item.path], -count[item.path]))
+    items.sort(key=lambda item: (-longest[item.path], item.path not in machines, -count[item.path]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
