@@ -13,7 +13,7 @@ from typing import NamedTuple
 from siltstone.config.keys import Kind, Setting
 from siltstone.config.known import Known, broker_synonym, known_broker, known_settings, known_topic
 from siltstone.config.layers import Layers, Source
-from siltstone.config.table import BROKER, TOPIC, names_of, synonyms_of
+from siltstone.config.table import BROKER, INTERNAL_SEGMENT_BYTES, TOPIC, names_of, synonyms_of
 from siltstone.config.values import parse, text_of
 
 _KEPT = "A setting of Apache Kafka that is kept here and has no effect."
@@ -48,12 +48,16 @@ def describe_topic(layers: Layers, overrides: Mapping[str, str]) -> list[ConfigR
     Raises:
         ConfigError: one of the topic's own values does not parse.
     """
-    config = layers.topic(overrides)
+    documented = {name: text for name, text in overrides.items() if name in TOPIC}
+    config = layers.topic(documented)
     rows = dict(_topic_defaults(layers))
     for name, text in overrides.items():
         if name in TOPIC:
             value = text_of(TOPIC[name].kind, getattr(config, TOPIC[name].attribute))
             rows[name] = _overridden(rows[name], value)
+        elif name == INTERNAL_SEGMENT_BYTES.name:
+            row = _row(INTERNAL_SEGMENT_BYTES, None, (), "default", read_only=False)
+            rows[name] = _overridden(row, text.strip())
         elif (known := known_topic(name)) is not None:
             row = rows.get(name) or _known_topic_row(layers, known)
             rows[name] = _overridden(row, text.strip())

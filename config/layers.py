@@ -26,7 +26,7 @@ from siltstone.config.known import known_settings
 from siltstone.config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
 from siltstone.config.security import ListenerName, check_value, parse_name
 from siltstone.config.server import ServerConfig
-from siltstone.config.table import BROKER, SERVER, TOPIC, topic_value
+from siltstone.config.table import BROKER, INTERNAL_SEGMENT_BYTES, SERVER, TOPIC, topic_value
 from siltstone.config.topic import TopicConfig
 from siltstone.config.values import read
 
@@ -105,6 +105,9 @@ class Layers:
         for name, text in overrides.items():
             if name in TOPIC:
                 values[TOPIC[name].attribute] = checked(TOPIC[name], text, "", faults)
+        size = overrides.get(INTERNAL_SEGMENT_BYTES.name)
+        if size is not None:
+            values["segment_bytes"] = checked(INTERNAL_SEGMENT_BYTES, size, "", faults)
         if faults:
             raise ConfigError(faults)
         return replace(base, **values)
@@ -220,6 +223,8 @@ def _check_topic(layers: Layers, own: tuple[tuple[str, str], ...]) -> tuple[str,
         if name in TOPIC:
             value = checked(TOPIC[name], text, "", faults)
             warnings += advice(TOPIC[name], value, text)
+        elif name == INTERNAL_SEGMENT_BYTES.name:
+            checked(INTERNAL_SEGMENT_BYTES, text, "", faults)
         else:
             unknown_topic_setting(name, text, faults, warnings)
     if not faults:

@@ -107,6 +107,16 @@ def test_kept_topic_settings_are_shown_as_set() -> None:
         topic_row("message.format.version", Layers())
 
 
+def test_internal_segment_bytes_is_shown_where_it_is_set() -> None:
+    """It leaves the row of segment.bytes as it is, as in Kafka."""
+    own = {"internal.segment.bytes": "2000"}
+    row = topic_row("internal.segment.bytes", Layers(), own)
+
+    assert (row.value, row.type, row.source) == ("2000", Kind.INT, Source.TOPIC)
+    assert topic_row("segment.bytes", Layers(), own).value == "1073741824"
+    assert "no effect" not in row.documentation
+
+
 def test_broker_rows() -> None:
     """Types, defaults and what can be altered are Kafka's."""
     rows = {row.name: row for row in describe_broker(Layers())}

@@ -85,6 +85,16 @@ def test_stored_names_that_are_not_obeyed_do_not_stop_a_start() -> None:
         Layers().topic({"retention.ms": "soon"})
 
 
+def test_internal_segment_bytes_wins_over_segment_bytes() -> None:
+    """Kafka's tests make small segments with it, since segment.bytes is 1 MiB at least there."""
+    own = {"internal.segment.bytes": "2000", "segment.bytes": "3000000"}
+
+    assert Layers().topic(own).segment_bytes == 2000
+    assert Layers().check_topic(own) == ()
+    with pytest.raises(ConfigError, match=r"^internal.segment.bytes is 1; it must be at least 14"):
+        Layers().check_topic({"internal.segment.bytes": "1"})
+
+
 def test_faulty_layers_are_not_made() -> None:
     """Layers with a value that does not parse raise every fault with its place."""
     with pytest.raises(ConfigError) as caught:
