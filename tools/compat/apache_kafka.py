@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
-from xml.etree import ElementTree as ET
 from zipfile import ZipFile
 
 from tests.support.broker import siltstone
@@ -26,9 +25,16 @@ LEFT_OUT = re.compile(
 LEFT_OUT_OF_STREAMS = re.compile("Telemetry|RebalanceProtocolMigration")
 LEFT_OUT_OF_CONNECT = re.compile("SSL|StartAndStop|/runtime/")
 TIMEOUT = 900  # seconds a class
-_PLAINLY = ("--disable-banner", "--disable-ansi-colors", "--details=verbose")
+_PLAINLY = ("--disable-banner", "--disable-ansi-colors")
 _LISTED = re.compile(r"\[class:(?P<class>[\w.]+)\]/\[(test-template|method):(?P<method>\w+)\(")
+_TOLD = re.compile(r"^JUnit Jupiter > [^>]+ > (\w+)\(.* :: ([A-Z]+)$", re.MULTILINE)
 _WORTH = (Outcome.SKIPPED, Outcome.PASSED, Outcome.FAILED)
+_ENDS = {
+    "SKIPPED": Outcome.SKIPPED,
+    "ABORTED": Outcome.SKIPPED,
+    "SUCCESSFUL": Outcome.PASSED,
+    "FAILED": Outcome.FAILED,
+}
 
 
 class ApacheKafka:
@@ -79,7 +85,9 @@ class ApacheKafka:
     def tests(self) -> list[str]:
         """Return each method of each class, as ``class#method``."""
         chosen = [word for name in self._classes() for word in ("-c", name)]
-        listed = prepare([*self._java, "discover", *_PLAINLY, *chosen], cwd=JAVA)
+        listed = prepare(
+            [*self._java, "discover", *_PLAINLY, "--details=verbose", *chosen], cwd=JAVA
+        )
         return [f"{test['class']}#{test['method']}" for test in _LISTED.finditer(listed)]
 
     def _classes(self) -> list[str]:
@@ -103,17 +111,14 @@ class ApacheKafka:
         return self._outcomes[name].get(method, Outcome.FAILED)
 
     def _run_class(self, name: str, log: Path) -> dict[str, Outcome]:
-        reports = cached(f"apache-kafka-{VERSION}") / "reports" / name
-        report = reports / "TEST-junit-jupiter.xml"
-        report.unlink(missing_ok=True)
         execute(
-            [*self._java, "execute", "--disable-banner", "-c", name, f"--reports-dir={reports}"],
+            [*self._java, "execute", *_PLAINLY, "--details=testfeed", "-c", name],
             log,
             cwd=JAVA,
             environ={},
             timeout=TIMEOUT,
         )
-        return _read_report(report) if report.exists() else {}
+        return read_feed(log.read_text(errors="replace"))
 
 
 def apache_kafka() -> tuple[ApacheKafka, ...]:
@@ -128,16 +133,20 @@ def apache_kafka() -> tuple[ApacheKafka, ...]:
     )
 
 
-def _read_report(report: Path) -> dict[str, Outcome]:
-    """Return the outcome of each method: that of its runs, one of which must pass and none fail."""
+def read_feed(printed: str) -> dict[str, Outcome]:
+    """Return the outcome of each method of a class from what the launcher printed as it went.
+
+    A method's outcome is that of its runs: one must pass and none fail. A run that began and did
+    not end failed, since the class took too long.
+    """
     outcomes: dict[str, Outcome] = {}
-    for run in ET.parse(report).iter("testcase"):
-        method = re.split(r"\W", run.get("name", ""), maxsplit=1)[0]
-        outcome = Outcome.PASSED
-        if run.find("skipped") is not None:
-            outcome = Outcome.SKIPPED
-        if run.find("failure") is not None or run.find("error") is not None:
-            outcome = Outcome.FAILED
+    running: set[str] = set()
+    for method, word in _TOLD.findall(printed):
+        if word == "STARTED":
+            running.add(method)
+            continue
+        running.discard(method)
+        outcome = _ENDS[word]
         if _WORTH.index(outcome) >= _WORTH.index(outcomes.get(method, Outcome.SKIPPED)):
             outcomes[method] = outcome
-    return outcomes
+    return outcomes | dict.fromkeys(running, Outcome.FAILED)

@@ -1,6 +1,7 @@
 package org.apache.kafka.common.test;
 
 import java.lang.reflect.Method;
+import java.lang.reflect.Parameter;
 
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.InvocationInterceptor;
@@ -13,12 +14,19 @@ public class NotServed implements InvocationInterceptor {
     public void interceptTestTemplateMethod(
             Invocation<Void> invocation, ReflectiveInvocationContext<Method> run, ExtensionContext context)
             throws Throwable {
-        for (Object argument : run.getArguments()) {
-            if ("streams".equalsIgnoreCase(String.valueOf(argument))) {
+        Parameter[] parameters = run.getExecutable().getParameters();
+        for (int index = 0; index < parameters.length; index++) {
+            if (asksForStreams(parameters[index].getName(), run.getArguments().get(index))) {
                 invocation.skip();
                 throw new TestAbortedException("wants the streams protocol");
             }
         }
         invocation.proceed();
+    }
+
+    private static boolean asksForStreams(String name, Object argument) {
+        return "streams".equalsIgnoreCase(String.valueOf(argument))
+            || Boolean.TRUE.equals(argument) && name.endsWith("ProtocolEnabled")
+            || Boolean.TRUE.equals(argument) && name.equals("useNewProtocol");
     }
 }
