@@ -72,7 +72,7 @@ class ApacheKafka:
             "-XX:TieredStopAtLevel=1",
             f"-Dsiltstone={siltstone()}",
             "-Djunit.jupiter.extensions.autodetection.enabled=true",
-            f"-Dlog4j2.configurationFile={kafka.folder / 'log4j2.properties'}",
+            f"-Dlog4j2.configurationFile={JAVA / 'log4j2.properties'}",
             "-cp",
             f"{classes}:{JAVA}:{jars}",
             "org.junit.platform.console.ConsoleLauncher",
