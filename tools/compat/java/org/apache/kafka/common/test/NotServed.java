@@ -1,32 +1,20 @@
 package org.apache.kafka.common.test;
 
-import java.lang.reflect.Method;
-import java.lang.reflect.Parameter;
+import java.util.regex.Pattern;
 
+import org.junit.jupiter.api.extension.ConditionEvaluationResult;
+import org.junit.jupiter.api.extension.ExecutionCondition;
 import org.junit.jupiter.api.extension.ExtensionContext;
-import org.junit.jupiter.api.extension.InvocationInterceptor;
-import org.junit.jupiter.api.extension.ReflectiveInvocationContext;
-import org.opentest4j.TestAbortedException;
 
-/** Aborts a run of a test that asks for the group protocol of Streams (KIP-1071). */
-public class NotServed implements InvocationInterceptor {
+/** Skips a run of a test whose parameters ask for the group protocol of Streams (KIP-1071). */
+public class NotServed implements ExecutionCondition {
+    private static final Pattern ASKS_FOR_STREAMS =
+        Pattern.compile("(^|[\\s=,])streams($|[\\s,])|(ProtocolEnabled|useNewProtocol)=true", Pattern.CASE_INSENSITIVE);
+
     @Override
-    public void interceptTestTemplateMethod(
-            Invocation<Void> invocation, ReflectiveInvocationContext<Method> run, ExtensionContext context)
-            throws Throwable {
-        Parameter[] parameters = run.getExecutable().getParameters();
-        for (int index = 0; index < parameters.length; index++) {
-            if (asksForStreams(parameters[index].getName(), run.getArguments().get(index))) {
-                invocation.skip();
-                throw new TestAbortedException("wants the streams protocol");
-            }
-        }
-        invocation.proceed();
-    }
-
-    private static boolean asksForStreams(String name, Object argument) {
-        return "streams".equalsIgnoreCase(String.valueOf(argument))
-            || Boolean.TRUE.equals(argument) && name.endsWith("ProtocolEnabled")
-            || Boolean.TRUE.equals(argument) && name.equals("useNewProtocol");
+    public ConditionEvaluationResult evaluateExecutionCondition(ExtensionContext context) {
+        return ASKS_FOR_STREAMS.matcher(context.getDisplayName()).find()
+            ? ConditionEvaluationResult.disabled("wants the streams protocol")
+            : ConditionEvaluationResult.enabled(null);
     }
 }
