@@ -29,10 +29,9 @@ from siltstone.storage.directory.log_checkpoints import AnyLog, LogCheckpoints
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.opening import forget_failed_fsyncs, open_directories
 from siltstone.storage.directory.placement import Placement
-from siltstone.storage.log.flush_stats import FlushStats
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
-from siltstone.storage.log.services import LogServices, Watched
+from siltstone.storage.log.services import FlushStats, LogServices, Watched
 from siltstone.storage.moving.future_logs import FutureLogs
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 

@@ -18,12 +18,12 @@ from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
+    MemoryEntries,
     OffsetEntry,
     OffsetIndex,
     TimeEntry,
     TimeIndex,
 )
-from siltstone.storage.segment.index_entries import MemoryEntries
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 HEADER_CHUNK: Final = 64 * 1024

@@ -1,5 +1,6 @@
 """What all logs of a broker share."""
 
+import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -7,7 +8,21 @@ from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
-from siltstone.storage.log.flush_stats import FlushStats
+
+
+class FlushStats:
+    """Flushes of all logs, and their seconds; any thread adds (Kafka: ``LogFlushStats``)."""
+
+    def __init__(self) -> None:
+        self.flushes = 0
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, seconds: float) -> None:
+        """Count one flush, also a failed one: its time counts, too."""
+        with self._lock:
+            self.flushes += 1
+            self.seconds += seconds
 
 
 class Watched(Protocol):

@@ -27,12 +27,14 @@ from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     ActiveIndexes,
+    Entries,
+    FileEntries,
+    MemoryEntries,
     OffsetEntry,
     OffsetIndex,
     TimeEntry,
     TimeIndex,
 )
-from siltstone.storage.segment.index_entries import Entries, FileEntries, MemoryEntries
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 
