@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -31,34 +31,6 @@ Spread = Callable[[T], Iterator[tuple[int, pa.Table]]]
 """Turns one item into tables for numbered places: one task gathers each place."""
 Gather = Callable[[int, Iterator[pa.Table]], R]
 """Turns the tables of one place into its result."""
-
-
-class Engine(Protocol):
-    """Runs tasks; ``weigh`` gives the bytes of an item for the progress."""
-
-    name: str
-    cores: int
-    clock: Clock
-
-    def run(
-        self,
-        stage: str,
-        items: Sequence[T],
-        work: Callable[[T], R],
-        weigh: Callable[[T], int],
-    ) -> list[R]:
-        """Return the result of each item, in their order."""
-
-    def shuffle(
-        self,
-        stage: str,
-        items: Sequence[T],
-        spread: Spread[T],
-        gather: Gather[R],
-        places: int,
-        weigh: Callable[[T], int],
-    ) -> list[R]:
-        """Return the result of each place that got something."""
 
 
 class LocalEngine:
@@ -206,6 +178,9 @@ class SparkEngine:
             thread.join()
             _catch_up(progress, done.value, tasks.value)
 
+
+Engine: TypeAlias = LocalEngine | SparkEngine
+"""Runs tasks; ``weigh`` gives the bytes of an item for the progress."""
 
 _POLL_SECONDS = 0.2
 _SMALL_BYTES = 32 << 20

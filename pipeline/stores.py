@@ -7,49 +7,9 @@ is read, the process ends. An open file stays the same, even if another one gets
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeAlias
 
 from siltstone.pipeline.errors import SourceUnavailable
-
-
-class StoredFile(Protocol):
-    """One open file."""
-
-    size: int
-    inode: int
-    """0 where files have none."""
-
-    def read_into(self, view: memoryview, position: int) -> int:
-        """Fill a view from a position on; return the bytes read."""
-
-    def read(self, position: int, size: int) -> bytes:
-        """Return up to ``size`` bytes."""
-
-    def close(self) -> None:
-        """Close it. Idempotent."""
-
-
-class Store(Protocol):
-    """A file system. Paths are texts with ``/`` between their parts."""
-
-    is_local: bool
-
-    def open(self, path: str) -> StoredFile:
-        """Open a file to read it.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
-
-    def read(self, path: str) -> bytes | None:
-        """Return a small file, None if there is none."""
-
-    def list(self, path: str) -> "dict[str, int]":
-        """Return the names in a folder and the size of each; -1 for a folder.
-
-        Raises:
-            FileNotFoundError: there is no such folder.
-        """
 
 
 class LocalFile:
@@ -91,8 +51,12 @@ class LocalStore:
 
     is_local = True
 
-    def open(self, path: str) -> StoredFile:
-        """Open a file to read it."""
+    def open(self, path: str) -> LocalFile:
+        """Open a file to read it.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
         return LocalFile(path)
 
     def read(self, path: str) -> bytes | None:
@@ -103,7 +67,11 @@ class LocalStore:
             return None
 
     def list(self, path: str) -> dict[str, int]:
-        """Return the names in a folder and the size of each; -1 for a folder."""
+        """Return the names in a folder and the size of each; -1 for a folder.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+        """
         found = {}
         with os.scandir(path) as entries:
             for entry in entries:
@@ -115,7 +83,7 @@ class LocalStore:
 
 
 class ArrowFile:
-    """A file of pyarrow's."""
+    """A file of pyarrow's, which has no inode."""
 
     inode = 0
 
@@ -161,7 +129,7 @@ class ArrowStore:
             raise SourceUnavailable(f"pyarrow.fs can not open {uri}: {error}") from error
         return cls(file_system), path
 
-    def open(self, path: str) -> StoredFile:
+    def open(self, path: str) -> ArrowFile:
         """Open a file to read it."""
         return ArrowFile(self._files.open_input_file(path))
 
@@ -182,6 +150,11 @@ class ArrowStore:
             each.base_name: -1 if each.type == fs.FileType.Directory else each.size
             for each in found
         }
+
+
+StoredFile: TypeAlias = LocalFile | ArrowFile
+Store: TypeAlias = LocalStore | ArrowStore
+"""A file system. Paths are texts with ``/`` between their parts."""
 
 
 @lru_cache(maxsize=16)

@@ -20,7 +20,7 @@ CLIENT_ID: Final = "siltstone-pipeline"
 _REMEDY: Final = "check kafka.bootstrap.servers and kafka.security.protocol"
 _SECONDS: Final = 60.0
 _MAX_FRAME_BYTES: Final = 1 << 30
-_PLAIN_HEADER: Final = struct.Struct(">hhih")
+_HEAD: Final = struct.Struct(">hhih")
 _CORRELATION_BYTES: Final = 4
 _OBEYED: Final = {
     "security.protocol",
@@ -107,8 +107,16 @@ class Wire:
             SourceUnavailable: the connection is gone.
         """
         table, version = exchange.request, exchange.version
-        head = b"\0" if table.is_flexible(version) else b""
-        self.send_plain(table.key, version, head + table.write(version, request))
+        self._correlation += 1
+        name = self._client_id.encode()
+        tags = b"\0" if table.is_flexible(version) else b""
+        body = table.write(version, request)
+        size = _HEAD.size + len(name) + len(tags) + len(body)
+        head = _HEAD.pack(table.key, version, self._correlation, len(name))
+        try:
+            self._socket.sendall(b"".join((size.to_bytes(4, "big"), head, name, tags, body)))
+        except OSError as error:
+            raise self._silent(error) from error
 
     def take(self, exchange: Exchange) -> Any:
         """Return the answer to the oldest request that waits for one. Blocks.
@@ -116,35 +124,16 @@ class Wire:
         Raises:
             SourceUnavailable: none comes, or none that can be read.
         """
-        body = self.take_plain().toreadonly()
+        size = int.from_bytes(self._read(4), "big")
+        if not _CORRELATION_BYTES <= size <= _MAX_FRAME_BYTES:
+            raise self._silent(ValueError(_strange(size)))
+        body = self._read(size)[_CORRELATION_BYTES:].toreadonly()
         table, version = exchange.response, exchange.version
         start = 1 if table.is_flexible(version) else 0
         try:
             return table.read(version, body, min(start, len(body)), len(body), room=len(body))[0]
         except ProtocolError as error:
             raise self._silent(error) from error
-
-    def send_plain(self, key: int, version: int, body: bytes) -> None:
-        """Send a request that is bytes already; in a flexible version with the head's last byte.
-
-        Raises:
-            SourceUnavailable: the connection is gone.
-        """
-        self._correlation += 1
-        name = self._client_id.encode()
-        size = _PLAIN_HEADER.size + len(name) + len(body)
-        head = _PLAIN_HEADER.pack(key, version, self._correlation, len(name))
-        try:
-            self._socket.sendall(b"".join((size.to_bytes(4, "big"), head, name, body)))
-        except OSError as error:
-            raise self._silent(error) from error
-
-    def take_plain(self) -> memoryview:
-        """Return the body of the answer to the oldest request that waits for one. Blocks."""
-        size = int.from_bytes(self._read(4), "big")
-        if not _CORRELATION_BYTES <= size <= _MAX_FRAME_BYTES:
-            raise self._silent(ValueError(_strange(size)))
-        return self._read(size)[_CORRELATION_BYTES:]
 
     def _read(self, size: int) -> memoryview:
         data = memoryview(bytearray(size))

@@ -13,6 +13,7 @@ from siltstone.pipeline.jobs.replay_batches import read_batches
 from siltstone.pipeline.jobs.replay_source import Chunk, Part, read_part
 from siltstone.pipeline.sinks.batches import BatchProducer
 from siltstone.pipeline.sinks.kafka import NotSent, make_producer, note_progress, read_progress
+from siltstone.storage import files
 from siltstone.storage.clock import Clock
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -134,9 +135,7 @@ class _Sender:
         path = self._progress_file
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text(json.dumps({"next": following}))
-            temporary.replace(path)
+            files.replace_file(path, json.dumps({"next": following}).encode(), durable=False)
         self._unnoted = 0
 
     def _flush(self) -> None:

@@ -6,17 +6,21 @@ positions, are searched again.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
 from siltstone.pipeline.client.watch import Watch
 from siltstone.pipeline.errors import CorruptLog, DataLost, PipelineError, SnapshotExpired
+from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.archive_view import read_topic_id, view_partition
+from siltstone.pipeline.planning.partition_plan import PartitionPlan
+from siltstone.pipeline.planning.ranges import check_start
 from siltstone.pipeline.planning.split import Piece, Split
 from siltstone.pipeline.reading.aborted import AbortedIndex
 from siltstone.pipeline.reading.decoder import Decoder, Fault
 from siltstone.pipeline.reading.quarantine import Quarantine
-from siltstone.pipeline.reading.relocation import Replaced, check_identity, relocate
 from siltstone.pipeline.reading.resync import find_batch_after
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.stores import StoredFile, open_store
@@ -152,3 +156,45 @@ def _unpinned(split: Split, error: Exception) -> PipelineError:
         f"files of {split.topic_partition} that were pinned are gone: {error}; the pin has ended, "
         "so read again, with a longer pinLeaseMs if a job pauses"
     )
+
+
+class Replaced(Exception):  # noqa: N818 - what became of the file
+    """A file is not the one that was planned."""
+
+
+def check_identity(split: Split) -> None:
+    """Refuse the folder of another topic that has the name now; a pin's links need no check.
+
+    Raises:
+        DataLost: the topic was deleted and made again.
+    """
+    if split.lease is not None or not split.topic_id:
+        return
+    topic_id = read_topic_id(split.folder)
+    if topic_id and topic_id != split.topic_id:
+        raise DataLost(
+            f"topic {split.topic} was deleted and made again since the read was planned (topic id "
+            f"{split.topic_id}, now {topic_id}); begin again"
+        )
+
+
+def relocate(split: Split, offset: int) -> Split:
+    """Return the rest of a split, from an offset on, planned with the present files.
+
+    Raises:
+        DataLost: the offsets are gone, or the topic is another one of the same name.
+        SourceUnavailable: the folder is gone.
+    """
+    check_identity(split)
+    partition = view_partition(split.folder)
+    start = check_start(partition, offset, fails=split.rules.fails_on_data_loss)
+    if split.rules.fails_on_data_loss and partition.end_offset < split.end_offset:
+        raise DataLost(
+            f"{split.topic_partition} ends at {partition.end_offset} and reached "
+            f"{split.end_offset} before: it was cut or made again; begin again"
+        )
+    rest = replace(split, start_offset=min(start, split.end_offset), pieces=())
+    options = ReadOptions(subscribe=(split.topic,))
+    found = PartitionPlan(partition, rest, options).cut(1 << 62)
+    pieces = tuple(piece for each in found for piece in each.pieces)
+    return replace(rest, pieces=pieces)

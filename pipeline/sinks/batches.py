@@ -10,16 +10,22 @@ from collections import deque
 from typing import Final
 
 from siltstone.pipeline.client.cluster import Cluster
+from siltstone.pipeline.client.wire import Exchange
 from siltstone.pipeline.sinks.kafka import NotSent
 from siltstone.protocol.core import crc32c
 from siltstone.protocol.errors import error_name
+from siltstone.protocol.messages import produce
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from siltstone.protocol.records.batch import CODEC_MASK, HEADER, BatchHeader
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage.topic_partition import TopicPartition
 
-PRODUCE: Final = 0
-VERSION: Final = 8
+_PRODUCE: Final = Exchange(produce.REQUEST, produce.RESPONSE, 8)
 AHEAD_BYTES: Final = 4 << 20
 AHEAD_REQUESTS: Final = 64
 _ACKS: Final = -1
@@ -41,14 +47,6 @@ class BatchProducer:
             raise NotSent(f"{at} has no leader; see whether its broker runs, and run it again")
         self._at = at
         self._wire = cluster.wire(leader.node)
-        topic = at.topic.encode()
-        self._before = b"".join(
-            (
-                struct.pack(">hhi", -1, _ACKS, _TIMEOUT_MS),
-                struct.pack(">ih", 1, len(topic)) + topic,
-                struct.pack(">ii", 1, at.partition),
-            )
-        )
         self._ahead: deque[int] = deque()
         self._ahead_bytes = 0
 
@@ -62,8 +60,9 @@ class BatchProducer:
             len(self._ahead) >= AHEAD_REQUESTS or self._ahead_bytes >= AHEAD_BYTES
         ):
             self._take()
-        size = len(batch).to_bytes(4, "big")
-        self._wire.send_plain(PRODUCE, VERSION, b"".join((self._before, size, batch)))
+        data = [PartitionProduceData(self._at.partition, batch)]
+        topic = TopicProduceData(name=self._at.topic, partition_data=data)
+        self._wire.send(_PRODUCE, ProduceRequest(None, _ACKS, _TIMEOUT_MS, [topic]))
         self._ahead.append(len(batch))
         self._ahead_bytes += len(batch)
 
@@ -77,10 +76,9 @@ class BatchProducer:
             self._take()
 
     def _take(self) -> None:
-        answer = self._wire.take_plain()
+        answer = self._wire.take(_PRODUCE)
         self._ahead_bytes -= self._ahead.popleft()
-        (name_size,) = struct.unpack_from(">h", answer, 4)
-        (error,) = struct.unpack_from(">h", answer, 4 + 2 + name_size + 4 + 4)
+        error = answer.responses[0].partition_responses[0].error_code
         if error:
             raise NotSent(
                 f"{self._at} did not take a batch ({error_name(error)}); run the replay again "

@@ -8,7 +8,6 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from siltstone.pipeline.sinks.fit import check_columns
 from siltstone.pipeline.sinks.staging import (
     STAGING,
     StagedFile,
@@ -19,7 +18,7 @@ from siltstone.pipeline.sinks.staging import (
     sweep,
     sweep_moved,
 )
-from siltstone.pipeline.sinks.state import PROPERTY, TableState
+from siltstone.pipeline.sinks.state import PROPERTY, TableState, check_columns
 
 
 class DeltaSink:

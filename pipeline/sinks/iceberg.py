@@ -13,7 +13,6 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import TableProperties, _parquet_files_to_data_files
 
-from siltstone.pipeline.sinks.fit import check_columns
 from siltstone.pipeline.sinks.staging import (
     STAGING,
     StagedFile,
@@ -24,7 +23,7 @@ from siltstone.pipeline.sinks.staging import (
     sweep,
     sweep_moved,
 )
-from siltstone.pipeline.sinks.state import PROPERTY, TableState
+from siltstone.pipeline.sinks.state import PROPERTY, TableState, check_columns
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from siltstone.pipeline.errors import BadOption
-from siltstone.pipeline.sinks.fit import check_columns
 from siltstone.pipeline.sinks.staging import StagedFile, full_disk_told, sweep
-from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.state import TableState, check_columns
 from siltstone.storage import files
 
 STATE_FILE: Final = "_siltstone.json"
@@ -50,6 +49,9 @@ class ParquetTable:
 
     def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:
         """Make sure that the folder is a table: a commit replaces it with everything in it.
+
+        ``keeps`` says that files stay beside those of the schema, ``takes_over`` that files which
+        no job has written may go.
 
         Raises:
             BadOption: It has other columns, or files that no job has written.

@@ -1,10 +1,12 @@
-"""The state of a table, kept in the commit that made it."""
+"""The state of a table, kept in the commit that made it, and whether other columns fit it."""
 
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
 import pyarrow as pa
+
+from siltstone.pipeline.errors import BadOption
 
 PROPERTY = "siltstone.state"
 """Its name among the properties of a commit."""
@@ -49,3 +51,30 @@ class TableState:
             return cls(**facts)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"that is not the state of a snapshot table: {error!r}") from error
+
+
+def check_columns(place: object, there: pa.Schema, wanted: pa.Schema) -> None:
+    """Make sure that files of a schema fit those of a table, in any order of columns.
+
+    Raises:
+        BadOption: A column is missing on one side, or of another type.
+    """
+    old, new = _described(there), _described(wanted)
+    if old != new:
+        raise BadOption(
+            f"the table {place} has other columns ({_differing(old, new)}) than this job writes "
+            f"({_differing(new, old)}); name another table, or the same columns"
+        )
+
+
+def _described(schema: pa.Schema) -> dict[str, str]:
+    """Return the type of each column; formats name the element of a list differently."""
+    return {
+        field.name: str(field.type).replace("large_", "").replace("<item:", "<element:")
+        for field in schema
+    }
+
+
+def _differing(one: dict[str, str], other: dict[str, str]) -> str:
+    fields = [f"{name} {kind}" for name, kind in one.items() if other.get(name) != kind]
+    return ", ".join(fields) or "no more than those"

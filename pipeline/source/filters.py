@@ -24,25 +24,14 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
 from siltstone.pipeline.planning.ranges import OffsetRange
 from siltstone.storage.topic_partition import TopicPartition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_NEVER_NULL: Final = {
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-    "segment",
-    "position",
-    "batchOffset",
-    "producerId",
-    "isTombstone",
-    "timestampMs",
-}
+_NEVER_NULL: Final = TYPES.keys() - {"key", "value", "headers"}
 
 
 @dataclass(frozen=True, slots=True)

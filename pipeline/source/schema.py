@@ -8,29 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from siltstone.pipeline.columns import STANDARD, check_names
+from siltstone.pipeline.columns import STANDARD, TYPES, check_names
 from siltstone.pipeline.errors import BadOption, CorruptLog
 from siltstone.pipeline.options import ReadOptions
 
-SPARK_TYPES: Final = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-    "segment": "bigint",
-    "position": "bigint",
-    "batchOffset": "bigint",
-    "producerId": "bigint",
-    "isTombstone": "boolean",
-    "timestampMs": "bigint",
-}
+SPARK_TYPES: Final = {name: from_arrow_type(kind).simpleString() for name, kind in TYPES.items()}
 _TEXTS: Final = {"key", "value"}
 
 

@@ -29,7 +29,6 @@ from siltstone.pipeline.planning.ranges import OffsetRange, check_start, last_of
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.source.batch import SplitPartition
-from siltstone.pipeline.source.pace import Pace, shared_out
 from siltstone.pipeline.source.schema import check_schema, converted
 from siltstone.pipeline.source.worker import settle
 from siltstone.pipeline.transports import Source, open_source
@@ -253,4 +252,41 @@ def from_json(offsets: Mapping[str, Any]) -> Offsets:
         for topic, known in offsets.items()
         for partition, offset in known.items()
         if partition != _TOPIC_ID
+    }
+
+
+class Pace:
+    """Holds back a micro-batch until there are enough offsets, or it has waited long enough."""
+
+    def __init__(self, options: ReadOptions, clock: Clock) -> None:
+        self._least = options.min_offsets_per_trigger
+        self._max_seconds = options.max_trigger_delay_ms / 1000
+        self._clock = clock
+        self._last = clock.monotonic()
+
+    def is_enough(self, available: int) -> bool:
+        """Tell whether so many offsets are a micro-batch; the wait begins anew if they are."""
+        now = self._clock.monotonic()
+        if available < self._least and now - self._last < self._max_seconds:
+            return False
+        self._last = now
+        return True
+
+
+def shared_out(
+    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int
+) -> dict[TopicPartition, int]:
+    """Return ends that take about ``max_offsets``, from each partition its share.
+
+    A partition that has any gives at least one, so that none starves.
+    """
+    lengths = {key: max(0, end - starts.get(key, 0)) for key, end in ends.items()}
+    total = sum(lengths.values())
+    if total <= max_offsets:
+        return dict(ends)
+    return {
+        key: starts.get(key, 0) + min(length, max(1, max_offsets * length // total))
+        if length
+        else end
+        for (key, end), length in zip(ends.items(), lengths.values(), strict=True)
     }

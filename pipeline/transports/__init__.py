@@ -34,7 +34,7 @@ def open_source(options: ReadOptions) -> Source:
             "python -m siltstone.pipeline doctor says what to install"
         )
     if options.transport == "auto" and options.bootstrap and not (options.data or options.archive):
-        from siltstone.pipeline.transports.discovery import find_data  # noqa: PLC0415 - the wire protocol
+        from siltstone.pipeline.transports.fetch import find_data  # noqa: PLC0415 - the wire protocol
 
         options = replace(options, data=find_data(options))
     name = options.transport if options.transport != "auto" else choose(options)

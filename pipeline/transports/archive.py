@@ -1,23 +1,17 @@
 """A log directory that no broker serves: a stopped broker's, a copy, or one in object storage."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 from siltstone.pipeline.errors import BadOption, SourceUnavailable
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.archive_view import ArchiveView
 from siltstone.pipeline.planning.manifest import Manifest
-from siltstone.pipeline.planning.plan import plan_splits
-from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resolve
-from siltstone.pipeline.planning.split import Split
-from siltstone.pipeline.transports.source import select
+from siltstone.pipeline.transports.source import Source, select
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.lock import is_held
-from siltstone.storage.topic_partition import TopicPartition
 
 
-class ArchiveSource:
+class ArchiveSource(Source):
     """Reads a folder. With ``unpinned`` a broker may be working in it."""
 
     name = "archive"
@@ -28,7 +22,7 @@ class ArchiveSource:
         Raises:
             SourceUnavailable: one does.
         """
-        self.options = options
+        super().__init__(options)
         self._clock = Clock()
         self._place = options.archive or options.data
         if not self._place:
@@ -36,18 +30,12 @@ class ArchiveSource:
         self._place = self._place.removeprefix("file://")
         if "://" not in self._place:
             self._place = str(Path(self._place).resolve())
-        self._is_live = "://" not in self._place and is_held(Path(self._place))
-        if self._is_live and not options.unpinned:
+        self.is_live = "://" not in self._place and is_held(Path(self._place))
+        if self.is_live and not options.unpinned:
             raise SourceUnavailable(
                 f"a broker works in {self._place}; read it with transport=pinned and "
                 f"data={self._place}, or set unpinned=true to read files that change meanwhile"
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def view(self) -> Manifest:
         """Return the partitions of the options, as they are now."""
@@ -57,16 +45,6 @@ class ArchiveSource:
         is_committed = self.options.is_committed
         views = tuple(archive.view(key, is_committed=is_committed) for key in keys)
         return Manifest(taken_at_ms=now_ms, partitions=views)
-
-    def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
-        """Return the ranges of offsets of the options."""
-        return resolve(view, self.options, find_in_files)
-
-    def plan(
-        self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
-    ) -> list[Split]:
-        """Return splits that together read the ranges once."""
-        return plan_splits(view, self.options, ranges, transport=self.name, is_live=self._is_live)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

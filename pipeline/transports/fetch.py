@@ -1,27 +1,31 @@
 """Any Kafka broker, over the network: offsets by ListOffsets, records by Fetch."""
 
-from collections.abc import Mapping
-from typing import Self
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from siltstone.pipeline.client.cluster import Cluster, Leader
 from siltstone.pipeline.client.wire import refused
-from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.errors import BadOption, PipelineError
 from siltstone.pipeline.options import EARLIEST, LATEST, ReadOptions
 from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
-from siltstone.pipeline.planning.plan import plan_splits
-from siltstone.pipeline.planning.ranges import OffsetRange, resolve
-from siltstone.pipeline.planning.split import Split
-from siltstone.pipeline.transports.source import select
+from siltstone.pipeline.transports.source import Source, select
+from siltstone.storage import files
 from siltstone.storage.clock import Clock
-from siltstone.storage.topic_partition import TopicPartition
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.directory.meta_properties import MetaProperties
+
+if TYPE_CHECKING:
+    from siltstone.storage.topic_partition import TopicPartition
 
 _DEFAULT_RETENTION_MS = 86_400_000
 
 
-class FetchSource:
+class FetchSource(Source):
     """Knows offsets but no files; splits are read while the broker goes on."""
 
     name = "fetch"
+    is_live = True
 
     def __init__(self, options: ReadOptions) -> None:
         """Connect.
@@ -38,16 +42,10 @@ class FetchSource:
                 f"the fetch transport does not know kafka.{unheeded[0]}; leave it out, or use "
                 "Spark's own connector"
             )
-        self.options = options
+        super().__init__(options)
         self._clock = Clock()
         self._cluster = Cluster(options.bootstrap, options.kafka)
         self._leaders: dict[TopicPartition, Leader] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def view(self) -> Manifest:
         """Return the partitions of the options, with their present offsets."""
@@ -82,23 +80,40 @@ class FetchSource:
             ),
         )
 
-    def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
-        """Return the ranges of offsets of the options."""
-        return resolve(view, self.options, self._find)
-
-    def plan(
-        self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
-    ) -> list[Split]:
-        """Return splits that together read the ranges once."""
-        if ranges is None:
-            ranges = self.ranges(view)
-        return plan_splits(view, self.options, ranges, transport=self.name, is_live=True)
-
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._cluster.close()
 
-    def _find(self, partition: PinnedPartition, timestamp: int) -> int | None:
+    def find(self, partition: PinnedPartition, timestamp: int) -> int | None:
+        """Return the offset of the first record at or after a time, by ListOffsets."""
         key = partition.topic_partition
         found = self._cluster.offsets({key: self._leaders[key]}, timestamp)[key]
         return found if found >= 0 else None
+
+
+def find_data(options: ReadOptions) -> str:
+    """Return the log directory of a cluster's only broker, empty if it is not visible here.
+
+    A broker says where its log directories are. If one of them is visible here, belongs to the same
+    cluster and lets this user read the control token, its files can be pinned.
+    """
+    try:
+        with Cluster(options.bootstrap, options.kafka) as cluster:
+            cluster.leaders([])
+            if cluster.node_count > 1:
+                return ""  # each broker has some partitions
+            directories = cluster.log_directories()
+            cluster_id = cluster.cluster_id
+    except PipelineError:
+        return ""  # reading over the network will report it
+    return next((each for each in directories if _is_of(Path(each), cluster_id)), "")
+
+
+def _is_of(directory: Path, cluster_id: str) -> bool:
+    if not os.access(directory / files.CONTROL_TOKEN, os.R_OK):
+        return False
+    try:
+        properties = MetaProperties.read(directory)
+    except (OSError, MalformedCheckpoint):
+        return False
+    return properties is not None and properties.cluster_id == cluster_id

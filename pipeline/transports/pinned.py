@@ -1,21 +1,16 @@
 """A running broker's own files: the broker pins them, and then has nothing to do with the read."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 from siltstone.pipeline.client.pins import find_control, release_pin, take_pin, topics
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.manifest import NO_PIN, Manifest
-from siltstone.pipeline.planning.plan import plan_splits
-from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resolve
-from siltstone.pipeline.planning.split import Split
-from siltstone.pipeline.transports.source import select
+from siltstone.pipeline.transports.source import Source, select
 from siltstone.storage.topic_partition import TopicPartition
 
 
-class PinnedSource:
+class PinnedSource(Source):
     """Takes a pin with each `view`; `close` releases the last one, or its lease ends it."""
 
     name = "pinned"
@@ -28,15 +23,9 @@ class PinnedSource:
         """
         if not options.data:
             raise BadOption("transport=pinned needs data: the broker's log directory")
-        self.options = options
+        super().__init__(options)
         self._control = find_control(Path(options.data), options.control)
         self._pin = NO_PIN
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def view(self) -> Manifest:
         """Return the partitions of the options, as of the moment of a new pin."""
@@ -55,16 +44,6 @@ class PinnedSource:
         )
         self._pin = view.pin
         return view
-
-    def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
-        """Return the ranges of offsets of the options."""
-        return resolve(view, self.options, find_in_files)
-
-    def plan(
-        self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
-    ) -> list[Split]:
-        """Return splits that together read the ranges once."""
-        return plan_splits(view, self.options, ranges, transport=self.name)
 
     def close(self) -> None:
         """Release the pin of the last view. Idempotent."""

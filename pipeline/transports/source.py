@@ -1,39 +1,57 @@
-"""The interface of a transport."""
+"""What all transports are, and the partitions that options name."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Protocol, Self
+from typing import ClassVar, Self
 
 from siltstone.pipeline.errors import BadOption, SourceUnavailable
 from siltstone.pipeline.options import ReadOptions
-from siltstone.pipeline.planning.manifest import Manifest
-from siltstone.pipeline.planning.ranges import OffsetRange
+from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
+from siltstone.pipeline.planning.plan import plan_splits
+from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resolve
 from siltstone.pipeline.planning.split import Split
 from siltstone.storage.topic_partition import TopicPartition
 
 
-class Source(Protocol):
+class Source(ABC):
     """Topics at one place; a context manager that closes what `view` opened."""
 
-    name: str
+    name: ClassVar[str]
     """``pinned``, ``fetch`` or ``archive``."""
-    options: ReadOptions
+    is_live = False
+    """Whether what a view names may change while it is read."""
 
-    def __enter__(self) -> Self: ...
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
 
-    def __exit__(self, *_: object) -> None: ...
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
     def view(self) -> Manifest:
         """Return the partitions of the options, as they are now."""
 
+    def find(self, partition: PinnedPartition, timestamp: int) -> int | None:
+        """Return the offset of the first record at or after a time, None if there is none."""
+        return find_in_files(partition, timestamp)
+
     def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
         """Return the ranges of offsets of the options."""
+        return resolve(view, self.options, self.find)
 
     def plan(
         self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
     ) -> list[Split]:
         """Return splits that together read the ranges once."""
+        if ranges is None:
+            ranges = self.ranges(view)
+        return plan_splits(view, self.options, ranges, transport=self.name, is_live=self.is_live)
 
+    @abstractmethod
     def close(self) -> None:
         """Close what was opened. Idempotent."""
 

@@ -13,8 +13,14 @@ from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning import segments
 from siltstone.pipeline.planning.manifest import Manifest
-from siltstone.pipeline.source.pace import Pace, shared_out
-from siltstone.pipeline.source.stream import StreamReader, from_json, to_json, with_stream_defaults
+from siltstone.pipeline.source.stream import (
+    Pace,
+    StreamReader,
+    from_json,
+    shared_out,
+    to_json,
+    with_stream_defaults,
+)
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.broker import SiltstoneProcess
