@@ -340,7 +340,7 @@ class Broker:
 
     async def _watch_file(self, path: Path) -> None:
         # Late, since a start has no use for it.
-        from siltstone.broker.topics.settings.file_watch import SettingsFile  # noqa: PLC0415
+        from siltstone.broker.topics.settings.reload import SettingsFile  # noqa: PLC0415
 
         await SettingsFile(path, self._settings, self._io, self.certificates).run()
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
-from siltstone.broker.groups.deleted_topics import DeletedTopics
-from siltstone.broker.groups.expiry import expire
+from siltstone.broker.groups.expiry import DeletedTopics, expire
 from siltstone.broker.groups.member_bytes import MemberBytes, bytes_of
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import Offsets

@@ -1,15 +1,24 @@
-"""Deleting unused offsets, and groups that have nothing else (KIP-211)."""
+"""Deleting unused offsets, groups that have nothing else (KIP-211), and offsets of deleted topics.
+
+All topics that were deleted meanwhile are looked for in one walk over the groups, in slices. Until
+it is over the registry keeps their names, on the disk too, and makes no topic of such a name: so
+offsets of a new topic are not taken for those of the old one, and a start walks again. (Kafka:
+``GroupCoordinator.onPartitionsDeleted``.)
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, read_offset
 from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from siltstone.broker.groups.group import Group
     from siltstone.broker.groups.owner import Owner
@@ -70,3 +79,44 @@ def _find_expired(owner: Owner, group: Group, now_ms: int) -> Iterator[tuple[str
                 expiry = since + retention_ms
             if now_ms >= expiry and not offsets.is_pending(group.group_id, topic, partition):
                 yield topic, partition
+
+
+class DeletedTopics:
+    """The topics whose offsets groups still have (loop only); ``loaded`` tells when all are known.
+
+    `forget` begins a walk unless one is under way, which then does not end before another one.
+    """
+
+    def __init__(self, owner: Owner, loaded: asyncio.Event) -> None:
+        self._owner = owner
+        self._loaded = loaded
+        self._is_walking = False
+
+    def forget(self) -> None:
+        """Have the offsets deleted soon."""
+        if not self._is_walking and self._loaded.is_set() and self._owner.topics.retired:
+            self._is_walking = True
+            self._owner.start_task(self._run(), "offsets of deleted topics")
+
+    async def _run(self) -> None:
+        topics = self._owner.topics
+        try:
+            while names := frozenset(topics.retired):
+                await self._walk(names)
+                topics.release(names)
+        finally:
+            self._is_walking = False
+
+    async def _walk(self, names: AbstractSet[str]) -> None:
+        offsets = self._owner.offsets
+        share = LoopShare()
+        for group_ids in offsets.by_shard():
+            for group_id in group_ids:
+                named = offsets.list_of_topics(group_id, names)
+                group = self._owner.find(group_id) if named else None
+                if group is not None:
+                    try:
+                        self._owner.delete_offsets(group, named)
+                    except KafkaError as error:
+                        log.warning("offsets not deleted group=%s reason=%s", group_id, error)
+                await share.rest()

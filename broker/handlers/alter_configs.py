@@ -17,8 +17,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.telemetry import check_subscription
-from siltstone.broker.process import loggers
-from siltstone.broker.process.work_off import work_off
+from siltstone.broker.process import logs
+from siltstone.broker.process.loop_share import work_off
 from siltstone.broker.topics import eligible_leaders
 from siltstone.broker.topics.settings.changes import Change, Operation, apply_changes, check_changes
 from siltstone.broker.topics.settings.resources import (
@@ -200,4 +200,4 @@ class _Change:
             for name, operation, value in changes:
                 # kafka-configs sends an empty value along with DELETE, and it does not count.
                 level = None if operation is Operation.DELETE else value
-                loggers.set_level(name, level, validate_only=validate_only)
+                logs.set_level(name, level, validate_only=validate_only)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.security.quotas.entities import IP, QUOTAS, TYPES, check_quota, make_entity
+from siltstone.broker.security.quotas.book import IP, QUOTAS, TYPES, check_quota, make_entity
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
 from siltstone.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.broker.security.quotas.book import Values
-    from siltstone.broker.security.quotas.entities import Entity
+    from siltstone.broker.security.quotas.book import Entity, Values
     from siltstone.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
     from siltstone.protocol.messages.alter_client_quotas import EntryData as Alteration
     from siltstone.protocol.messages.describe_client_quotas import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from siltstone.broker.process.work_off import work_off
-from siltstone.broker.security.quotas.mutations import take_partitions
+from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.broker.topics.assignments import MAX_PARTITIONS, check_replicas
 from siltstone.protocol.errors import (
     InvalidPartitions,

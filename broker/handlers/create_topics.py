@@ -16,8 +16,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.process.work_off import work_off
-from siltstone.broker.security.quotas.mutations import take_partitions
+from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.broker.topics.assignments import (
     MAX_PARTITIONS,
     check_indexes,

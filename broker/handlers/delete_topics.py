@@ -11,8 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from siltstone.broker.process.work_off import work_off
-from siltstone.broker.security.quotas.mutations import take_partitions
+from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.protocol.errors import (
     InvalidRequest,
     InvalidTopic,

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.process import loggers
+from siltstone.broker.process import logs
 from siltstone.broker.process.loop_share import answer_rows, finish, finish_in_shares
 from siltstone.broker.topics.settings.resources import (
     ALL_BROKERS,
@@ -137,7 +137,7 @@ def _describe(
             check_broker(name, node_id)
         case ResourceType.BROKER_LOGGER:
             check_broker(name, node_id)
-            return {each: _logger(each, level) for each, level in loggers.levels().items()}
+            return {each: _logger(each, level) for each, level in logs.levels().items()}
         case ResourceType.GROUP if name:
             own = settings.group_overrides.get(name, {})
         case ResourceType.CLIENT_METRICS if name:

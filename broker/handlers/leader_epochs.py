@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.fetching._fetch_kernels import list_epoch_ends
-from siltstone.broker.topics.leader_epoch import judge_leader_epoch
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -54,3 +53,14 @@ def _find_all(topic: Topic | None, wanted: OffsetForLeaderTopic) -> Sequence[Any
         code = _UNKNOWN if log is None else judge_leader_epoch(log.leader_epoch, told_epoch)
         rows[place] = EpochEndOffset(code, index)
     return rows
+
+
+UNKNOWN: Final = -1
+"""The leader epoch of a client that does not know it."""
+
+
+def judge_leader_epoch(current: int, told: int) -> ErrorCode:
+    """Return the error for a client that told neither `UNKNOWN` nor the current epoch (KIP-320)."""
+    if told < current:
+        return ErrorCode.fenced_leader_epoch
+    return ErrorCode.unknown_leader_epoch

@@ -18,9 +18,9 @@ from siltstone.broker.fetching._fetch_kernels import (
     are_distinct,
     list_ends,
 )
+from siltstone.broker.handlers.leader_epochs import UNKNOWN, judge_leader_epoch
 from siltstone.broker.net.slices import ELEMENTS
 from siltstone.broker.process.loop_share import finish_in_shares
-from siltstone.broker.topics.leader_epoch import UNKNOWN, judge_leader_epoch
 from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,

@@ -18,8 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import finish, finish_in_shares, in_pieces
-from siltstone.broker.process.work_off import work_off
+from siltstone.broker.process.loop_share import finish, finish_in_shares, in_pieces, work_off
 from siltstone.broker.topics.internal import preset_for
 from siltstone.broker.topics.topic import keep
 from siltstone.protocol.errors import (

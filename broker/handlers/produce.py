@@ -26,7 +26,6 @@ from siltstone.broker.handlers._produce_kernels import (
     count_once,
     may_be_plain,
 )
-from siltstone.broker.handlers.repeated_partitions import gather, last_of_each
 from siltstone.broker.net._dispatch_kernels import AT_ONCE as READ_AT_ONCE
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
 from siltstone.protocol.errors import (
@@ -42,8 +41,10 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.produce import (
     LeaderIdAndEpoch,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceResponse,
+    TopicProduceData,
 )
 from siltstone.protocol.names import INTERNAL_TOPICS
 from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
@@ -52,11 +53,11 @@ from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 from siltstone.storage.appending.validation import check_records, must_open, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Generator, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.transactions.producing import TransactionalProduce
-    from siltstone.protocol.messages.produce import ProduceRequest, TopicProduceData
+    from siltstone.protocol.messages.produce import ProduceRequest
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.appending.values import ValidatedBatch
     from siltstone.storage.log.log import Log
@@ -378,3 +379,40 @@ class _Produce:
                 f"acks=0 and partition {row[_INDEX]} of {topic} failed with "
                 f"error {row[_ERROR_CODE]}"
             )
+
+
+def gather(
+    topics: Sequence[TopicProduceData], version: int
+) -> Generator[None, None, list[TopicProduceData]]:
+    """Return each topic once, with the last records of a partition that are and that are no batch.
+
+    It does so in steps. The latter come second, so that the last result of a partition is its
+    answer.
+    """
+    gathered: dict[tuple[str, bytes], dict[int, dict[bool, Any]]] = {}
+    for name, topic_id, partitions in topics:
+        for index, records in partitions:
+            last = gathered.setdefault((name, topic_id), {}).setdefault(index, {})
+            last[_is_no_batch(records, version)] = PartitionProduceData(index, records)
+            yield
+    return [
+        TopicProduceData(
+            *key, [last[is_none] for last in each.values() for is_none in sorted(last)]
+        )
+        for key, each in gathered.items()
+    ]
+
+
+def last_of_each(rows: list[Any]) -> list[Any]:
+    """Return one answer for each partition, whose index comes first in it."""
+    return list({row[0]: row for row in rows}.values())
+
+
+def _is_no_batch(records: Any, version: int) -> bool:
+    if not records:
+        return True
+    try:
+        check_records(records, version)
+    except KafkaError:
+        return True
+    return False

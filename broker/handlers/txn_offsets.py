@@ -19,7 +19,7 @@ from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
-from siltstone.broker.transactions.appending import Rules, admit
+from siltstone.broker.transactions.producing import Rules, admit
 from siltstone.protocol.coordinator.group_errors import (
     IllegalGeneration,
     InvalidGroupId,

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Coroutine,
+        Generator,
+        Sequence,
+    )
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -230,3 +238,27 @@ async def finish_in_shares(steps: Generator[None, None, T]) -> T:
             result: T = end.value
             return result
         await share.rest()
+
+
+WIDTH: Final = 16
+_LEAST_SECONDS: Final = 0.000_2
+
+
+async def work_off(
+    items: Collection[T], job: Callable[[T], Awaitable[None]], width: int = WIDTH
+) -> None:
+    """Await ``job`` for every item, at most ``width`` of them at once; jobs do not raise.
+
+    Others are served in between, also when no job waits for anything.
+    """
+    left = iter(items)
+
+    async def work() -> None:
+        share = LoopShare(max(_LEAST_SECONDS, SECONDS / width))
+        for item in left:
+            await job(item)
+            await share.rest()
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(min(width, len(items))):
+            workers.create_task(work())

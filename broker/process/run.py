@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING
 
 import uvloop
 
-from siltstone.broker.process.limits import raise_open_files
-from siltstone.broker.process.notify import ServiceManager
-from siltstone.broker.process.ready_file import ReadyFile
+from siltstone.broker.process.notify import ReadyFile, ServiceManager
 from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
@@ -104,3 +103,26 @@ async def _reload_on(hang_up: asyncio.Event, broker: Broker, manager: ServiceMan
 def _on_signal(number: signal.Signals, stop: asyncio.Event) -> None:
     log.info("stopping signal=%s", signal.Signals(number).name)
     stop.set()
+
+
+_WANTED_FILES = 1_000_000
+_SCARCE_FILES = 10_000
+
+
+def raise_open_files() -> int:
+    """Raise RLIMIT_NOFILE as far as the system lets us and return it; warn if that is little.
+
+    Every partition and client needs an open file.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    if soft < _SCARCE_FILES:
+        log.warning(
+            "few open files allowed limit=%d: each partition and each client needs one; raise the "
+            "hard limit (ulimit -Hn, or LimitNOFILE= of the service)",
+            soft,
+        )
+    return soft

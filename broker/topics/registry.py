@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
+from siltstone.broker.process.loop_share import work_off
 from siltstone.broker.process.tasks import Tasks, to_its_end
-from siltstone.broker.topics.folders import create_partitions
-from siltstone.broker.topics.reservations import Reservations
 from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import (
     InvalidPartitions,
@@ -33,8 +32,10 @@ from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import (
+        AsyncIterator,
         Awaitable,
         Callable,
+        Collection,
         Coroutine,
         Iterable,
         Iterator,
@@ -49,11 +50,32 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.broker.topics.topic import Form
+    from siltstone.config.topic import TopicConfig
     from siltstone.protocol.messages.produce import TopicProduceData
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.directory.catalog import CatalogState
     from siltstone.storage.log.log import Log
     from siltstone.storage.manager import LogManager
+
+
+class Reservations:
+    """Names that are in use by one task at a time; others wait, in no order (loop only)."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, asyncio.Event] = {}
+
+    @asynccontextmanager
+    async def hold(self, name: str) -> AsyncIterator[None]:
+        """Hold the name: others that ask for it wait."""
+        while name in self._held:
+            await self._held[name].wait()
+        free = self._held[name] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._held[name]
+            free.set()
+
 
 T = TypeVar("T")
 
@@ -471,3 +493,36 @@ def _release(state: CatalogState, names: AbstractSet[str]) -> None:
 
 def _forget(state: CatalogState, topic_id: UUID) -> None:
     state.deleted -= {topic_id}
+
+
+# More threads would make no folder faster: they wait for one disk, and fetches want some too.
+# More threads would make no folder faster: they wait for one disk, and fetches want some too.
+_WIDTH = 4
+
+
+async def create_partitions(
+    manager: LogManager,
+    io: IoThreads,
+    partitions: Collection[TopicPartition],
+    topic_id: UUID,
+    config: TopicConfig,
+) -> None:
+    """Make the folders of partitions, on io threads, a few at a time.
+
+    If one fails no more are begun, and those that are there stay.
+
+    Raises:
+        KafkaError: What the first one that failed raised.
+    """
+    failures: list[KafkaError] = []
+
+    async def create(topic_partition: TopicPartition) -> None:
+        if not failures:
+            try:
+                await io.run(manager.create, topic_partition, topic_id, config)
+            except KafkaError as error:
+                failures.append(error)
+
+    await work_off(partitions, create, _WIDTH)
+    if failures:
+        raise failures[0]

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from siltstone.broker.transactions.appending import Rules, admit
 from siltstone.broker.transactions.ending import End
-from siltstone.broker.transactions.producing import TransactionalProduce
+from siltstone.broker.transactions.producing import Rules, TransactionalProduce, admit
 from siltstone.broker.transactions.transaction import Transaction
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue

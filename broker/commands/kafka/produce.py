@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.kafka.broker import Broker, Refused, add_connection, why
 from siltstone.broker.commands.kafka.broker import run as run_command
-from siltstone.broker.commands.kafka.partitioner import partition_for
 from siltstone.broker.commands.options import ESCAPES, natural
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.errors import ErrorCode
@@ -34,7 +33,6 @@ from siltstone.storage.clock import Clock
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import BinaryIO
-
 
 _PRODUCE: Final = Exchange(produce.REQUEST, produce.RESPONSE, 9)
 _READ_BYTES: Final = 1 << 17
@@ -210,3 +208,27 @@ def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
             rest.append(last)
     if rest:
         yield [b"".join(rest)]
+
+
+_MASK: Final = 0xFFFFFFFF
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+
+
+def partition_for(key: bytes, count: int) -> int:
+    """Return the partition of a key among so many (Java: ``BuiltInPartitioner``)."""
+    return (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def murmur2(data: bytes) -> int:
+    """Return the 32-bit MurmurHash 2 of Kafka's clients, without a sign."""
+    result = _SEED ^ len(data)
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        result = result * _M & _MASK ^ k
+    if whole < len(data):
+        result = (result ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    result = (result ^ result >> 13) * _M & _MASK
+    return result ^ result >> 15

@@ -16,7 +16,6 @@ from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.consumer.changes import Changes, tombstones
 from siltstone.broker.groups.consumer.deadlines import Deadline
 from siltstone.broker.groups.consumer.group import ConsumerGroup
-from siltstone.broker.groups.consumer.group_settings import GroupPolicies
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatResult, heartbeat, leave
 from siltstone.broker.groups.consumer.host import HostedConsumerGroup
 from siltstone.broker.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
@@ -27,7 +26,7 @@ from siltstone.broker.groups.consumer.migration import (
     may_downgrade,
     upgrade,
 )
-from siltstone.broker.groups.consumer.policy import World
+from siltstone.broker.groups.consumer.policy import GroupPolicies, World
 from siltstone.broker.groups.consumer.regex_refresh import (
     find_stale,
     last_resolved_ms,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.groups.consumer.assignors import ASSIGNORS
-from siltstone.broker.groups.consumer.assignors.spec import MemberSpec
+from siltstone.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
 from siltstone.broker.groups.topic_image import hash_topics
 from siltstone.protocol.coordinator.consumer_group_records import (
     GroupMetadata,

@@ -1,10 +1,10 @@
-"""The metrics of the disks below the log directories."""
+"""The metrics of disks: their room, the pins that hold files, partitions that move between them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import Metric
+from siltstone.broker.http.metrics.metric import Metric, single
 from siltstone.storage.directory.room import Level
 
 if TYPE_CHECKING:
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.topics.moves.manager import LogDirMoves
+    from siltstone.broker.topics.pins import PinRoom
     from siltstone.storage.directory.room import Room
 
 _DIRECTORY = ("logdirectory",)
@@ -50,5 +52,78 @@ DISK_METRICS = (
            "Seconds until only the reserve is left, if room goes on going as in the last ten "
            "minutes; absent while it does not.",
            "`LogDirectory.room`", _each(lambda room: room.seconds_left)),
+)
+# fmt: on
+
+
+_ENDS = ("released", "expired", "over-budget", "stopped")
+
+
+def _of_pins(read: Callable[[PinRoom], float]) -> Reader:
+    """Return a reader of one value of the pins, 0 where there is no room for them."""
+    return single(lambda sources: 0 if sources.pins is None else read(sources.pins))
+
+
+def _pins_ended(sources: MetricSources) -> Iterator[Row]:
+    for why in _ENDS:
+        yield (why,), 0 if sources.pins is None else sources.pins.counts.ended[why]
+
+
+# fmt: off
+PIN_METRICS = (
+    Metric("gauge", "siltstone_pins", (),
+           "Pins that hold segment files for whoever reads them.",
+           "`PinRoom`", _of_pins(lambda room: len(room.all_pins()))),
+    Metric("gauge", "siltstone_pinned_bytes", (),
+           "Bytes of log in pins; most of them are in their logs too.",
+           "`PinRoom`", _of_pins(lambda room: sum(pin.size for pin in room.all_pins()))),
+    Metric("gauge", "siltstone_pin_held_bytes", (),
+           "Bytes of log that only pins keep on the disk; above pins.max.bytes pins are ended.",
+           "`PinRoom`", _of_pins(lambda room: room.held_bytes())),
+    Metric("counter", "siltstone_pins_created", (),
+           "Pins given since the start.",
+           "`PinRoom`", _of_pins(lambda room: room.counts.created)),
+    Metric("counter", "siltstone_pins_refused", (),
+           "Pins refused since the start, for a limit or the disk.",
+           "`PinRoom`", _of_pins(lambda room: room.counts.refused)),
+    Metric("counter", "siltstone_pins_ended", ("why",),
+           "Pins that ended since the start, by why.",
+           "`PinRoom`", _pins_ended),
+)
+# fmt: on
+
+
+_MANAGER = "kafka_server_replicaalterlogdirsmanager"
+_CLIENT = ("clientid",)
+_CLIENT_ID = "ReplicaAlterLogDirs"
+
+
+def _of_client(read: Callable[[LogDirMoves], float]) -> Reader:
+    """Return a reader of one value with Kafka's name of who copies, 0 where nobody does."""
+
+    def rows(sources: MetricSources) -> Iterator[Row]:
+        yield (_CLIENT_ID,), 0 if sources.moves is None else read(sources.moves)
+
+    return rows
+
+
+def _of_moves(read: Callable[[LogDirMoves], float]) -> Reader:
+    return single(lambda sources: 0 if sources.moves is None else read(sources.moves))
+
+
+# fmt: off
+MOVE_METRICS = (
+    Metric("gauge", f"{_MANAGER}_maxlag", _CLIENT,
+           "Offsets that the copy lacks that is farthest behind; 0 if no partition moves.",
+           "`LogDirMoves`", _of_client(lambda moves: moves.max_lag)),
+    Metric("gauge", f"{_MANAGER}_failedpartitionscount", _CLIENT,
+           "Partitions whose last move was given up; the log has the reason.",
+           "`LogDirMoves`", _of_client(lambda moves: len(moves.counts.failed))),
+    Metric("gauge", "siltstone_log_dir_moves", (),
+           "Partitions that move to another log directory, or wait for that.",
+           "`LogDirMoves`", _of_moves(len)),
+    Metric("counter", "siltstone_log_dir_moves_done", (),
+           "Partitions that have moved since the start.",
+           "`LogDirMoves`", _of_moves(lambda moves: moves.counts.done)),
 )
 # fmt: on

@@ -15,11 +15,10 @@ from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.client_scan import HELP as CLIENT_HELP
-from siltstone.broker.http.metrics.client_scan import client_lines
 from siltstone.broker.http.metrics.metric import Column, Summary
 from siltstone.broker.http.metrics.recent import QUANTILES
-from siltstone.broker.http.metrics.scans import PAUSE, escape
+from siltstone.broker.http.metrics.scans import HELP as CLIENT_HELP
+from siltstone.broker.http.metrics.scans import PAUSE, client_lines, escape
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpResponse
 from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS, Histogram

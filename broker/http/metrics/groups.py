@@ -1,12 +1,16 @@
-"""The metrics of groups and committed offsets, by Kafka's names where it has them."""
+"""The metrics of groups, committed offsets, producers and transactions.
+
+Names are Kafka's where it has them, and those of kafka_exporter, which dashboards of consumer lag
+know.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.classic.state_names import GroupState
-from siltstone.broker.http.metrics.metric import Metric, single
-from siltstone.broker.http.metrics.scans import PAUSE
+from siltstone.broker.http.metrics.metric import Column, Metric, single
+from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -14,11 +18,12 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.transactions.coordinator import TransactionCoordinator
 
 _GROUPS_AT_A_TIME: Final = 1024
 
 
-def _one(read: Callable[[GroupCoordinator], float]) -> Reader:
+def _of_groups(read: Callable[[GroupCoordinator], float]) -> Reader:
     """Return a reader of one value of the coordinator, 0 where there is none."""
     return single(lambda sources: 0 if sources.groups is None else read(sources.groups))
 
@@ -61,32 +66,125 @@ GROUP_METRICS = (
     ),
     Metric("gauge", "kafka_coordinator_group_groupmetadatamanager_numoffsets", (),
            "Committed offsets of all groups.",
-           "`Offsets`", _one(lambda groups: groups.offsets.count)),
+           "`Offsets`", _of_groups(lambda groups: groups.offsets.count)),
     Metric("counter", "kafka_server_group_coordinator_metrics_offset_commit_count", (),
            "Offsets committed since the start.",
-           "`Offsets`", _one(lambda groups: groups.offsets.commit_count)),
+           "`Offsets`", _of_groups(lambda groups: groups.offsets.commit_count)),
     Metric("counter", "kafka_server_group_coordinator_metrics_offset_expiration_count", (),
            "Offsets that expired since the start.",
-           "`Offsets`", _one(lambda groups: groups.offsets.expired_count)),
+           "`Offsets`", _of_groups(lambda groups: groups.offsets.expired_count)),
     Metric("counter", "kafka_server_group_coordinator_metrics_offset_deletion_count", (),
            "Offsets deleted on request since the start.",
-           "`Offsets`", _one(lambda groups: groups.offsets.deleted_count)),
+           "`Offsets`", _of_groups(lambda groups: groups.offsets.deleted_count)),
     Metric("gauge", "siltstone_group_member_bytes", (),
            "Bytes that the members of all groups have in memory; group.members.max.bytes limits "
            "them.",
-           "`MemberBytes`", _one(lambda groups: groups.member_bytes.size)),
+           "`MemberBytes`", _of_groups(lambda groups: groups.member_bytes.size)),
     Metric("gauge", "siltstone_group_offset_bytes", (),
            "Bytes that the committed offsets of all groups have in memory; "
            "group.offsets.max.bytes limits them.",
-           "`Offsets`", _one(lambda groups: groups.offsets.size)),
+           "`Offsets`", _of_groups(lambda groups: groups.offsets.size)),
     Metric("gauge", "siltstone_group_partitions_loading", (),
            "Partitions of __consumer_offsets that are not read yet; their groups are told to wait.",
-           "`CoordinatorLog`", _one(lambda groups: groups.journal.loading_count)),
+           "`CoordinatorLog`", _of_groups(lambda groups: groups.journal.loading_count)),
     Metric("gauge", "kafka_server_group_coordinator_metrics_partition_load_time_max", (),
            "Milliseconds that it took to read `__consumer_offsets` back at the start.",
-           "`CoordinatorLog`", _one(lambda groups: groups.journal.load_seconds * 1000)),
+           "`CoordinatorLog`", _of_groups(lambda groups: groups.journal.load_seconds * 1000)),
     Metric("counter", "siltstone_group_records_loaded", (),
            "Records of __consumer_offsets read at the start.",
-           "`CoordinatorLog`", _one(lambda groups: groups.journal.entries_loaded)),
+           "`CoordinatorLog`", _of_groups(lambda groups: groups.journal.entries_loaded)),
+)
+# fmt: on
+
+
+_SERIES: Final = ("consumergroup", "topic", "partition")
+
+
+class _LagColumn(Column):
+    """A reader of one value per group and partition; rows without a value are left out.
+
+    Each is a series, so their number is limited; what is left out is counted.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, sources: MetricSources) -> Iterator[Row]:
+        """Yield a row for each group and partition."""
+        values: list[int | None] = getattr(sources.lag, self._name)
+        for key, value in zip(sources.lag.keys, values, strict=True):
+            if value is not None:
+                yield key, value
+
+    def lines(self, sources: MetricSources, series: str) -> Iterator[str | None]:
+        """Yield the text, some lines at a time."""
+        labels = sources.lag.labels
+        values: list[int | None] = getattr(sources.lag, self._name)
+        for start in range(0, len(labels), AT_A_TIME):
+            end = start + AT_A_TIME
+            yield "".join(
+                [
+                    f"{series}{{{label}}} {value}\n"
+                    for label, value in zip(labels[start:end], values[start:end], strict=True)
+                    if value is not None
+                ]
+            )
+            yield PAUSE
+
+
+# fmt: off
+LAG_METRICS = (
+    Metric("gauge", "kafka_consumergroup_current_offset", _SERIES,
+           "Offset that a group has committed for a partition.",
+           "`Offsets`", _LagColumn("offsets")),
+    Metric("gauge", "kafka_consumergroup_lag", _SERIES,
+           "Records from a group's committed offset to the end of the log.",
+           "`Offsets`, `end.log_end_offset` of the Log", _LagColumn("lags")),
+    Metric("gauge", "siltstone_consumergroup_series_omitted", (),
+           "Committed offsets that the two metrics before leave out: more than "
+           "metrics.max.lag.series.",
+           "`Offsets`", single(lambda sources: sources.lag.omitted)),
+)
+# fmt: on
+
+
+def _of_transactions(read: Callable[[TransactionCoordinator], float]) -> Reader:
+    """Return a reader of one value of the coordinator, 0 where there is none."""
+    return single(lambda sources: 0 if sources.transactions is None else read(sources.transactions))
+
+
+def _transactions_ended(sources: MetricSources) -> Iterator[Row]:
+    if sources.transactions is not None:
+        for how, count in sources.transactions.ended.items():
+            yield (how,), count
+
+
+# fmt: off
+TRANSACTION_METRICS = (
+    Metric("gauge", "kafka_server_replicamanager_produceridcount", (),
+           "Producers that partitions remember, once for each partition.",
+           "`Log.producers`", single(lambda sources: sources.scan.producer_count)),
+    Metric("gauge", "kafka_server_replicamanager_partitionswithlatetransactionscount", (),
+           "Partitions with a transaction that should have ended by its time-out: it hangs.",
+           "`Log.producers`", single(lambda sources: sources.scan.late_count)),
+    Metric("gauge", "siltstone_transactional_ids", (),
+           "Transactional ids that are not expired.",
+           "`TransactionCoordinator`", _of_transactions(len)),
+    Metric("gauge", "siltstone_transactional_id_bytes", (),
+           "Bytes that transactional ids and the partitions of their open transactions have in "
+           "memory; transactional.ids.max.bytes limits them.",
+           "`TransactionStates`", _of_transactions(lambda each: each.size)),
+    Metric("gauge", "siltstone_transactions_open", (),
+           "Transactions that are open, or decided and not yet completed.",
+           "`TransactionCoordinator`", _of_transactions(lambda each: each.active_count)),
+    Metric("counter", "siltstone_transactions_ended", ("how",),
+           "Transactions committed, aborted, and aborted for their time-out.",
+           "`TransactionCoordinator`", _transactions_ended),
+    Metric("gauge", "kafka_server_transaction_coordinator_metrics_partition_load_time_max", (),
+           "Milliseconds that it took to read `__transaction_state` back at the start.",
+           "`CoordinatorLog`", _of_transactions(lambda each: each.journal.load_seconds * 1000)),
+    Metric("counter", "kafka_server_addpartitionstotxnmanager_verificationfailures", (),
+           "Batches and offsets refused because they belong to no open transaction.",
+           "`TransactionCoordinator`", _of_transactions(lambda each: each.refused_count)),
 )
 # fmt: on

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siltstone.broker.http.metrics.client_scan import ClientScan
-from siltstone.broker.http.metrics.scans import CleanableScan, LagScan, PartitionScan
+from siltstone.broker.http.metrics.scans import CleanableScan, ClientScan, LagScan, PartitionScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

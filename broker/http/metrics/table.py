@@ -12,22 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
-from siltstone.broker.http.metrics.disks import DISK_METRICS
-from siltstone.broker.http.metrics.groups import GROUP_METRICS
+from siltstone.broker.http.metrics.disks import DISK_METRICS, MOVE_METRICS, PIN_METRICS
+from siltstone.broker.http.metrics.groups import GROUP_METRICS, LAG_METRICS, TRANSACTION_METRICS
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES, by_listener, request_errors
-from siltstone.broker.http.metrics.lag import LAG_METRICS
 from siltstone.broker.http.metrics.metric import Metric, Summary, single
-from siltstone.broker.http.metrics.moves import MOVE_METRICS
 from siltstone.broker.http.metrics.partitions import (
     PARTITION,
     TOPIC,
     PartitionColumn,
     TopicColumn,
 )
-from siltstone.broker.http.metrics.pins import PIN_METRICS
 from siltstone.broker.http.metrics.quotas import QUOTA_METRICS
 from siltstone.broker.http.metrics.tls import TLS_METRICS
-from siltstone.broker.http.metrics.transactions import TRANSACTION_METRICS
 from siltstone.broker.process import stats as process_stats
 from siltstone.storage.appending.refused_batches import (
     INVALID_MAGIC_NUMBER,

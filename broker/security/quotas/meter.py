@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.security.principals import OURSELVES
-from siltstone.broker.security.quotas.entities import (
+from siltstone.broker.security.quotas.book import (
     CONNECTION,
     CONSUMER,
     MUTATION,
     PRODUCER,
     REQUEST,
 )
-from siltstone.broker.security.quotas.mutations import Mutations, begin
-from siltstone.broker.security.quotas.rates import TokenBucket, Windows
+from siltstone.broker.security.quotas.rates import Mutations, TokenBucket, Windows, begin
 from siltstone.protocol.messages.fetch import FetchResponse, PartitionData
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.security.private_file import PrivateFileError, PrivateWriter, read_private
-from siltstone.broker.security.quotas.entities import check_quota, make_entity
+from siltstone.broker.security.quotas.book import check_quota, make_entity
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage import files
 from siltstone.storage.directory.strict_json import read_json

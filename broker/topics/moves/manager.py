@@ -16,13 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.topics.moves.move import LogDirMove, MoveRooms
-from siltstone.broker.topics.moves.targets import LogDirTargets
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.topic import FOREVER
-from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.errors import (
+    InvalidTopic,
+    KafkaError,
+    KafkaStorageError,
+    LogDirNotFound,
+    ReplicaNotAvailable,
+    UnknownTopicOrPartition,
+)
 from siltstone.protocol.names import random_id
 from siltstone.storage.log.recovery import find_topic_id
-from siltstone.storage.moving.future_log import FutureLog, MoveCancelled
+from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
 from siltstone.storage.topic_partition import FolderState, folder_name
 
 if TYPE_CHECKING:
@@ -273,3 +279,69 @@ class LogDirMoves:
     async def _obey(self) -> None:
         rate = self._settings.server.replica_alter_log_dirs_io_max_bytes_per_second
         self.throttle.set_rate(math.inf if rate == FOREVER else max(rate, 1))
+
+
+class LogDirTargets:
+    """The log directories and partitions as AlterReplicaLogDirs names them (loop only).
+
+    They are looked at in the order in which Kafka does.
+    """
+
+    def __init__(self, logs: LogManager, topics: TopicRegistry) -> None:
+        self._logs = logs
+        self._topics = topics
+
+    def find_directory(self, topic_partition: TopicPartition, path: str) -> LogDirectory:
+        """Return the log directory of a path.
+
+        Raises:
+            InvalidTopic: The name of the topic leaves no room for that of a copy's folder.
+            LogDirNotFound: None of log.dirs has this absolute path.
+            KafkaStorageError: It takes no writes.
+        """
+        if not has_room_for_name(topic_partition):
+            raise InvalidTopic(
+                f"the name of {topic_partition} is too long for the folder of a copy; it can not "
+                "be moved"
+            )
+        for directory in self._logs.directories:
+            if str(directory.path) == path:
+                if directory.client_refusal is not None:
+                    raise directory.refuse()
+                return directory
+        known = ", ".join(str(each.path) for each in self._logs.directories)
+        raise LogDirNotFound(f"{path!r} is none of log.dirs, which are {known}")
+
+    def find_log(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
+        """Return the log of a partition.
+
+        One that does not exist gets made in the directory, should it ever be, as Kafka has it.
+
+        Raises:
+            UnknownTopicOrPartition: There is no such partition.
+            ReplicaNotAvailable: It is not served here.
+            KafkaStorageError: Its log directory failed.
+        """
+        topic = self._topics.topics.get(topic_partition.topic)
+        if topic is None or not 0 <= topic_partition.partition < topic.partitions:
+            self._logs.prefer(topic_partition, directory)
+            raise UnknownTopicOrPartition(f"there is no partition {topic_partition}")
+        log = topic.logs[topic_partition.partition]
+        if log is None:
+            raise ReplicaNotAvailable(f"{topic_partition} is not served here")
+        if log.directory.failure is not None:
+            raise log.directory.refuse()
+        return log
+
+    def check_all_online(self, topic_partition: TopicPartition) -> None:
+        """Refuse a new copy while a directory is offline that may hold one already, as Kafka does.
+
+        Raises:
+            KafkaStorageError: One is.
+        """
+        offline = [str(each.path) for each in self._logs.directories if each.failure is not None]
+        if offline:
+            raise KafkaStorageError(
+                f"{topic_partition} can not be moved while log directories are offline: "
+                f"{', '.join(offline)}; check the disks and restart"
+            )

@@ -8,7 +8,7 @@ import pytest
 from kio.index import load_request_schema
 
 from siltstone.broker.api import APIS, BY_KEY, Api
-from siltstone.broker.net.error_answers import make_error_answer
+from siltstone.broker.net.faults import make_error_answer
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from siltstone.protocol.messages.metadata import MetadataRequest

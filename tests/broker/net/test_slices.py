@@ -9,8 +9,13 @@ import pytest
 
 from siltstone.broker.api import APIS, BY_KEY, Api
 from siltstone.broker.net.slices import ELEMENTS, Slices, handle_in_slices
-from siltstone.broker.process.loop_share import LoopShare, answer_rows, finish, finish_in_shares
-from siltstone.broker.process.work_off import work_off
+from siltstone.broker.process.loop_share import (
+    LoopShare,
+    answer_rows,
+    finish,
+    finish_in_shares,
+    work_off,
+)
 from siltstone.protocol.core import grid_of
 from siltstone.protocol.messages.delete_records import (
     DeleteRecordsPartition,

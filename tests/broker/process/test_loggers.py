@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from siltstone.broker.process import loggers
+from siltstone.broker.process import logs
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest
 
 NAME = "tests.a_logger"
@@ -18,20 +18,20 @@ def _logger() -> Iterator[logging.Logger]:
     logger.setLevel(logging.NOTSET)
 
 
-@pytest.mark.parametrize("level", loggers.LEVELS)
+@pytest.mark.parametrize("level", logs.LEVELS)
 def test_a_level_that_is_set_is_described(level: str) -> None:
     """Every level of Kafka's reads back as it was written."""
-    loggers.set_level(NAME, level)
+    logs.set_level(NAME, level)
 
-    assert loggers.levels()[NAME] == level
+    assert logs.levels()[NAME] == level
 
 
 def test_a_level_that_is_taken_away_is_that_above() -> None:
     """DELETE gives a logger back to its parent."""
-    loggers.set_level(NAME, "TRACE")
-    loggers.set_level(NAME, None)
+    logs.set_level(NAME, "TRACE")
+    logs.set_level(NAME, None)
 
-    assert loggers.levels()[NAME] == loggers.levels()[loggers.ROOT]
+    assert logs.levels()[NAME] == logs.levels()[logs.ROOT]
 
 
 @pytest.mark.parametrize(
@@ -39,20 +39,20 @@ def test_a_level_that_is_taken_away_is_that_above() -> None:
     [
         ("no.such.logger", "INFO", InvalidConfig),
         (NAME, "debug", InvalidConfig),
-        (loggers.ROOT, None, InvalidRequest),
+        (logs.ROOT, None, InvalidRequest),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, level: str | None, error: type[Exception]) -> None:
     """Unknown loggers are not made by asking for them."""
     with pytest.raises(error):
-        loggers.set_level(name, level)
+        logs.set_level(name, level)
 
-    assert "no.such.logger" not in loggers.levels()
+    assert "no.such.logger" not in logs.levels()
 
 
 def test_only_checking_changes_nothing() -> None:
     """validate_only."""
-    before = loggers.levels()[NAME]
-    loggers.set_level(NAME, "FATAL", validate_only=True)
+    before = logs.levels()[NAME]
+    logs.set_level(NAME, "FATAL", validate_only=True)
 
-    assert loggers.levels()[NAME] == before
+    assert logs.levels()[NAME] == before

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from siltstone.broker.topics.join import MAX_PARTITIONS, Plan, join
+from siltstone.broker.topics.start import MAX_PARTITIONS, Plan, join
 from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
 from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
 from siltstone.storage.topic_partition import TopicPartition

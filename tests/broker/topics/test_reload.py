@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from siltstone.broker.server import Broker
-from siltstone.broker.topics.settings.file_watch import SettingsFile
-from siltstone.broker.topics.settings.reload import reload
+from siltstone.broker.topics.settings.reload import SettingsFile, reload
 from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
 from siltstone.storage.clock import Clock

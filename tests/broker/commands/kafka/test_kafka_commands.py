@@ -19,8 +19,7 @@ from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.kafka.broker import why
 from siltstone.broker.commands.kafka.consume import BadFormat, read_format, read_offset
-from siltstone.broker.commands.kafka.partitioner import murmur2, partition_for
-from siltstone.broker.commands.kafka.produce import lines_of
+from siltstone.broker.commands.kafka.produce import lines_of, murmur2, partition_for
 from tests.support.broker import siltstone
 from tests.support.commits import commit
 from tests.support.running import Running, running

@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.broker.groups.consumer.assignors import ASSIGNORS, uniform
-from siltstone.broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+from siltstone.broker.groups.consumer import assignors
+from siltstone.broker.groups.consumer.assignors import (
+    ASSIGNORS,
+    Assigned,
+    MemberSpec,
+    assign_uniform,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,9 +209,9 @@ def test_topics_with_the_same_subscribers_are_one() -> None:
     topics = {UUID(int=number + 1): 10 for number in range(500)}
     everything = frozenset(topics)
     names = [f"member-{number:02}" for number in range(60)]
-    before = uniform.assign({name: MemberSpec(everything, {}) for name in names[:40]}, topics)
+    before = assign_uniform({name: MemberSpec(everything, {}) for name in names[:40]}, topics)
     members = {name: MemberSpec(everything, before.get(name, {})) for name in names}
-    balance = uniform._Balance(members, topics)
+    balance = assignors._Balance(members, topics)
     balance.keep_what_is_due()
     balance.hand_out()
     balance._subscribers[:] = [_Counted(each) for each in balance._subscribers]

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.broker.security.quotas.book import Quotas, Share
-from siltstone.broker.security.quotas.entities import CONNECTION, CONSUMER, PRODUCER
+from siltstone.broker.security.quotas.book import CONNECTION, CONSUMER, PRODUCER, Quotas, Share
 
 if TYPE_CHECKING:
-    from siltstone.broker.security.quotas.book import Values
-    from siltstone.broker.security.quotas.entities import Entity
+    from siltstone.broker.security.quotas.book import Entity, Values
 
 NAMES = st.sampled_from(["a", "b"])
 PARTS = st.tuples(

@@ -12,8 +12,7 @@ import pytest
 
 from siltstone.broker.api import APIS, BY_KEY, Api
 from siltstone.broker.security.principals import OURSELVES
-from siltstone.broker.security.quotas.book import Quotas
-from siltstone.broker.security.quotas.entities import CONSUMER, MUTATION, PRODUCER, REQUEST
+from siltstone.broker.security.quotas.book import CONSUMER, MUTATION, PRODUCER, REQUEST, Quotas
 from siltstone.broker.security.quotas.meter import Meter, Timed, count_produced
 from siltstone.broker.security.quotas.rates import Windows
 from siltstone.protocol.messages.fetch import FetchRequest, FetchResponse

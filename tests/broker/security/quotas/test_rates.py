@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.broker.security.quotas.book import Quotas
-from siltstone.broker.security.quotas.entities import (
+from siltstone.broker.security.quotas.book import (
     CONNECTION,
     CONSUMER,
     MUTATION,
     PRODUCER,
     REQUEST,
+    Quotas,
 )
 from siltstone.broker.security.quotas.meter import Meter
 from siltstone.broker.security.quotas.rates import TokenBucket, Windows

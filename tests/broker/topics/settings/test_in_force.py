@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.broker.groups.consumer.group_settings import GroupPolicies
+from siltstone.broker.groups.consumer.policy import GroupPolicies
 from siltstone.config.errors import ConfigError
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 from siltstone.storage.directory.catalog import CatalogState

@@ -1,32 +1,77 @@
-"""The assignor "uniform": partitions are spread evenly, and few of them move (UniformAssignor).
+"""The assignors, which a consumer group asks for by name: they say who reads which partitions.
 
-Each member first keeps those of its last target to whose topics it still subscribes. Partitions
-that nobody has go to the subscriber with the fewest. Then partitions move along the shortest chain
-of members, from a member to one with at least two fewer, until there is no such chain. That is the
-best balance possible for these subscriptions (a semi-matching without such a chain is optimal).
-Where all subscribe to the same topics, each member gets the average, rounded down or up.
-
-All clients wait meanwhile. So members of the same subscription are looked at together, and where
-very many subscriptions differ, partitions cease to move before the balance is the best.
+An assignor is a function of values: of members by id and partition counts by topic id it makes the
+partitions of every member. There are Kafka's own two; plug-ins cannot be added.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
 from itertools import chain as concat
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from siltstone.broker.groups.consumer.assignors.spec import Assigned, MemberSpec
+Assigned: TypeAlias = Mapping[UUID, frozenset[int]]
+"""Partitions by topic id; no topic without partitions."""
 
 MAX_LOOKS: Final = 1_000_000
 """How many topics and members are looked at for chains: a tenth of a second."""
 
 
-def assign(
+class MemberSpec(NamedTuple):
+    """One member: the existing topics that it subscribes to, and its last target."""
+
+    topic_ids: frozenset[UUID]
+    target: Assigned
+    instance_id: str | None = None
+
+
+def assign_range(
     members: Mapping[str, MemberSpec], partition_counts: Mapping[UUID, int]
 ) -> dict[str, Assigned]:
-    """Return every member's partitions."""
+    """Give each subscriber a range of each topic's partitions (RangeAssignor).
+
+    The first ``partitions % subscribers`` members get one more. If topics have the same subscribers
+    and equally many partitions, a member gets the same numbers of each, so that the topics can be
+    joined. Static members come first, by instance id, since their places last; then the others by
+    member id.
+    """
+    ordered = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
+    assigned: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
+    for topic_id, count in partition_counts.items():
+        subscribers = [each for each in ordered if topic_id in members[each].topic_ids]
+        if not subscribers:
+            continue
+        size, more = divmod(count, len(subscribers))
+        start = 0
+        for index, member_id in enumerate(subscribers):
+            stop = start + size + (index < more)
+            if start < stop:
+                assigned[member_id][topic_id] = frozenset(range(start, stop))
+            start = stop
+    return dict(assigned)
+
+
+def _rank(member_id: str, member: MemberSpec) -> tuple[bool, str, str]:
+    return member.instance_id is None, member.instance_id or "", member_id
+
+
+def assign_uniform(
+    members: Mapping[str, MemberSpec], partition_counts: Mapping[UUID, int]
+) -> dict[str, Assigned]:
+    """Spread partitions evenly, and move few of them (UniformAssignor).
+
+    Each member first keeps those of its last target to whose topics it still subscribes. Partitions
+    that nobody has go to the subscriber with the fewest. Then partitions move along the shortest
+    chain of members, from a member to one with at least two fewer, until there is no such chain.
+    That is the best balance possible for these subscriptions (a semi-matching without such a chain
+    is optimal). Where all subscribe to the same topics, each member gets the average, rounded down
+    or up.
+
+    All clients wait meanwhile. So members of the same subscription are looked at together, and where
+    very many subscriptions differ, partitions cease to move before the balance is the best.
+    """
     balance = _Balance(members, partition_counts)
     balance.keep_what_is_due()
     balance.hand_out()
@@ -233,3 +278,9 @@ def _chain_to(last: str, first: str, came_by: Mapping[str, tuple[str, UUID]]) ->
         chain.append(_Step(topic_id, member_id))
         member_id = giver
     return chain[::-1]
+
+
+Assignor: TypeAlias = Callable[[Mapping[str, MemberSpec], Mapping[UUID, int]], dict[str, Assigned]]
+ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
+    {"uniform": assign_uniform, "range": assign_range}
+)
