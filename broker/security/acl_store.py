@@ -19,9 +19,8 @@ from siltstone.broker.security.acl import (
     ResourceType,
     check_acl,
 )
-from siltstone.broker.security.private_file import PrivateFileError, PrivateWriter, read_private
+from siltstone.broker.security.private_file import PrivateWriter, load_private, read_version
 from siltstone.storage import files
-from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,17 +40,8 @@ def load_acls(directory: Path) -> list[Acl]:
     Raises:
         PrivateFileError: The file cannot be trusted, or is damaged.
     """
-    path = directory / FILE_NAME
-    content = read_private(path)
-    if content is None:
-        return []
-    try:
-        return _decode(content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PrivateFileError(
-            f"{path} is damaged; put back a copy, or remove it and make the ACLs anew with "
-            "kafka-acls as one of super.users"
-        ) from error
+    remedy = "make the ACLs anew with kafka-acls as one of super.users"
+    return load_private(directory / FILE_NAME, _decode, remedy) or []
 
 
 class AclWriter:
@@ -136,10 +126,7 @@ def _decode(content: bytes) -> list[Acl]:
     Raises:
         ValueError: It is no such file (or KeyError, TypeError, AttributeError).
     """
-    parsed = read_json(content)
-    if parsed["version"] != _VERSION:
-        raise ValueError("a version of a newer program")
-    rows = parsed["acls"]
+    rows = read_version(content, _VERSION)["acls"]
     if not isinstance(rows, list):
         raise TypeError("no list of rules")
     return [decode_acl(row) for row in rows]

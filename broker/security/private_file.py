@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from siltstone.broker.process.tasks import OneByOne
 from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
 from siltstone.storage import files
+from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -48,6 +49,35 @@ def read_private(path: Path) -> bytes | None:
             return stream.read()
     finally:
         os.close(file)
+
+
+def load_private(path: Path, decode: Callable[[bytes], T], remedy: str) -> T | None:
+    """Return what a file holds, None if there is none; ``remedy`` is for a damaged one. Blocks.
+
+    Raises:
+        PrivateFileError: It cannot be trusted, or is damaged.
+    """
+    content = read_private(path)
+    if content is None:
+        return None
+    try:
+        return decode(content)
+    except (ValueError, KeyError, TypeError, AttributeError, KafkaError) as error:
+        raise PrivateFileError(
+            f"{path} is damaged; put back a copy, or remove it and {remedy}"
+        ) from error
+
+
+def read_version(content: bytes, version: int) -> Any:
+    """Return the JSON object of a file, which says of which version it is.
+
+    Raises:
+        ValueError: It is no such file, or of another version (or KeyError, TypeError).
+    """
+    parsed = read_json(content)
+    if parsed["version"] != version:
+        raise ValueError("a version of a newer program")
+    return parsed
 
 
 def _check(path: Path, status: os.stat_result) -> None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.private_file import (
     MAX_BYTES,
-    PrivateFileError,
     PrivateWriter,
-    read_private,
+    load_private,
+    read_version,
     replace_private,
 )
 from siltstone.broker.security.scram import (
@@ -32,7 +32,6 @@ from siltstone.broker.security.scram import (
     form_of,
 )
 from siltstone.storage import files
-from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,17 +65,10 @@ class UserStore:
         Raises:
             PrivateFileError: It cannot be trusted, or is damaged.
         """
-        content = read_private(self.path)
-        if content is None:
-            return
-        try:
-            self._secret, self.credentials = _decode(content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PrivateFileError(
-                f"{self.path} is damaged; put back a copy, or remove it and make the users anew "
-                "with siltstone users"
-            ) from error
-        self._absent = self._make_absent()
+        held = load_private(self.path, _decode, "make the users anew with siltstone users")
+        if held is not None:
+            self._secret, self.credentials = held
+            self._absent = self._make_absent()
 
     def find(self, mechanism: str, user: str) -> tuple[Verifier, bool]:
         """Return the verifier of a user, and whether there is one: else it is of no password.
@@ -174,9 +166,7 @@ def _decode(content: bytes) -> tuple[bytes, Credentials]:
     Raises:
         ValueError: It is no such file (or KeyError, TypeError, AttributeError).
     """
-    parsed = read_json(content)
-    if parsed["version"] != _VERSION:
-        raise ValueError("a version of a newer program")
+    parsed = read_version(content, _VERSION)
     secret = base64.b64decode(parsed["secret"], validate=True)
     if len(secret) != _SECRET_BYTES:
         raise ValueError("the secret is cut")

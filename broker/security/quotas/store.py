@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.security.private_file import PrivateFileError, PrivateWriter, read_private
+from siltstone.broker.security.private_file import PrivateWriter, load_private, read_version
 from siltstone.broker.security.quotas.book import check_quota, make_entity
-from siltstone.protocol.errors import KafkaError
 from siltstone.storage import files
-from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,17 +31,8 @@ def load_quotas(directory: Path) -> Values:
     Raises:
         PrivateFileError: The file cannot be trusted, or is damaged.
     """
-    path = directory / FILE_NAME
-    content = read_private(path)
-    if content is None:
-        return {}
-    try:
-        return _decode(content)
-    except (ValueError, KeyError, TypeError, AttributeError, KafkaError) as error:
-        raise PrivateFileError(
-            f"{path} is damaged; put back a copy, or remove it and set the quotas anew with "
-            "kafka-configs"
-        ) from error
+    remedy = "set the quotas anew with kafka-configs"
+    return load_private(directory / FILE_NAME, _decode, remedy) or {}
 
 
 class QuotaWriter:
@@ -98,10 +87,7 @@ def _decode(content: bytes) -> Values:
     Raises:
         ValueError: It is no such file (or KeyError, TypeError, AttributeError, InvalidRequest).
     """
-    parsed = read_json(content)
-    if parsed["version"] != _VERSION:
-        raise ValueError("a version of a newer program")
-    rows = parsed["quotas"]
+    rows = read_version(content, _VERSION)["quotas"]
     if not isinstance(rows, list):
         raise TypeError("no list of quotas")
     return decode_quotas(rows)
