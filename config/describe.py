@@ -8,7 +8,7 @@ name, so `retention.ms` shows no `log.retention.hours` while `log.retention.ms` 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import dropwhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from siltstone.config.keys import Kind, Setting
 from siltstone.config.known import Known, broker_synonym, known_broker, known_settings, known_topic
@@ -254,3 +254,27 @@ def _source_of(layers: Layers, name: str) -> Source:
     if name in layers.broker:
         return Source.DYNAMIC_BROKER
     return Source.DYNAMIC_DEFAULT if name in layers.cluster else Source.STATIC
+
+
+def show(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line, as `siltstone config` prints it, for each setting of `show_as_json`."""
+    for row in rows:
+        value = "(none)" if row["value"] is None else row["value"]
+        yield f"{row['name']} = {'(hidden)' if row['hidden'] else value}  ({row['source']})"
+
+
+def show_as_json(layers: Layers) -> Iterator[dict[str, Any]]:
+    """Yield each setting as JSON values, by name; secrets are left out."""
+    yield from map(as_json, describe_broker(layers))
+
+
+def as_json(row: ConfigRow) -> dict[str, Any]:
+    """Return a setting as JSON values, a secret without its value."""
+    return {
+        "name": row.name,
+        "value": None if row.sensitive else row.value,
+        "source": row.where,
+        "default": row.default,
+        "dynamic": not row.read_only,
+        "hidden": row.sensitive,
+    }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings, try_settings
 from siltstone.broker.commands.terminal import paint, write_json
-from siltstone.config.show import show, show_as_json
+from siltstone.config.describe import show, show_as_json
 
 if TYPE_CHECKING:
     import argparse

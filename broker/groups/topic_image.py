@@ -31,7 +31,10 @@ class ImageTopic(Protocol):
 
 
 class TopicImage(Protocol):
-    """The topics as they are now; `version` rises when one is made, grows or is deleted."""
+    """The topics as they are now, which never change within a transition; the registry is one.
+
+    `version` rises when one is made, grows or is deleted.
+    """
 
     @property
     def version(self) -> int:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Coroutine,
         Iterable,
         Iterator,
+        KeysView,
         Mapping,
         Sequence,
     )
@@ -136,6 +137,18 @@ class TopicRegistry:
         if self._sorted_names is None:
             self._sorted_names = sorted(self.topics)
         return self._sorted_names
+
+    def names(self) -> KeysView[str]:
+        """Return the names of all topics."""
+        return self.topics.keys()
+
+    def find(self, name: str) -> Topic | None:
+        """Return a topic by its name."""
+        return self.topics.get(name)
+
+    def find_id(self, topic_id: UUID) -> Topic | None:
+        """Return a topic by its id."""
+        return self.by_id.get(topic_id.bytes)
 
     def on_delete(self, callback: Callable[[Topic], None]) -> None:
         """Call ``callback`` with every deleted topic, once no request can find it."""

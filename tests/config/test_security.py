@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from siltstone.config.describe import show, show_as_json
 from siltstone.config.errors import ConfigError, NotAlterableError
 from siltstone.config.jaas import LoginModule, parse_jaas
 from siltstone.config.layers import Layers
 from siltstone.config.load import load
-from siltstone.config.show import show, show_as_json
 
 if TYPE_CHECKING:
     from siltstone.config.security import SaslSettings

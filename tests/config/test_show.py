@@ -1,7 +1,7 @@
 """What `siltstone config` prints."""
 
+from siltstone.config.describe import show, show_as_json
 from siltstone.config.load import load
-from siltstone.config.show import show, show_as_json
 
 
 def test_every_value_has_its_place() -> None:

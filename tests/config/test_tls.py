@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from siltstone.config.describe import show, show_as_json
 from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
 from siltstone.config.reloading import shown
-from siltstone.config.show import show, show_as_json
 from siltstone.config.tls import NEWER_SUITES, OLDER_SUITES, versions_of
 
 if TYPE_CHECKING:

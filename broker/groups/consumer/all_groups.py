@@ -33,7 +33,6 @@ from siltstone.broker.groups.consumer.regex_refresh import (
     take_matches,
 )
 from siltstone.broker.groups.consumer.regexes import Regexes
-from siltstone.broker.groups.registry_image import RegistryImage
 from siltstone.protocol.coordinator.consumer_group_records import (
     RecordType,
     decode_key,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest
     from siltstone.broker.groups.consumer.member import Member
     from siltstone.broker.groups.owner import Owner
+    from siltstone.broker.groups.topic_image import TopicImage
     from siltstone.protocol.records.journal import Entry, Row
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class ConsumerGroups:
     def __init__(self, coordinator: Owner) -> None:
         self.coordinator = coordinator
         self.policies = GroupPolicies(coordinator.settings)
-        self.image = RegistryImage(coordinator.topics)
+        self.image: TopicImage = coordinator.topics
         self._regexes = Regexes()
         self._matching: set[str] = set()  # groups whose expressions are being matched
         self._loading: dict[int, dict[str, ConsumerGroup]] = {}

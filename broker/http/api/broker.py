@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
 from siltstone.broker.process import stats
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.config.describe import describe_broker
-from siltstone.config.show import as_json
+from siltstone.config.describe import as_json, describe_broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.http.values import Route, json_answer, text
 from siltstone.broker.topics.settings.reload import plan_reload, reload
+from siltstone.config.describe import show_as_json
 from siltstone.config.errors import ConfigError
-from siltstone.config.show import show_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence

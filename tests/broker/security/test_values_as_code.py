@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from siltstone.config.describe import show, show_as_json
 from siltstone.config.errors import ConfigError, NotAlterableError
 from siltstone.config.layers import Layers
 from siltstone.config.load import load
-from siltstone.config.show import show, show_as_json
 from siltstone.pipeline.client.login import read_login
 from siltstone.pipeline.errors import BadOption
 from tests.support.kio_schemas import request_class
