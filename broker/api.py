@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -95,19 +96,16 @@ class Api:
         return module.REQUEST, module.RESPONSE
 
 
+_seldom = partial(Api, is_preloaded=False)
+"""What administrators ask now and then."""
+
 APIS = (
     Api(0, "Produce", range(3, 14), "produce.handle", advertised_from=0, max_elements=_PRODUCED),
     Api(1, "Fetch", range(4, 19), "fetch.handle"),
     Api(2, "ListOffsets", range(1, 12), "list_offsets.handle", slices=Slices("topics", "topics")),
     Api(3, "Metadata", range(14), "metadata.handle"),
     Api(8, "OffsetCommit", range(2, 11), "offset_commit.handle"),
-    Api(
-        9,
-        "OffsetFetch",
-        range(1, 11),
-        "offset_fetch.handle",
-        slices=Slices("groups", "groups"),
-    ),
+    Api(9, "OffsetFetch", range(1, 11), "offset_fetch.handle", slices=Slices("groups", "groups")),
     Api(
         10,
         "FindCoordinator",
@@ -128,11 +126,11 @@ APIS = (
     Api(14, "SyncGroup", range(6), "joining.sync"),
     Api(15, "DescribeGroups", range(7), "groups.describe"),
     Api(16, "ListGroups", range(6), "groups.list_all", max_elements=_FEW),
-    Api(17, "SaslHandshake", range(2), "sasl.handshake", is_preloaded=False),
+    _seldom(17, "SaslHandshake", range(2), "sasl.handshake"),
     Api(18, "ApiVersions", range(5), "api_versions.handle"),
     Api(19, "CreateTopics", range(2, 8), "create_topics.handle", max_elements=_CHANGES),
     Api(20, "DeleteTopics", range(1, 7), "delete_topics.handle", max_elements=_CHANGES),
-    Api(21, "DeleteRecords", range(3), "records.delete", slices=_TOPICS, is_preloaded=False),
+    _seldom(21, "DeleteRecords", range(3), "records.delete", slices=_TOPICS),
     Api(22, "InitProducerId", range(6), "producers.init_producer_id"),
     Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle", slices=_TOPICS),
     Api(
@@ -144,40 +142,19 @@ APIS = (
     ),
     Api(25, "AddOffsetsToTxn", range(5), "txn_offsets.add_offsets"),
     Api(26, "EndTxn", range(6), "end_txn.handle"),
-    Api(
-        27,
-        "WriteTxnMarkers",
-        range(1, 3),
-        "txn_markers.write",
-        max_elements=_OF_BROKERS,
-        is_preloaded=False,
-    ),
+    _seldom(27, "WriteTxnMarkers", range(1, 3), "txn_markers.write", max_elements=_OF_BROKERS),
     Api(28, "TxnOffsetCommit", range(6), "txn_offsets.commit", max_elements=_OF_ONE_MEMBER),
-    Api(29, "DescribeAcls", range(1, 4), "acls.describe", is_preloaded=False),
-    Api(30, "CreateAcls", range(1, 4), "acls.create", max_elements=_CHANGES, is_preloaded=False),
-    Api(31, "DeleteAcls", range(1, 4), "acls.delete", max_elements=_CHANGES, is_preloaded=False),
+    _seldom(29, "DescribeAcls", range(1, 4), "acls.describe"),
+    _seldom(30, "CreateAcls", range(1, 4), "acls.create", max_elements=_CHANGES),
+    _seldom(31, "DeleteAcls", range(1, 4), "acls.delete", max_elements=_CHANGES),
     Api(32, "DescribeConfigs", range(1, 5), "describe_configs.describe"),
-    Api(
-        33,
-        "AlterConfigs",
-        range(3),
-        "alter_configs.alter",
-        max_elements=_CHANGES,
-        is_preloaded=False,
-    ),
-    Api(34, "AlterReplicaLogDirs", range(1, 3), "log_dir_moves.alter", is_preloaded=False),
-    Api(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe", is_preloaded=False),
-    Api(36, "SaslAuthenticate", range(3), "sasl.authenticate", is_preloaded=False),
-    Api(
-        37,
-        "CreatePartitions",
-        range(4),
-        "create_partitions.handle",
-        max_elements=_CHANGES,
-        is_preloaded=False,
-    ),
-    Api(42, "DeleteGroups", range(3), "groups.delete", is_preloaded=False),
-    Api(
+    _seldom(33, "AlterConfigs", range(3), "alter_configs.alter", max_elements=_CHANGES),
+    _seldom(34, "AlterReplicaLogDirs", range(1, 3), "log_dir_moves.alter"),
+    _seldom(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe"),
+    _seldom(36, "SaslAuthenticate", range(3), "sasl.authenticate"),
+    _seldom(37, "CreatePartitions", range(4), "create_partitions.handle", max_elements=_CHANGES),
+    _seldom(42, "DeleteGroups", range(3), "groups.delete"),
+    _seldom(
         43,
         "ElectLeaders",
         range(3),
@@ -185,85 +162,54 @@ APIS = (
         slices=Slices(
             "topic_partitions", "replica_election_results", "partitions", "partition_result"
         ),
-        is_preloaded=False,
     ),
-    Api(
+    _seldom(
         44,
         "IncrementalAlterConfigs",
         range(2),
         "alter_configs.alter_incrementally",
         max_elements=_CHANGES,
-        is_preloaded=False,
     ),
-    Api(
+    _seldom(
         45,
         "AlterPartitionReassignments",
         range(2),
         "elections.alter_reassignments",
         slices=Slices("topics", "responses", "partitions", "partitions"),
-        is_preloaded=False,
     ),
-    Api(
-        46,
-        "ListPartitionReassignments",
-        range(1),
-        "elections.list_reassignments",
-        is_preloaded=False,
-    ),
-    Api(47, "OffsetDelete", range(1), "offset_delete.delete", is_preloaded=False),
-    Api(
-        48,
-        "DescribeClientQuotas",
-        range(2),
-        "client_quotas.describe",
-        max_elements=_CHANGES,
-        is_preloaded=False,
-    ),
-    Api(
+    _seldom(46, "ListPartitionReassignments", range(1), "elections.list_reassignments"),
+    _seldom(47, "OffsetDelete", range(1), "offset_delete.delete"),
+    _seldom(48, "DescribeClientQuotas", range(2), "client_quotas.describe", max_elements=_CHANGES),
+    _seldom(
         49,
         "AlterClientQuotas",
         range(2),
         "client_quotas.alter",
         max_elements=_CHANGES,
         slices=Slices("entries", "entries"),
-        is_preloaded=False,
     ),
-    Api(
-        50,
-        "DescribeUserScramCredentials",
-        range(1),
-        "scram_users.describe",
-        max_elements=_USERS,
-        is_preloaded=False,
+    _seldom(
+        50, "DescribeUserScramCredentials", range(1), "scram_users.describe", max_elements=_USERS
     ),
-    Api(
-        51,
-        "AlterUserScramCredentials",
-        range(1),
-        "scram_users.alter",
-        max_elements=_USERS,
-        is_preloaded=False,
-    ),
-    Api(55, "DescribeQuorum", range(3), "quorum.describe", max_elements=_FEW, is_preloaded=False),
-    Api(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW, is_preloaded=False),
+    _seldom(51, "AlterUserScramCredentials", range(1), "scram_users.alter", max_elements=_USERS),
+    _seldom(55, "DescribeQuorum", range(3), "quorum.describe", max_elements=_FEW),
+    _seldom(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW),
     Api(60, "DescribeCluster", range(3), "cluster.describe"),
-    Api(
+    _seldom(
         61,
         "DescribeProducers",
         range(1),
         "describe_producers.describe",
         slices=Slices("topics", "topics", "partition_indexes", "partitions"),
-        is_preloaded=False,
     ),
-    Api(
+    _seldom(
         65,
         "DescribeTransactions",
         range(1),
         "describe_transactions.describe",
         slices=Slices("transactional_ids", "transaction_states"),
-        is_preloaded=False,
     ),
-    Api(66, "ListTransactions", range(3), "describe_transactions.list_all", is_preloaded=False),
+    _seldom(66, "ListTransactions", range(3), "describe_transactions.list_all"),
     Api(
         68,
         "ConsumerGroupHeartbeat",
@@ -271,21 +217,11 @@ APIS = (
         "consumer_heartbeat.handle",
         max_elements=_SUBSCRIPTION,
     ),
-    Api(
-        69,
-        "ConsumerGroupDescribe",
-        range(2),
-        "consumer_groups.describe",
-    ),
+    Api(69, "ConsumerGroupDescribe", range(2), "consumer_groups.describe"),
     Api(71, "GetTelemetrySubscriptions", range(1), "telemetry.subscribe", max_elements=_FEW),
     Api(72, "PushTelemetry", range(1), "telemetry.push", max_elements=_FEW),
-    Api(
-        74,
-        "ListConfigResources",
-        range(2),
-        "describe_configs.list_resources",
-        max_elements=_FEW,
-        is_preloaded=False,
+    _seldom(
+        74, "ListConfigResources", range(2), "describe_configs.list_resources", max_elements=_FEW
     ),
     Api(75, "DescribeTopicPartitions", range(1), "topic_partitions.describe"),
 )
