@@ -9,6 +9,7 @@ attaches.
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from enum import IntEnum
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -121,7 +122,7 @@ def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
     Args:
         default: the value where nothing is set; its type gives the kind unless `kind` does.
         documentation: what it does, with the unit where the name has none.
-        kind: needed for 64-bit integers and where the default is None.
+        kind: needed where the default is None; `long_key` declares 64-bit integers.
         check: refuse other values.
         advice: take other values, with a warning.
         server: other broker settings that give the value when this one is not set, the first wins.
@@ -144,6 +145,10 @@ def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
     )
     is_secret = setting.kind is Kind.PASSWORD
     return field(default=default, repr=not is_secret, metadata={"setting": setting})
+
+
+long_key = partial(key, kind=Kind.LONG)
+"""Declares a setting that is a 64-bit integer."""
 
 
 def _kind_of(default: object) -> Kind:

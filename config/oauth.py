@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from siltstone.config.jaas import LoginModule
-from siltstone.config.keys import Check, Kind, at_least, key, settings_of
+from siltstone.config.keys import Check, Kind, at_least, key, long_key, settings_of
 from siltstone.config.values import parse
 
 OAUTHBEARER = "OAUTHBEARER"
@@ -70,20 +70,18 @@ class OAuthConfig:
         "from ACLs alone.",
         check=_CLAIM,
     )
-    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = key(
-        3_600_000, "How old keys get before they are read again.", kind=Kind.LONG, check=at_least(1)
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long_key(
+        3_600_000, "How old keys get before they are read again.", check=at_least(1)
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = key(
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long_key(
         100,
         "How long after a failure keys are not asked for again; twice as long after each more.",
-        kind=Kind.LONG,
         check=at_least(0),
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = key(
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long_key(
         10_000,
         "The most that this wait grows to, and the least time between two readings for tokens of "
         "unknown keys.",
-        kind=Kind.LONG,
         check=at_least(1),
     )
 

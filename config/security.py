@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from siltstone.config.connection_limits import OF_LISTENER as LIMITS
 from siltstone.config.jaas import MODULES, check_module, parse_jaas, users_of
-from siltstone.config.keys import PART, Check, Kind, at_least, key
+from siltstone.config.keys import PART, Check, Kind, at_least, key, long_key
 from siltstone.config.oauth import (
     HANDLER,
     HANDLER_CHECK,
@@ -55,11 +55,10 @@ class SecurityConfig:
         "connection.",
         check=at_least(1),
     )
-    connections_max_reauth_ms: int = key(
+    connections_max_reauth_ms: int = long_key(
         0,
         "How long a login counts: a client that does not log in again within that time is closed "
         "at its next request (KIP-368). 0: as long as the connection.",
-        kind=Kind.LONG,
         check=at_least(0),
     )
     authorizer_class_name: str = key(

@@ -26,6 +26,7 @@ from siltstone.config.keys import (
     at_least,
     between_or,
     key,
+    long_key,
     one_of,
     one_of_any_case,
     some_of,
@@ -148,11 +149,10 @@ class ServerConfig:
         check=one_of(*SECURITY_PROTOCOLS),
         ours=True,
     )
-    graceful_shutdown_timeout_ms: int = key(
+    graceful_shutdown_timeout_ms: int = long_key(
         25_000,
         "How long a stop may take: requests in flight, flushing, checkpoints. After it the broker "
         "ends without the clean-shutdown mark, and the next start recovers.",
-        kind=Kind.LONG,
         check=at_least(0),
         ours=True,
     )
@@ -164,18 +164,16 @@ class ServerConfig:
         check=at_least(0),
         ours=True,
     )
-    pins_max_bytes: int = key(
+    pins_max_bytes: int = long_key(
         10 << 30,
         "How many bytes of log may stay on the disk for the sake of pins alone, when retention and "
         "the cleaner have let go of them. Above it no pin is given, and the oldest are ended.",
-        kind=Kind.LONG,
         check=at_least(0),
         ours=True,
     )
-    pins_max_lease_ms: int = key(
+    pins_max_lease_ms: int = long_key(
         600_000,
         "The longest lease of a pin: it ends unless it is renewed within that time.",
-        kind=Kind.LONG,
         check=at_least(1000),
         ours=True,
     )
@@ -185,13 +183,12 @@ class ServerConfig:
         check=NOT_EMPTY,
         server="log.dir",
     )
-    log_dirs_reserve_bytes: int = key(
+    log_dirs_reserve_bytes: int = long_key(
         0,
         "How many bytes stay free on the disk of each data folder: with less, produce requests to "
         "it are refused with KAFKA_STORAGE_ERROR until there is room again, while deletions, "
         "retention, the cleaner, committed offsets and ends of transactions go on. With less than "
         "twice as many the log and /readyz warn. 0: produces go on until the disk is full.",
-        kind=Kind.LONG,
         check=at_least(0),
         dynamic=True,
         ours=True,
@@ -232,26 +229,23 @@ class ServerConfig:
         "The largest request; a larger one closes its connection.",
         check=at_least(1),
     )
-    queued_max_request_bytes: int = key(
+    queued_max_request_bytes: int = long_key(
         -1,
         "How many bytes of requests that are not whole or not served may be in memory over all "
         "connections. Over it large requests wait, and who sends too slowly meanwhile is closed. "
         "-1: 512 MiB.",
-        kind=Kind.LONG,
     )
-    queued_max_response_bytes: int = key(
+    queued_max_response_bytes: int = long_key(
         512 * 1024 * 1024,
         "How many bytes of answers that clients have not read may be in memory over all "
         "connections. Over it those are closed that read most slowly.",
-        kind=Kind.LONG,
         check=at_least(0),
         dynamic=True,
         ours=True,
     )
-    connections_max_idle_ms: int = key(
+    connections_max_idle_ms: int = long_key(
         600_000,
         "Close a connection that was silent this long and is owed no answer.",
-        kind=Kind.LONG,
     )
     max_connections: int = key(
         (1 << 31) - 1,
@@ -281,11 +275,10 @@ class ServerConfig:
         check=at_least(1),
         dynamic=True,
     )
-    connections_max_login_ms: int = key(
+    connections_max_login_ms: int = long_key(
         30_000,
         "How long a client may take to log in where a listener asks for SASL; then its connection "
         "is closed. -1: as long as connections.max.idle.ms.",
-        kind=Kind.LONG,
         check=at_least(-1),
         ours=True,
     )
@@ -311,11 +304,10 @@ class ServerConfig:
         dynamic=True,
         ours=True,
     )
-    group_members_max_bytes: int = key(
+    group_members_max_bytes: int = long_key(
         512 * 1024 * 1024,
         "How many bytes the members of all groups may have in memory: their ids, subscriptions and "
         "assignments. What would exceed that is refused; a member has one or two thousand.",
-        kind=Kind.LONG,
         check=at_least(0),
         dynamic=True,
         ours=True,
@@ -422,17 +414,16 @@ class ServerConfig:
     num_recovery_threads_per_data_dir: int = key(
         2, "Threads per data folder that open and close partitions.", check=at_least(1)
     )
-    log_retention_check_interval_ms: int = key(
-        300_000, "How often retention looks for old segments.", kind=Kind.LONG, check=at_least(1)
+    log_retention_check_interval_ms: int = long_key(
+        300_000, "How often retention looks for old segments.", check=at_least(1)
     )
-    log_initial_task_delay_ms: int = key(
+    log_initial_task_delay_ms: int = long_key(
         30_000,
         "How long after the start retention, flushing and checkpoints run for the first time.",
-        kind=Kind.LONG,
         check=at_least(0),
     )
-    log_flush_scheduler_interval_ms: int = key(
-        FOREVER, "How often flush.ms is looked at, and its last default.", kind=Kind.LONG
+    log_flush_scheduler_interval_ms: int = long_key(
+        FOREVER, "How often flush.ms is looked at, and its last default."
     )
     log_flush_offset_checkpoint_interval_ms: int = key(
         60_000, "How often recovery points are written.", check=at_least(0)
@@ -440,8 +431,8 @@ class ServerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int = key(
         60_000, "How often log start offsets are written.", check=at_least(0)
     )
-    replica_high_watermark_checkpoint_interval_ms: int = key(
-        5000, "How often high watermarks are written.", kind=Kind.LONG
+    replica_high_watermark_checkpoint_interval_ms: int = long_key(
+        5000, "How often high watermarks are written."
     )
     producer_id_expiration_ms: int = key(
         DAY_MS,
@@ -458,10 +449,9 @@ class ServerConfig:
         kind=Kind.INT,
         check=at_least(1),
     )
-    replica_alter_log_dirs_io_max_bytes_per_second: int = key(
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long_key(
         FOREVER,
         "How many bytes per second all moves between log directories together copy.",
-        kind=Kind.LONG,
         check=at_least(0),
         dynamic=True,
     )
@@ -470,11 +460,10 @@ class ServerConfig:
         "Whether compacted topics are cleaned. false also stops their retention by time and size.",
     )
     log_cleaner_threads: int = key(1, "Cleaner threads.", check=at_least(0), dynamic=True)
-    log_cleaner_dedupe_buffer_size: int = key(
+    log_cleaner_dedupe_buffer_size: int = long_key(
         134_217_728,
         "Memory for the cleaner's offset maps, all threads together, in bytes; more than 1 MiB for "
         "each thread.",
-        kind=Kind.LONG,
         dynamic=True,
     )
     log_cleaner_io_buffer_load_factor: float = key(
@@ -491,10 +480,9 @@ class ServerConfig:
         "The most that all cleaner threads together read and write per second.",
         dynamic=True,
     )
-    log_cleaner_backoff_ms: int = key(
+    log_cleaner_backoff_ms: int = long_key(
         15_000,
         "How long a cleaner thread sleeps when no log needs it.",
-        kind=Kind.LONG,
         check=at_least(0),
         dynamic=True,
     )
@@ -615,8 +603,8 @@ class ServerConfig:
         "without members of its own, after the commit.",
         check=at_least(1),
     )
-    offsets_retention_check_interval_ms: int = key(
-        600_000, "How often expired offsets are looked for.", kind=Kind.LONG, check=at_least(1)
+    offsets_retention_check_interval_ms: int = long_key(
+        600_000, "How often expired offsets are looked for.", check=at_least(1)
     )
     offsets_topic_num_partitions: int = key(
         50,

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from siltstone.config.keys import (
     UNLIMITED_OR_POSITIVE,
-    Kind,
     at_least,
     between,
     between_or,
     key,
+    long_key,
     one_of,
     some_of,
 )
@@ -61,32 +61,28 @@ class TopicConfig:
         check=between(-131072, 22),
         server="compression.zstd.level",
     )
-    delete_retention_ms: int = key(
+    delete_retention_ms: int = long_key(
         DAY_MS,
         "How long a compacted topic keeps tombstones and transaction markers, so that a reader "
         "from the start still sees the deletes.",
-        kind=Kind.LONG,
         check=at_least(0),
         server="log.cleaner.delete.retention.ms",
     )
-    file_delete_delay_ms: int = key(
+    file_delete_delay_ms: int = long_key(
         60_000,
         "How long a file lives on after it was renamed to .deleted, for readers that are in it.",
-        kind=Kind.LONG,
         check=at_least(0),
         server="log.segment.delete.delay.ms",
     )
-    flush_messages: int = key(
+    flush_messages: int = long_key(
         FOREVER,
         "fsync after this many records. The default leaves it to the operating system.",
-        kind=Kind.LONG,
         check=at_least(1),
         server="log.flush.interval.messages",
     )
-    flush_ms: int = key(
+    flush_ms: int = long_key(
         FOREVER,
         "fsync what is older than this. It is looked at every log.flush.scheduler.interval.ms.",
-        kind=Kind.LONG,
         check=at_least(0),
         server=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     )
@@ -96,11 +92,10 @@ class TopicConfig:
         check=at_least(0),
         server="log.index.interval.bytes",
     )
-    max_compaction_lag_ms: int = key(
+    max_compaction_lag_ms: int = long_key(
         FOREVER,
         "A record of a compacted topic is cleaned no later than this after it was written; the "
         "active segment rolls in time for it.",
-        kind=Kind.LONG,
         check=at_least(1),
         server="log.cleaner.max.compaction.lag.ms",
     )
@@ -117,19 +112,17 @@ class TopicConfig:
         check=one_of("CreateTime", "LogAppendTime"),
         server="log.message.timestamp.type",
     )
-    message_timestamp_before_max_ms: int = key(
+    message_timestamp_before_max_ms: int = long_key(
         FOREVER,
         "How far a record's timestamp may lie before the broker's clock; older ones are refused. "
         "Only with CreateTime.",
-        kind=Kind.LONG,
         check=at_least(0),
         server="log.message.timestamp.before.max.ms",
     )
-    message_timestamp_after_max_ms: int = key(
+    message_timestamp_after_max_ms: int = long_key(
         3_600_000,
         "How far a record's timestamp may lie after the broker's clock; newer ones are refused. "
         "Only with CreateTime.",
-        kind=Kind.LONG,
         check=at_least(0),
         server="log.message.timestamp.after.max.ms",
     )
@@ -139,10 +132,9 @@ class TopicConfig:
         check=between(0, 1),
         server="log.cleaner.min.cleanable.ratio",
     )
-    min_compaction_lag_ms: int = key(
+    min_compaction_lag_ms: int = long_key(
         0,
         "A record of a compacted topic stays at least this long, whatever follows it.",
-        kind=Kind.LONG,
         check=at_least(0),
         server="log.cleaner.min.compaction.lag.ms",
     )
@@ -157,16 +149,14 @@ class TopicConfig:
         "Create segment files at their full size, and cut them when they are rolled.",
         server="log.preallocate",
     )
-    retention_bytes: int = key(
+    retention_bytes: int = long_key(
         -1,
         "Drop the oldest segments while a partition is larger than this. Negative: no limit.",
-        kind=Kind.LONG,
         server="log.retention.bytes",
     )
-    retention_ms: int = key(
+    retention_ms: int = long_key(
         7 * DAY_MS,
         "Drop segments whose newest record is older than this. -1: no limit.",
-        kind=Kind.LONG,
         check=at_least(-1),
         server=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         server_check=UNLIMITED_OR_POSITIVE,
@@ -184,17 +174,15 @@ class TopicConfig:
         check=at_least(4),
         server="log.index.size.max.bytes",
     )
-    segment_jitter_ms: int = key(
+    segment_jitter_ms: int = long_key(
         0,
         "Roll by time up to this much earlier, at random, so that partitions do not roll together.",
-        kind=Kind.LONG,
         check=at_least(0),
         server=("log.roll.jitter.ms", "log.roll.jitter.hours"),
     )
-    segment_ms: int = key(
+    segment_ms: int = long_key(
         7 * DAY_MS,
         "Start a new segment when the active one is this old, by the timestamps in it.",
-        kind=Kind.LONG,
         check=at_least(1),
         server=("log.roll.ms", "log.roll.hours"),
     )
