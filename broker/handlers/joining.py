@@ -12,7 +12,8 @@ make its group larger than 16 of the largest records of __consumer_offsets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from siltstone.broker.groups.classic.messages import (
     JoinRequest,
@@ -21,7 +22,6 @@ from siltstone.broker.groups.classic.messages import (
     SyncResult,
 )
 from siltstone.broker.groups.client_host import client_host
-from siltstone.broker.groups.parked import Parked
 from siltstone.protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
@@ -41,6 +41,36 @@ if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.join_group import JoinGroupRequest
     from siltstone.protocol.messages.sync_group import SyncGroupRequest
+
+T = TypeVar("T")
+
+
+class Parked(Generic[T]):
+    """The answer to a request that may have to wait for others.
+
+    It is called with the answer once, before or after somebody awaits it (loop only). If
+    the waiting request is gone by then, with its connection, the answer is dropped.
+    """
+
+    __slots__ = ("_future", "result")
+
+    def __init__(self) -> None:
+        self.result: T | None = None
+        self._future: asyncio.Future[T] | None = None
+
+    def __call__(self, result: T) -> None:
+        """Give the answer."""
+        self.result = result
+        if self._future is not None and not self._future.done():
+            self._future.set_result(result)
+
+    async def wait(self) -> T:
+        """Return the answer when it is there."""
+        if self.result is not None:
+            return self.result
+        self._future = asyncio.get_running_loop().create_future()
+        return await self._future
+
 
 _FIRST_THAT_KNOWS_ITS_ID = 4
 _FIRST_WITH_NO_PROTOCOL = 7  # before it an empty name stands for none

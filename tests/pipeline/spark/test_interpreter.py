@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import pyspark
 
-from siltstone.pipeline.spark.interpreter import worker_python, write_interpreter
+from siltstone.pipeline.spark.session import worker_python, write_interpreter
 
 
 def run(script: str, code: str, *path: str) -> list[str]:
