@@ -69,8 +69,8 @@ def assign_uniform(
     is optimal). Where all subscribe to the same topics, each member gets the average, rounded down
     or up.
 
-    All clients wait meanwhile. So members of the same subscription are looked at together, and where
-    very many subscriptions differ, partitions cease to move before the balance is the best.
+    All clients wait meanwhile. So members of the same subscription are looked at together, and
+    where very many subscriptions differ, partitions cease to move before the balance is the best.
     """
     balance = _Balance(members, partition_counts)
     balance.keep_what_is_due()

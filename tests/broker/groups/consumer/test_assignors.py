@@ -226,14 +226,14 @@ def test_who_has_too_much_of_the_same_topics_gives_up_just_that() -> None:
     """No partition is moved one by one: a hundred thousand would take seconds."""
     topics = {UUID(int=number + 1): 100 for number in range(100)}
     everything = frozenset(topics)
-    before = uniform.assign({"a": MemberSpec(everything, {})}, topics)
+    before = assign_uniform({"a": MemberSpec(everything, {})}, topics)
     members = {"a": MemberSpec(everything, before["a"]), "b": MemberSpec(everything, {})}
-    balance = uniform._Balance(members, topics)
+    balance = assignors._Balance(members, topics)
     balance.keep_what_is_due()
     balance.hand_out()
 
     assert balance._load == {"a": 5000, "b": 5000}
-    after = uniform.assign(members, topics)
+    after = assign_uniform(members, topics)
     assert all(after["a"][topic] <= before["a"][topic] for topic in after["a"])
 
 
@@ -246,9 +246,9 @@ def test_very_many_different_subscriptions_are_not_levelled_for_ever(
     target = dict.fromkeys(order, frozenset(range(10)))
     members = {"a": MemberSpec(frozenset(order), target)}
     members |= {f"m{number}": MemberSpec(frozenset(order[number:]), {}) for number in range(1, 50)}
-    full = uniform.assign(members, topics)
-    monkeypatch.setattr(uniform, "MAX_LOOKS", 100)
-    some = uniform.assign(members, topics)
+    full = assign_uniform(members, topics)
+    monkeypatch.setattr(assignors, "MAX_LOOKS", 100)
+    some = assign_uniform(members, topics)
 
     def loads(assigned: dict[str, Assigned]) -> list[int]:
         return [sum(map(len, each.values())) for each in assigned.values()]
