@@ -137,7 +137,7 @@ class TransactionalProduce:
             TransactionalIdAuthorizationFailed: The request names no transactional id.
             InvalidProducerIdMapping: Another producer's batch is in the same request.
             NotEnoughReplicas: That cannot be told now; every client sends the batch again.
-            KafkaError: See `appending.admit`.
+            KafkaError: See the function `admit`.
         """
         transactional_id = self._request.transactional_id
         if transactional_id is None:
