@@ -159,6 +159,11 @@ cdef inline (long long, Py_ssize_t) read_varint(const unsigned char* data, Py_ss
 
 # A number of 64 bits and the position after it.
 cdef inline (long long, Py_ssize_t) read_varlong(const unsigned char* data, Py_ssize_t position, Py_ssize_t end) noexcept nogil:
+    cdef long long number
+    if position < end:
+        number = data[position]
+        if number < 0x80:
+            return (number >> 1) ^ -(number & 1), position + 1
     return read_zigzag(data, position, end, 63)
 
 cdef inline Py_ssize_t zigzag_size(long long number) noexcept nogil:
@@ -224,8 +229,8 @@ cdef inline Py_ssize_t skip_headers(const unsigned char* data, Py_ssize_t positi
     return position
 
 
-# Reads the record at a position; FINE, or what is wrong with it.
-cdef inline long long read_record(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, Record* record) noexcept nogil:
+# Reads a record up to its value, and leaves its headers unread; FINE, or what is wrong with it.
+cdef inline long long read_front(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, Record* record) noexcept nogil:
     cdef long long size
     size, position = read_varint(data, position, end)
     if position < 0:
@@ -250,7 +255,16 @@ cdef inline long long read_record(const unsigned char* data, Py_ssize_t position
     if position < 0:
         return position
     record.value = position
-    record.header_count, position = read_varint(data, position + max(record.value_size, 0), end)
+    return FINE
+
+
+# Reads the record at a position; FINE, or what is wrong with it.
+cdef inline long long read_record(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, Record* record) noexcept nogil:
+    cdef long long fault = read_front(data, position, end, record)
+    if fault < 0:
+        return fault
+    end = record.stop
+    record.header_count, position = read_varint(data, record.value + max(record.value_size, 0), end)
     if position < 0:
         return BAD_NUMBER
     record.headers = position

@@ -121,8 +121,8 @@ class BrokenRecord(InvalidRecord):
         self.fault = fault
 
 
-class RecordFields(NamedTuple):
-    """Where the parts of a record are, and its numbers; a size of -1 is a null."""
+class RecordFront(NamedTuple):
+    """Where the parts of a record before its headers are; a size of -1 is a null."""
 
     stop: int
     """Where the record ends."""
@@ -131,6 +131,20 @@ class RecordFields(NamedTuple):
     offset_delta: int
     tail: int
     """The size of the key. The bytes from here on are the same wherever the record stands."""
+    key_size: int
+    key: int
+    value_size: int
+    value: int
+
+
+class RecordFields(NamedTuple):
+    """Where all parts of a record are; what `RecordFront` has comes first."""
+
+    stop: int
+    attributes: int
+    timestamp_delta: int
+    offset_delta: int
+    tail: int
     key_size: int
     key: int
     value_size: int
@@ -185,11 +199,11 @@ def read_field(data: bytes | memoryview, position: int, end: int) -> tuple[int, 
     return size, position
 
 
-def read_record(data: bytes | memoryview, position: int, end: int) -> RecordFields:
-    """Read the record at ``position``: size, attributes, deltas, key, value and headers.
+def read_front(data: bytes | memoryview, position: int, end: int) -> RecordFront:
+    """Read the record at ``position`` up to its value: size, attributes, deltas, key and value.
 
     Raises:
-        BrokenRecord: it does not parse exactly, or not before ``end``.
+        BrokenRecord: so much of it does not parse, or it does not end before ``end``.
     """
     size, start = read_varint(data, position, end)
     if size < 1 or size > end - start:
@@ -199,7 +213,20 @@ def read_record(data: bytes | memoryview, position: int, end: int) -> RecordFiel
     offset_delta, tail = read_varint(data, at, stop)
     key_size, key = read_field(data, tail, stop)
     value_size, value = read_field(data, key + max(key_size, 0), stop)
-    count, headers = read_varint(data, value + max(value_size, 0), stop)
+    return RecordFront(
+        stop, data[start], timestamp_delta, offset_delta, tail, key_size, key, value_size, value
+    )
+
+
+def read_record(data: bytes | memoryview, position: int, end: int) -> RecordFields:
+    """Read the record at ``position``, its headers too.
+
+    Raises:
+        BrokenRecord: it does not parse exactly, or not before ``end``.
+    """
+    front = read_front(data, position, end)
+    stop = front.stop
+    count, headers = read_varint(data, front.value + max(front.value_size, 0), stop)
     if count < 0 or count > stop - headers:
         raise BrokenRecord(BAD_HEADERS)
     at = headers
@@ -211,19 +238,7 @@ def read_record(data: bytes | memoryview, position: int, end: int) -> RecordFiel
         at += max(size, 0)
     if at != stop:
         raise BrokenRecord(BAD_BODY)
-    return RecordFields(
-        stop,
-        data[start],
-        timestamp_delta,
-        offset_delta,
-        tail,
-        key_size,
-        key,
-        value_size,
-        value,
-        count,
-        headers,
-    )
+    return RecordFields(*front, count, headers)
 
 
 # Checksums ----------------------------------------------------------------------------------------
