@@ -43,7 +43,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := siltstone broker protocol storage cleaner config pipeline pyspark_siltstone
-KERNELS_IN := $(shell find $(CODE) -type f '(' -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -path 'cleaner/compiled/slots.py' -o -path 'protocol/core/constants.py' -o -path 'protocol/messages/columns.py' ')')
+KERNELS_IN := $(shell find $(CODE) -type f '(' -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -path 'protocol/core/constants.py' -o -path 'protocol/messages/columns.py' ')')
 KERNELS_IN += $(wildcard $(patsubst %.pxd,%.py,$(filter %.pxd,$(KERNELS_IN))))
 ARGS ?=
 

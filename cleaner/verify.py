@@ -7,18 +7,16 @@ like it.
 """
 
 import itertools
-import struct
 import sys
-from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from siltstone.cleaner.compiled import _kernels as kernels
 from siltstone.cleaner.explaining.explanation import moment
 from siltstone.cleaner.history.receipts import Receipt, find_receipt
-from siltstone.cleaner.one_pass import key_digest
+from siltstone.cleaner.one_pass.stats import text_of
+from siltstone.protocol.core import compaction
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.batch import (
     HEADER_SIZE,
@@ -37,8 +35,6 @@ from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
 MAX_FAULTS = 20
 """How many faults of a partition are listed; the others are only counted."""
-
-_KEYS_AT_ONCE = 10_000
 
 
 @dataclass(slots=True)
@@ -162,21 +158,11 @@ def _find_start(path: Path) -> int:
 def _verify_keys(receipt: Receipt, survivors: dict[bytes, int], report: Report) -> None:
     """Check the digest of the set of keys that the last pass left."""
     keys = [key for key, offset in survivors.items() if offset < receipt.end_offset]
-    if key_digest.text_of(_digest_of(keys)) != receipt.key_digest:
+    if text_of(compaction.digest_of(keys)) != receipt.key_digest:
         report.fault(
             f"the keys below offset {receipt.end_offset} are not those of the receipt of "
             f"{moment(receipt.started_ms)}"
         )
-
-
-def _digest_of(keys: list[bytes]) -> int:
-    """Return the digest of a set of keys, computed by the kernel."""
-    sums = array("q", [0, 0])
-    for start in range(0, len(keys), _KEYS_AT_ONCE):
-        some = keys[start : start + _KEYS_AT_ONCE]
-        ends = array("q", itertools.accumulate(map(len, some)))
-        kernels.add_keys(b"".join(some), ends, sums)
-    return int.from_bytes(struct.pack("<qq", *sums), "little")
 
 
 def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:

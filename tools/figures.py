@@ -34,7 +34,6 @@ _PREFIX: Final = "siltstone."
 _COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
 _PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py")
 _SHARED_NUMBERS: Final = (
-    "slots.py",
     "constants.py",
     "messages/columns.py",
 )

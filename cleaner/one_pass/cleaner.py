@@ -9,26 +9,27 @@ caller writes the checkpoint last. A crash in between costs work, never a record
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from siltstone.cleaner.compiled import slots
-from siltstone.cleaner.compiled.arrays import KernelArrays, Transactions
 from siltstone.cleaner.one_pass.grouping import group_segments
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.cleaner.one_pass.offset_map import SECRET, OffsetMap
 from siltstone.cleaner.one_pass.output import CountedOutput, SegmentOutput, drop_unfinished
 from siltstone.cleaner.one_pass.reading import Copying, Mapping, SegmentWalk
 from siltstone.cleaner.one_pass.stats import GroupFacts, PassResult, Prediction, Progress, result_of
 from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.protocol.core import compaction
 from siltstone.storage.clock import Clock
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
+
+if TYPE_CHECKING:
+    from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 Replace = Callable[[Sequence[LogSegment], Sequence[ReadableSegment]], None]
 """Swaps new segments for old ones: `storage.log.log.Log.replace_segments`."""
 
 CHUNK_BYTES: Final = 1 << 18
-"""The bytes of a kernel call: its buffers fit the second cache of a core.
+"""The bytes of a call of the core: its buffers fit the second cache of a processor.
 
 It is Kafka's default, too.
 """
@@ -75,9 +76,13 @@ class Cleaner:
         io_buffer_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._clock = clock
-        self._map = OffsetMap(dedupe_buffer_bytes, load_factor)
+        self._map = compaction.OffsetMap(dedupe_buffer_bytes, load_factor)
+        if self._map.usable <= 1:
+            raise ValueError(
+                f"an offset map of {dedupe_buffer_bytes} bytes has room for {self._map.usable} "
+                "keys; raise log.cleaner.dedupe.buffer.size or lower log.cleaner.threads"
+            )
         self._walk = SegmentWalk(io_buffer_bytes, throttle)
-        self._arrays = KernelArrays(io_buffer_bytes)
         self._times = PassClock(clock)
         self._log: LogToClean | None = None  # the present pass; read by any thread through progress
         self._bytes_total = 0
@@ -122,10 +127,10 @@ class Cleaner:
         end_offset = result.end_offset
         while end_offset < log.first_uncleanable_offset:
             with self._map:
-                self._begin(log, still_wanted)
-                self._fill_map(log, end_offset)
+                self._begin(still_wanted)
+                mapping = self._fill_map(log, end_offset)
             passes += 1
-            end_offset = self._arrays.state[slots.LATEST] + 1
+            end_offset = mapping.latest + 1
         read = sum(fact.size for group in result.groups for fact in group.inputs)
         total = sum(segment.size for segment in log.segments)
         return Prediction(
@@ -133,8 +138,7 @@ class Cleaner:
         )
 
     def close(self) -> None:
-        """Free what is kept between passes: the buffers."""
-        self._arrays = KernelArrays(0)
+        """Free what is kept between passes: the read buffer."""
         self._walk.close()
 
     def _run(
@@ -145,18 +149,27 @@ class Cleaner:
         self._bytes_total = _bytes_to_read(log)
         try:
             with self._map:
-                started_ms = self._begin(log, still_wanted)
-                is_map_full = self._fill_map(log, log.first_dirty_offset)
+                started_ms = self._begin(still_wanted)
+                mapped = self._fill_map(log, log.first_dirty_offset)
                 map_bytes_read = self._walk.bytes_read
-                groups = self._copy_groups(log, replace, started_ms)
+                transactions = compaction.Transactions(log.aborted)
+                copied = compaction.RecordFilter(
+                    self._map,
+                    transactions,
+                    latest=mapped.latest,
+                    now_ms=started_ms,
+                    retention_ms=log.config.delete_retention_ms,
+                    first_uncleanable=log.first_uncleanable_offset,
+                    producers=log.producers,
+                )
+                groups = self._copy_groups(log, replace, copied, transactions, started_ms)
                 return result_of(
                     log,
-                    self._arrays.state,
+                    self._map,
+                    mapped,
+                    copied,
                     groups,
                     started_ms=started_ms,
-                    is_map_full=is_map_full,
-                    map_slots=self._map.max_slots,
-                    map_bytes=self._map.memory_bytes,
                     map_bytes_read=map_bytes_read,
                     bytes_read=self._walk.bytes_read - map_bytes_read,
                     times=self._times.seconds,
@@ -164,38 +177,37 @@ class Cleaner:
                 )
         finally:
             self._log = None
-            self._arrays.shrink()
             self._walk.shrink()
 
-    def _begin(self, log: LogToClean, still_wanted: Callable[[], None]) -> int:
-        """Set the state for a pass, and return its "now"."""
-        now_ms = self._clock.now_ms()
+    def _begin(self, still_wanted: Callable[[], None]) -> int:
+        """Reset the counts for a pass, and return its "now"."""
         self._times.begin()
         self._walk.begin(still_wanted)
-        self._arrays.begin(log.producers, secret=SECRET, now_ms=now_ms)
-        state = self._arrays.state
-        state[slots.RETENTION] = log.config.delete_retention_ms
-        state[slots.UPPER] = log.first_uncleanable_offset
-        return now_ms
+        return self._clock.now_ms()
 
-    def _fill_map(self, log: LogToClean, first_dirty_offset: int) -> bool:
-        """Fill the map from the dirty section; true if it was full before the end."""
+    def _fill_map(self, log: LogToClean, first_dirty_offset: int) -> compaction.MapBuilder:
+        """Fill the map from the dirty section; return what did."""
         with self._times.phase_of("map"):
-            mapping = Mapping(log, self._map, self._arrays, self._walk)
-            return not mapping.run(first_dirty_offset)
+            mapping = Mapping(log, first_dirty_offset, self._map, self._walk)
+            mapping.run()
+            return mapping.builder
 
     def _copy_groups(
-        self, log: LogToClean, replace: Replace | None, now_ms: int
+        self,
+        log: LogToClean,
+        replace: Replace | None,
+        copied: compaction.RecordFilter,
+        transactions: "compaction.Transactions[AbortedTransaction]",
+        now_ms: int,
     ) -> tuple[GroupFacts, ...]:
         """Copy what stays, and swap each group when it is on the disk."""
         groups = group_segments(
             log.segments,
             log.config,
-            end_offset=self._arrays.state[slots.LATEST] + 1,
+            end_offset=copied.latest + 1,
             first_uncleanable_offset=log.first_uncleanable_offset,
         )
-        transactions = Transactions(log.aborted)
-        copying = Copying(self._map, transactions, self._arrays, self._walk)
+        copying = Copying(copied, self._walk)
         facts = []
         for group in groups:
             base_offset = group[0].base_offset
@@ -211,8 +223,7 @@ class Cleaner:
                 with self._times.phase_of("copy"):
                     inputs = copying.copy(group, written)
                     written.cover(group)
-                    aborted = transactions.take_kept(inputs[-1].next_offset)
-                    written.flush(aborted, group[-1].files.modified_ns)
+                    written.flush(transactions.take_kept(), group[-1].files.modified_ns)
                 self._walk.still_wanted()
                 with self._times.phase_of("swap"):
                     replace(written.hand_over(), group)

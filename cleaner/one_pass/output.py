@@ -3,19 +3,18 @@
 Both kinds use the same index rule and the same counting, so a prediction is what a pass would do.
 """
 
-from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from siltstone.cleaner.compiled import _kernels as kernels
-from siltstone.cleaner.compiled import slots
+from siltstone.cleaner.errors import CorruptSegment
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.stats import FileFacts
-from siltstone.protocol.core import crc32c
-from siltstone.protocol.records.batch import HEADER_SIZE
+from siltstone.protocol.core import SegmentScan, crc32c, find_end
+from siltstone.protocol.core.constants import FAULTS
 from siltstone.storage import files
+from siltstone.storage.segment.index import IndexRow
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.transaction_index import AbortedTransaction
@@ -24,9 +23,8 @@ from siltstone.storage.segment.write_back import start_write_back
 WRITE_BACK_BYTES: Final = 16 << 20
 """After so many bytes write-back is started, so that the fsync at the end is short."""
 
-_OFFSET_ENTRY_BYTES: Final = 8
-_TIME_ENTRY_BYTES: Final = 12
 _BASE_OFFSET_BYTES: Final = 8
+_MAX_POSITION: Final = (1 << 31) - 1
 
 
 class Output(Protocol):
@@ -45,9 +43,6 @@ class CountedOutput:
 
     def __init__(self, log: LogToClean, base_offset: int) -> None:
         self._log = log
-        self._index = array("q", bytes(8 * slots.INDEX_SLOTS))
-        self._offsets = bytearray()
-        self._times = bytearray()
         self._crc = 0
         self._done: list[FileFacts] = []
         self.bytes_written = 0
@@ -55,25 +50,26 @@ class CountedOutput:
 
     def write(self, batches: memoryview) -> None:
         """Take whole batches, in the order of their offsets."""
-        max_entries = len(batches) // HEADER_SIZE + 1
-        if len(self._offsets) < max_entries * _OFFSET_ENTRY_BYTES:
-            self._offsets = bytearray(max_entries * _OFFSET_ENTRY_BYTES)
-            self._times = bytearray(max_entries * _TIME_ENTRY_BYTES)
-        index = self._index
-        start = 0
-        while True:
-            index[slots.POSITION] = start
-            kernels.index_batches(batches, index, self._offsets, self._times)
-            end = index[slots.POSITION]
-            with batches[start:end] as run:
+        at = 0
+        while at < len(batches):
+            scan = self._scan
+            position = scan.position
+            room = _MAX_POSITION - position
+            end = len(batches) if len(batches) - at <= room else find_end(batches, at, at + room)
+            with batches[at:end] as fitting:
+                entries, _ = scan.scan(fitting)
+            size = scan.position - position
+            if not size:
+                if not scan.batches:
+                    raise self._refusal(FAULTS.get(scan.status, "it is no whole batch"))
+                self._end()
+                self._begin(int.from_bytes(batches[at : at + _BASE_OFFSET_BYTES], "big"))
+                continue
+            with batches[at : at + size] as run:
                 self._crc = crc32c(run, self._crc)
-                self._append(run)
-            self.bytes_written += end - start
-            if index[slots.STATUS] != slots.WANTS_SEGMENT:
-                return
-            start = end
-            self._end()
-            self._begin(int.from_bytes(batches[start : start + _BASE_OFFSET_BYTES], "big"))
+                self._append(run, entries)
+            self.bytes_written += size
+            at += size
 
     def cover(self, group: Sequence[ReadableSegment]) -> None:
         """Ensure that a start after a crash in the swap loads none of the group's old segments.
@@ -83,7 +79,7 @@ class CountedOutput:
         pass.
         """
         filled = [segment.base_offset for segment in group if segment.size]
-        if len(filled) > 1 and self._index[slots.END_OFFSET] <= filled[-1]:
+        if len(filled) > 1 and self._scan.last_offset < filled[-1]:
             self._end()
             self._begin(filled[-1])
 
@@ -92,30 +88,29 @@ class CountedOutput:
         return (*self._done, self._facts())
 
     def _begin(self, base_offset: int) -> None:
-        index = self._index
-        for slot in range(slots.INDEX_SLOTS):
-            index[slot] = 0
-        index[slots.INTERVAL] = self._log.config.index_interval_bytes
-        index[slots.BASE_OFFSET] = index[slots.END_OFFSET] = base_offset
-        index[slots.MAX_TIMESTAMP_OFFSET] = base_offset
-        index[slots.FIRST_TIMESTAMP] = index[slots.MAX_TIMESTAMP] = index[slots.LAST_TIME] = -1
+        self._scan = SegmentScan(base_offset, self._log.config.index_interval_bytes)
         self._crc = 0
 
     def _end(self) -> None:
         self._done.append(self._facts())
 
     def _facts(self) -> FileFacts:
-        base_offset = self._index[slots.BASE_OFFSET]
+        scan = self._scan
         return FileFacts(
-            files.segment_file_name(base_offset),
-            base_offset,
-            self._index[slots.END_OFFSET],
-            self._index[slots.SEGMENT_SIZE],
+            files.segment_file_name(scan.base_offset),
+            scan.base_offset,
+            scan.last_offset + 1,
+            scan.position,
             self._crc,
         )
 
-    def _append(self, run: memoryview) -> None:
-        """Write batches whose index entries are ready; this class writes nothing."""
+    def _refusal(self, reason: str) -> CorruptSegment:
+        """Return the error of a batch that no segment takes."""
+        path = self._log.path / files.segment_file_name(self._scan.base_offset)
+        return CorruptSegment(path, self._scan.position, self._scan.last_offset + 1, reason)
+
+    def _append(self, run: memoryview, entries: Sequence[IndexRow]) -> None:
+        """Write batches with their index entries; this class writes nothing."""
 
 
 def drop_unfinished(path: Path) -> None:
@@ -177,16 +172,15 @@ class SegmentOutput(CountedOutput):
             )
         )
 
-    def _append(self, run: memoryview) -> None:
-        index = self._index
+    def _append(self, run: memoryview, entries: Sequence[IndexRow]) -> None:
+        scan = self._scan
         segment = self._segments[-1]
         segment.append_run(
             run,
-            offset_entries=self._offsets[: index[slots.OFFSET_BYTES]],
-            time_entries=self._times[: index[slots.TIME_BYTES]],
-            first_timestamp=index[slots.FIRST_TIMESTAMP],
-            max_timestamp=index[slots.MAX_TIMESTAMP],
-            offset_of_max_timestamp=index[slots.MAX_TIMESTAMP_OFFSET],
+            entries,
+            first_timestamp=scan.first_timestamp,
+            max_timestamp=scan.max_timestamp,
+            offset_of_max_timestamp=scan.max_timestamp_offset,
         )
         self._unwritten += len(run)
         if self._unwritten >= WRITE_BACK_BYTES:

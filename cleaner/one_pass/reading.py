@@ -1,24 +1,22 @@
 """The two readings of a pass: keys into the offset map, then what stays into the output.
 
-Both walk over segments in chunks that begin with a batch and hand each chunk to the kernels. A
-kernel comes back early for a compressed batch, which is opened here, and where a table is full.
+Both walk over segments in chunks that begin with a batch and hand each chunk to the core
+(`protocol.core.compaction`), which comes back early for a compressed batch: it is opened here.
 Kafka: ``buildOffsetMap`` and ``cleanSegments``.
 """
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from siltstone.cleaner.compiled import _kernels as kernels
-from siltstone.cleaner.compiled import opening, slots
-from siltstone.cleaner.compiled.arrays import KernelArrays, Transactions
 from siltstone.cleaner.errors import CorruptSegment, UnopenedBatch
+from siltstone.cleaner.one_pass import opening
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.cleaner.one_pass.offset_map import OffsetMap
 from siltstone.cleaner.one_pass.output import Output
 from siltstone.cleaner.one_pass.stats import FileFacts
 from siltstone.cleaner.threads.throttle import Throttle
-from siltstone.protocol.core import crc32c
-from siltstone.protocol.core.constants import FAULTS
+from siltstone.protocol.core import compaction, crc32c
+from siltstone.protocol.core.constants import FAULTS, FULL, IS_CLOSED, WANTS_MORE
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.batch import HEADER_SIZE
 from siltstone.protocol.records.compression import UnfoldsTooFar
@@ -30,8 +28,17 @@ Consume = Callable[[ReadableSegment, memoryview, int], int | None]
 consumed, None to stop. A chunk is valid during the call.
 """
 
-_MAX_SPARE = 1 << 20
-"""Spare bytes of the scratch buffer, so that it need not grow with each batch."""
+
+class Reading(Protocol):
+    """How far a reading is, as `MapBuilder` and `RecordFilter` tell it."""
+
+    @property
+    def last_offset(self) -> int:
+        """Return the last offset of the batch before."""
+
+    @property
+    def needed(self) -> int:
+        """Return the bytes that the next batch takes."""
 
 
 class SegmentWalk:
@@ -42,7 +49,7 @@ class SegmentWalk:
     """
 
     def __init__(self, chunk_bytes: int, throttle: Throttle) -> None:
-        self._chunk_bytes = chunk_bytes
+        self.chunk_bytes = chunk_bytes
         self._buffer = bytearray(chunk_bytes)
         self._throttle = throttle
         self.still_wanted: Callable[[], None] = _always_wanted
@@ -50,7 +57,7 @@ class SegmentWalk:
         self.bytes_read = 0
 
     def run(
-        self, segment: ReadableSegment, position: int, state: slots.State, consume: Consume
+        self, segment: ReadableSegment, position: int, reading: Reading, consume: Consume
     ) -> bool:
         """Read a segment from a position on, in chunks; false if ``consume`` stopped it. Blocks.
 
@@ -64,16 +71,17 @@ class SegmentWalk:
             self.still_wanted()
             left = segment.size - position
             if needed > left:
-                raise corrupt(segment, position, state, f"{needed - left} bytes of it are missing")
+                reason = f"{needed - left} bytes of it are missing"
+                raise corrupt(segment, position, reading, reason)
             chunk = self._read(file.fileno(), position, needed, left)
             if len(chunk) < needed:
-                raise corrupt(segment, position, state, "the file is shorter than it was")
+                raise corrupt(segment, position, reading, "the file is shorter than it was")
             used = consume(segment, chunk, position)
             if used is None:
                 return False
-            needed = HEADER_SIZE if used else state[slots.NEEDED]
+            needed = HEADER_SIZE if used else reading.needed
             if not used and needed <= len(chunk):
-                raise corrupt(segment, position, state, "its kernel makes no progress on it")
+                raise corrupt(segment, position, reading, "the walk makes no progress on it")
             position += used
             self.bytes_read += used
             self.account(used)
@@ -92,8 +100,8 @@ class SegmentWalk:
 
     def shrink(self) -> None:
         """Shrink to the size that usual batches need."""
-        if len(self._buffer) != self._chunk_bytes:
-            self._buffer = bytearray(self._chunk_bytes)
+        if len(self._buffer) != self.chunk_bytes:
+            self._buffer = bytearray(self.chunk_bytes)
 
     def close(self) -> None:
         """Give the buffer back."""
@@ -107,112 +115,64 @@ class SegmentWalk:
 
 
 class Mapping:
-    """Fills a map from the first dirty offset on, as far as it goes."""
+    """Fills a map from a first dirty offset on, as far as it goes."""
 
     def __init__(
-        self, log: LogToClean, offset_map: OffsetMap, arrays: KernelArrays, walk: SegmentWalk
+        self,
+        log: LogToClean,
+        first_dirty_offset: int,
+        offset_map: compaction.OffsetMap,
+        walk: SegmentWalk,
     ) -> None:
         self._log = log
-        self._map = offset_map
-        self._arrays = arrays
-        self._state = arrays.state
         self._walk = walk
-        self._transactions = Transactions(log.aborted)
+        self.builder = compaction.MapBuilder(
+            offset_map, compaction.Transactions(log.aborted), first_dirty_offset
+        )
 
-    def run(self, first_dirty_offset: int) -> bool:
+    def run(self) -> bool:
         """Map the dirty section; false if the map was full before its end. Blocks.
 
-        The state's LATEST is then the last offset that the map covers: a pass may end in the middle
-        of a batch (KAFKA-3894).
+        The builder's ``latest`` is then the last offset that the map covers: a pass may end in the
+        middle of a batch (KAFKA-3894).
 
         Raises:
             CorruptSegment: Something in the section is no sound batch.
         """
-        log, state = self._log, self._state
-        state[slots.FIRST_DIRTY] = first_dirty_offset
-        state[slots.LATEST] = first_dirty_offset - 1
-        state[slots.MAP_KEYS] = 0
-        state[slots.MAP_LIMIT] = self._map.usable
-        state[slots.LAST_OFFSET] = -1
-        self._transactions.enter(state)
-        for segment, bound in log.dirty_segments(first_dirty_offset):
+        builder = self.builder
+        first_dirty_offset = builder.first_dirty
+        for segment, bound in self._log.dirty_segments(first_dirty_offset):
             start = segment.start_before(first_dirty_offset)
-            if not self._walk.run(segment, start, state, self._consume):
+            if not self._walk.run(segment, start, builder, self._consume):
                 return False
-            state[slots.LATEST] = bound - 1  # there are no records in the gap before it
+            builder.latest = bound - 1  # there are no records in the gap before it
         return True
 
     def _consume(self, segment: ReadableSegment, chunk: memoryview, position: int) -> int | None:
         """Map the whole batches of a chunk; None if the map is full."""
-        state = self._state
-        coming = state[slots.MAP_KEYS] + kernels.count_records(chunk)
-        self._map.reserve(min(coming, self._map.usable))
+        builder = self.builder
         at = 0
         while True:
-            self._map_keys(chunk[at:])
-            at += state[slots.POSITION]
-            status = state[slots.STATUS]
-            if status == slots.OPEN:
-                size = opening.size_of(chunk[at:])
-                status = self._map_opened(segment, chunk[at : at + size], position + at)
-                at += size
-            elif status == slots.DONE:
+            at = builder.read(chunk, at)
+            if builder.status == IS_CLOSED:
+                batch = opening.first_batch(chunk[at:])
+                builder.read(open_batch(segment, batch, position + at, builder), is_opened=True)
+                check(segment, position + at, builder, builder.status)
+                at += len(batch)
+            elif builder.status == WANTS_MORE:
                 return at
-            if status == slots.FULL:
+            if builder.status == FULL:
                 return None
-            if status == slots.WANTS_PRODUCERS:
-                self._transactions.grow(state)
-            elif status < 0:
-                raise corrupt(segment, position + at, state, FAULTS[status])
-
-    def _map_opened(self, segment: ReadableSegment, batch: memoryview, position: int) -> int:
-        """Map a compressed batch and return the status."""
-        state = self._state
-        opened = open_batch(segment, batch, position, state)
-        state[slots.OPENED] = 1
-        self._map_keys(memoryview(opened))
-        state[slots.OPENED] = 0
-        status = state[slots.STATUS]
-        if status < 0:
-            raise corrupt(segment, position, state, FAULTS[status])
-        return status
-
-    def _map_keys(self, batches: memoryview) -> None:
-        transactions = self._transactions
-        kernels.map_keys(
-            batches,
-            self._state,
-            self._map.numbers,
-            transactions.table,
-            transactions.aborted,
-            self._arrays.rows,
-        )
+            check(segment, position + at, builder, builder.status)
 
 
 class Copying:
-    """Reads groups of one log in order; transactions may span them.
+    """Reads groups of one log in order; transactions may span them."""
 
-    The kernels plan a chunk and emit what stays; a compressed batch comes back here to be opened,
-    and goes through the same kernels alone.
-    """
-
-    def __init__(
-        self,
-        offset_map: OffsetMap,
-        transactions: Transactions,
-        arrays: KernelArrays,
-        walk: SegmentWalk,
-    ) -> None:
-        self._map = offset_map
-        self._transactions = transactions
-        self._arrays = arrays
-        self._state = arrays.state
+    def __init__(self, record_filter: compaction.RecordFilter, walk: SegmentWalk) -> None:
+        self._filter = record_filter
         self._walk = walk
-        self._output: Output | None = None
         self._crc = 0
-        self._scratch = bytearray()
-        self._state[slots.LAST_OFFSET] = -1
-        transactions.enter(self._state)
 
     def copy(self, group: Sequence[ReadableSegment], output: Output) -> tuple[FileFacts, ...]:
         """Write what stays of a group, and return the facts of its files. Blocks.
@@ -220,140 +180,74 @@ class Copying:
         Raises:
             CorruptSegment: Something in the group is no sound batch.
         """
-        state = self._state
-        self._output = output
         facts = []
+
+        def consume(segment: ReadableSegment, chunk: memoryview, position: int) -> int:
+            used = self._consume(segment, chunk, position)
+            if self._filter.size >= self._walk.chunk_bytes:
+                self._flush(output)
+            return used
+
         for segment in group:
             self._crc = 0
-            self._walk.run(segment, 0, state, self._consume)
+            self._walk.run(segment, 0, self._filter, consume)
             facts.append(
                 FileFacts(
                     files.segment_file_name(segment.base_offset),
                     segment.base_offset,
-                    state[slots.LAST_OFFSET] + 1 if segment.size else segment.base_offset,
+                    self._filter.last_offset + 1 if segment.size else segment.base_offset,
                     segment.size,
                     self._crc,
                 )
             )
-            self._flush()
-            self._arrays.shrink()
-            self._scratch = bytearray()
+            self._flush(output)
+            self._filter.shrink()
         return tuple(facts)
 
     def _consume(self, segment: ReadableSegment, chunk: memoryview, position: int) -> int:
-        """Copy what stays of the whole batches of a chunk."""
-        state = self._state
-        self._arrays.reserve_fates(len(chunk))
+        """Copy what stays of the whole batches of a chunk; a compressed one keeps its codec."""
+        copied = self._filter
         at = 0
         while True:
-            part = chunk[at:]
-            self._plan(part)
-            status, planned = state[slots.STATUS], state[slots.POSITION]
-            self._emit(part)
-            at += planned
-            if status == slots.DONE:
+            at = copied.copy(chunk, at)
+            if copied.status != IS_CLOSED:
                 break
-            if status == slots.OPEN:
-                size = opening.size_of(chunk[at:])
-                self._copy_compressed(segment, chunk[at : at + size], position + at)
-                at += size
-            elif status == slots.WANTS_PRODUCERS:
-                self._transactions.grow(state)
-            elif status < 0:
-                raise corrupt(segment, position + at, state, FAULTS[status])
+            batch = opening.first_batch(chunk[at:])
+            opened = open_batch(segment, batch, position + at, copied)
+            rebuilt = copied.copy_opened(batch, opened)
+            check(segment, position + at, copied, copied.status)
+            if rebuilt is not None:
+                copied.append(opening.close_batch(rebuilt))
+            at += len(batch)
+        check(segment, position + at, copied, copied.status)
         self._crc = crc32c(chunk[:at], self._crc)
         return at
 
-    def _copy_compressed(self, segment: ReadableSegment, batch: memoryview, position: int) -> None:
-        """Copy what stays of one compressed batch, in the same codec."""
-        state = self._state
-        opened = open_batch(segment, batch, position, state)
-        self._arrays.reserve_fates(len(opened))
-        state[slots.OPENED] = 1
-        self._plan(opened)
-        if state[slots.STATUS] < 0:
-            raise corrupt(segment, position, state, FAULTS[state[slots.STATUS]])
-        waiting = state[slots.OUTPUT]
-        size = self._emit_opened(opened)
-        state[slots.OUTPUT] = waiting
-        state[slots.OPENED] = 0
-        outcome = state[slots.OUTCOME]
-        if outcome == slots.UNCHANGED:
-            self._append(batch)
-        elif outcome == slots.EMPTIED:
-            self._append(memoryview(self._scratch)[:size])
-        elif outcome == slots.REBUILT:
-            self._append(memoryview(opening.close_batch(memoryview(self._scratch)[:size])))
-
-    def _plan(self, batches: memoryview | bytearray) -> None:
-        arrays, transactions = self._arrays, self._transactions
-        kernels.plan_batches(
-            batches,
-            self._state,
-            self._map.numbers,
-            transactions.table,
-            transactions.aborted,
-            arrays.producers,
-            arrays.plans,
-            arrays.fates,
-            arrays.rows,
-        )
-
-    def _emit(self, batches: memoryview) -> None:
-        """Carry out the plans, and write the output whenever it is full."""
-        state, arrays = self._state, self._arrays
-        while True:
-            kernels.emit_batches(batches, state, arrays.plans, arrays.fates, arrays.output)
-            if state[slots.STATUS] != slots.OUTPUT_FULL:
-                return
-            self._flush()
-            if state[slots.NEEDED] > len(arrays.output):
-                arrays.output = bytearray(state[slots.NEEDED])
-
-    def _emit_opened(self, opened: bytearray) -> int:
-        """Carry out the one plan into the scratch, and return its size."""
-        state, arrays = self._state, self._arrays
-        while True:
-            state[slots.OUTPUT] = 0
-            kernels.emit_batches(opened, state, arrays.plans, arrays.fates, self._scratch)
-            if state[slots.STATUS] != slots.OUTPUT_FULL:
-                return state[slots.OUTPUT]
-            spare = min(state[slots.NEEDED], _MAX_SPARE)
-            self._scratch = bytearray(state[slots.NEEDED] + spare)
-
-    def _append(self, batch: memoryview) -> None:
-        """Add one batch to those that wait to be written."""
-        state, output = self._state, self._arrays.output
-        if state[slots.OUTPUT] + len(batch) > len(output):
-            self._flush()
-        if len(batch) > len(output):
-            self._write(batch)
-            return
-        end = state[slots.OUTPUT] + len(batch)
-        output[state[slots.OUTPUT] : end] = batch
-        state[slots.OUTPUT] = end
-
-    def _flush(self) -> None:
-        size = self._state[slots.OUTPUT]
+    def _flush(self, output: Output) -> None:
+        """Write what was copied."""
+        size = self._filter.size
         if size:
-            self._write(memoryview(self._arrays.output)[:size])
-            self._state[slots.OUTPUT] = 0
+            with self._filter.written() as batches:
+                output.write(batches)
+            self._filter.clear()
+            self._walk.account(size)
 
-    def _write(self, batches: memoryview) -> None:
-        if self._output is not None:
-            self._output.write(batches)
-            self._walk.account(len(batches))
+
+def check(segment: ReadableSegment, position: int, reading: Reading, status: int) -> None:
+    """Raise CorruptSegment if the status is a fault of the batch at a position."""
+    if status < 0:
+        raise corrupt(segment, position, reading, FAULTS[status])
 
 
 def corrupt(
-    segment: ReadableSegment, position: int, state: slots.State, reason: str
+    segment: ReadableSegment, position: int, reading: Reading, reason: str
 ) -> CorruptSegment:
     """Return the error about the batch at a position."""
-    return CorruptSegment(segment.log_path, position, state[slots.LAST_OFFSET] + 1, reason)
+    return CorruptSegment(segment.log_path, position, reading.last_offset + 1, reason)
 
 
 def open_batch(
-    segment: ReadableSegment, batch: memoryview, position: int, state: slots.State
+    segment: ReadableSegment, batch: memoryview, position: int, reading: Reading
 ) -> bytearray:
     """Return a compressed batch with its records unfolded.
 
@@ -364,10 +258,10 @@ def open_batch(
     try:
         return opening.open_batch(batch)
     except UnfoldsTooFar as error:
-        offset = state[slots.LAST_OFFSET] + 1
+        offset = reading.last_offset + 1
         raise UnopenedBatch(segment.log_path, position, offset, error.message) from error
     except (CorruptMessage, InvalidRecord) as error:
-        raise corrupt(segment, position, state, str(error)) from error
+        raise corrupt(segment, position, reading, str(error)) from error
 
 
 def _always_wanted() -> None:

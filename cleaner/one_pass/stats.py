@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from siltstone.cleaner.compiled import slots
-from siltstone.cleaner.compiled.arrays import NO_HORIZON
-from siltstone.cleaner.compiled.slots import State
-from siltstone.cleaner.one_pass.key_digest import text_of
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.protocol.core import compaction
+from siltstone.protocol.core.constants import FULL
 from siltstone.storage.topic_partition import TopicPartition
+
+_NO_HORIZON: Final = (1 << 63) - 1
 
 
 class Reason(StrEnum):
-    """Why a record is dropped; the order is that of `cleaner.compiled.slots.DROPPED`."""
+    """Why a record is dropped; the order is that of `protocol.core.constants.BY_SUPERSEDED`."""
 
     SUPERSEDED = "superseded"
     TOMBSTONE = "tombstone_expired"
@@ -169,49 +169,48 @@ class Progress:
     bytes_total: int
 
 
-def result_of(  # noqa: PLR0913  # all that a pass knows besides the kernels' state
+def result_of(  # noqa: PLR0913  # all that a pass knows besides what the core has counted
     log: LogToClean,
-    state: State,
+    offset_map: compaction.OffsetMap,
+    mapped: compaction.MapBuilder,
+    copied: compaction.RecordFilter,
     groups: Sequence[GroupFacts],
     *,
     started_ms: int,
-    is_map_full: bool,
-    map_slots: int,
-    map_bytes: int,
     map_bytes_read: int,
     bytes_read: int,
     times: Mapping[str, float],
     throttle_seconds: float,
 ) -> PassResult:
-    """Return the result of a pass, from the state of the kernels."""
-    next_horizon = state[slots.NEXT_HORIZON]
-    digest = _unsigned(state[slots.DIGEST]) | _unsigned(state[slots.DIGEST + 1]) << 64
+    """Return the result of a pass, from the core's counts."""
     return PassResult(
         topic_partition=log.topic_partition,
         first_dirty_offset=log.first_dirty_offset,
         first_uncleanable_offset=log.first_uncleanable_offset,
-        end_offset=state[slots.LATEST] + 1,
+        end_offset=mapped.latest + 1,
         started_ms=started_ms,
-        is_map_full=is_map_full,
-        map_keys=state[slots.MAP_KEYS],
-        map_slots=map_slots,
-        map_bytes=map_bytes,
+        is_map_full=mapped.status == FULL,
+        map_keys=offset_map.keys,
+        map_slots=offset_map.max_slots,
+        map_bytes=offset_map.memory_bytes,
         map_bytes_read=map_bytes_read,
-        map_records_read=state[slots.MAP_RECORDS],
-        map_batches_read=state[slots.MAP_BATCHES],
+        map_records_read=mapped.records,
+        map_batches_read=mapped.batches,
         bytes_read=bytes_read,
         bytes_written=sum(output.size for group in groups for output in group.outputs),
-        records_read=state[slots.RECORDS_READ],
-        records_written=state[slots.RECORDS_WRITTEN],
-        batches_read=state[slots.BATCHES_READ],
-        batches_written=state[slots.BATCHES_WRITTEN],
-        batches_rebuilt=state[slots.BATCHES_REBUILT],
-        batches_emptied=state[slots.BATCHES_EMPTIED],
-        horizons_set=state[slots.HORIZONS_SET],
-        horizons_reached=state[slots.HORIZONS_REACHED],
-        next_horizon_ms=None if next_horizon == NO_HORIZON else next_horizon,
-        dropped=dropped_in(state),
-        key_digest=text_of(digest),
+        records_read=copied.records_read,
+        records_written=copied.records_written,
+        batches_read=copied.batches_read,
+        batches_written=copied.batches_written,
+        batches_rebuilt=copied.batches_rebuilt,
+        batches_emptied=copied.batches_emptied,
+        horizons_set=copied.horizons_set,
+        horizons_reached=copied.horizons_reached,
+        next_horizon_ms=None if copied.next_horizon == _NO_HORIZON else copied.next_horizon,
+        dropped={
+            reason: Dropped(*counts) for reason, counts in zip(Reason, copied.dropped, strict=True)
+        },
+        key_digest=text_of(copied.key_digest),
         groups=tuple(groups),
         map_seconds=times["map"],
         copy_seconds=times["copy"],
@@ -220,14 +219,6 @@ def result_of(  # noqa: PLR0913  # all that a pass knows besides the kernels' st
     )
 
 
-def dropped_in(state: State) -> Mapping[Reason, Dropped]:
-    """Return the dropped records of a state, by reason."""
-    pairs = state[slots.DROPPED : slots.DROPPED + 2 * slots.REASONS]
-    return {
-        reason: Dropped(pairs[2 * number], pairs[2 * number + 1])
-        for number, reason in enumerate(Reason)
-    }
-
-
-def _unsigned(number: int) -> int:
-    return number & ((1 << 64) - 1)
+def text_of(digest: int) -> str:
+    """Return a digest of keys as receipts write it: 32 hexadecimal digits."""
+    return f"{digest:032x}"

@@ -63,6 +63,15 @@ static inline uint32_t read_uint32(const uint8_t *data, Py_ssize_t position) {
     return number;
 }
 
+static inline uint64_t read_little64(const uint8_t *data) {
+    uint64_t number;
+    memcpy(&number, data, sizeof number);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    number = __builtin_bswap64(number);
+#endif
+    return number;
+}
+
 static inline int64_t read_int64(const uint8_t *data, Py_ssize_t position) {
     return (int64_t)read_uint64(data, position);
 }

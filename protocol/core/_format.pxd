@@ -11,22 +11,18 @@ cdef extern from "_format.h" nogil:
         const unsigned char* buf
         Py_ssize_t len
 
-    ctypedef struct Numbers "Py_buffer":
-        long long* buf
-        Py_ssize_t len
-
     ctypedef struct Target "Py_buffer":
         unsigned char* buf
         Py_ssize_t len
 
     void prepare()
     Region no_region "nothing" ()
-    Numbers no_numbers "nothing" ()
     Target no_target "nothing" ()
     unsigned int checksum(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
     unsigned int checksum_software(const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
     unsigned int continue_checksum(unsigned int value, const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
     void copy(unsigned char* output, Py_ssize_t at, const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
+    unsigned long long read_little64(const unsigned char* data)
     long long read_int64(const unsigned char* data, Py_ssize_t position)
     long long read_int32(const unsigned char* data, Py_ssize_t position)
     bint sum_reaches(long long a, long long b, long long c)
@@ -45,10 +41,8 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef extern from "_format.h":
     int acquire(object buffer, Region region) except -1
-    int acquire_numbers "acquire_writable" (object buffer, Numbers numbers) except -1
     int acquire_target "acquire_writable" (object buffer, Target target) except -1
     void release(Region region)
-    void release_numbers "release" (Numbers numbers)
     void release_target "release" (Target target)
     unsigned char* inside(object octets)
     object field_of(object row, Py_ssize_t column)

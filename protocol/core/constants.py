@@ -101,6 +101,20 @@ WANTS_MORE: Final = 0
 """Not all of it is there."""
 FULL: Final = 1
 """There is no room for its results: go on from it."""
+IS_CLOSED: Final = 2
+"""It is compressed and has to be opened first."""
+
+SLOT_BYTES: Final = 24
+"""Of a cleaner's offset map: the digest of a key and its last offset."""
+# Why a pass of the cleaner drops records, in the order of `RecordFilter.dropped`.
+BY_SUPERSEDED: Final = 0
+BY_TOMBSTONE: Final = 1
+BY_MARKER: Final = 2
+BY_ABORTED: Final = 3
+BY_NULL_KEY: Final = 4
+REASONS: Final = 5
+RECORD_GROWTH: Final = 11
+"""The bytes by which another base timestamp can make a record larger."""
 
 # Why the reading of a journal ended.
 AT_END: Final = 0

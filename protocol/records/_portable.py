@@ -10,15 +10,10 @@ import struct
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.core import plain_format
-from siltstone.protocol.core.plain_format import choose_package
-
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from siltstone.protocol.core import Grid
-
-crc32c: Final = choose_package()
 
 compiled: Final = False
 nogil: Final = nullcontext()
@@ -34,7 +29,6 @@ _INT64: Final = struct.Struct(">q")
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 _UINT32: Final = struct.Struct(">I")
-_UINT16: Final = struct.Struct(">H")
 
 
 class Region:
@@ -46,19 +40,13 @@ class Region:
     len: int
 
 
-no_region = no_numbers = no_target = Region
+no_region = no_target = Region
 
 
 def acquire(buffer: "Buffer", region: Region) -> None:
     """Hold the bytes of `buffer` in `region`."""
     region.buf = memoryview(buffer).cast("B")
     region.len = region.buf.nbytes
-
-
-def acquire_numbers(buffer: "Buffer", numbers: Region) -> None:
-    """Hold an array of int64 in `numbers`."""
-    numbers.buf = memoryview(buffer)
-    numbers.len = numbers.buf.nbytes
 
 
 acquire_target = acquire
@@ -69,17 +57,7 @@ def release(region: Region) -> None:
     region.buf.release()
 
 
-release_numbers = release_target = release
-
-
-def prepare() -> None:
-    """Build tables; there are none here."""
-
-
-def checksum(data: memoryview, start: int, end: int) -> int:
-    """Return the CRC-32C of a range."""
-    with data[start:end] as part:
-        return crc32c(part)
+release_target = release
 
 
 def copy(output: memoryview, at: int, data: memoryview, start: int, end: int) -> None:
@@ -105,12 +83,6 @@ def read_int16(data: memoryview, position: int) -> int:
     return number
 
 
-def read_uint32(data: memoryview, position: int) -> int:
-    """Read a big-endian unsigned number."""
-    number: int = _UINT32.unpack_from(data, position)[0]
-    return number
-
-
 inside = memoryview
 
 
@@ -122,11 +94,6 @@ def write_int64(output: memoryview, at: int, number: int) -> None:
 def write_int32(output: memoryview, at: int, number: int) -> None:
     """Write the lower half of a number, big-endian."""
     _UINT32.pack_into(output, at, number & 0xFFFFFFFF)
-
-
-def write_int16(output: memoryview, at: int, number: int) -> None:
-    """Write the lower quarter of a number, big-endian."""
-    _UINT16.pack_into(output, at, number & 0xFFFF)
 
 
 def field_of(row: tuple[Any, ...], column: int) -> Any:
@@ -153,35 +120,6 @@ def put_cell(grid: "Grid", place: int, column: int, number: int) -> None:
 number_of = field_of
 row_of = tuple.__new__
 slot_of = getattr
-
-
-def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 32 bits and the position after it; position -1 if it is broken."""
-    return _read_varint(data, position, end, plain_format.VARINT_BYTES)
-
-
-def read_varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 64 bits and the position after it; position -1 if it is broken."""
-    return _read_varint(data, position, end, plain_format.VARLONG_BYTES)
-
-
-def _read_varint(data: memoryview, position: int, end: int, max_bytes: int) -> tuple[int, int]:
-    try:
-        return plain_format.read_varint(data, position, end, max_bytes)
-    except plain_format.BrokenRecord:
-        return 0, -1
-
-
-def zigzag_size(number: int) -> int:
-    """Return how many bytes a number takes."""
-    return len(plain_format.put_varint(number))
-
-
-def write_zigzag(output: memoryview, position: int, number: int) -> int:
-    """Write a number and return the position after it."""
-    octets = plain_format.put_varint(number)
-    output[position : position + len(octets)] = octets
-    return position + len(octets)
 
 
 def receive_octets(receiver: int, data: memoryview, start: int, end: int) -> int:

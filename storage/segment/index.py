@@ -10,6 +10,7 @@ fills a new one with zeros up to ``segment.index.bytes`` and must find the end a
 
 import os
 import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from siltstone.storage import files
@@ -103,6 +104,10 @@ MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 _SAMPLES: Final = 4096
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+
+
+IndexRow = tuple[int, int, int, int]
+"""Last offset and position of a batch, the largest timestamp up to it, and that one's offset."""
 
 
 class OffsetEntry(NamedTuple):
@@ -227,11 +232,11 @@ class ActiveIndexes:
             self.times.data += TIME_ENTRY.pack(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
 
-    def extend(self, offsets: bytes | bytearray, times: bytes | bytearray) -> None:
-        """Add entries that are made already, of batches behind those there are."""
-        self.offsets.data += offsets
-        self.times.data += times
-        self._note_last_timestamp()
+    def add_rows(self, rows: Iterable[IndexRow]) -> None:
+        """Add the entries that `core.SegmentScan` has found, of batches behind those there are."""
+        for last_offset, position, timestamp, offset in rows:
+            self.add(last_offset, position)
+            self.add_time(timestamp, offset)
 
     def is_full(self, index_bytes: int) -> bool:
         """Tell whether either index has reached ``segment.index.bytes``.

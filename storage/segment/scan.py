@@ -66,9 +66,7 @@ def scan_log(
             break  # the file is shorter than it was
         chunk = memoryview(buffer)[: min(filled, size - position)]
         entries, notable = state.scan(chunk)
-        for last_offset, at, timestamp, offset in entries:
-            indexes.add(last_offset, at)
-            indexes.add_time(timestamp, offset)
+        indexes.add_rows(entries)
         if observe is not None:
             for at in notable:
                 batch = chunk[at - position :]

@@ -7,6 +7,7 @@ one state machine: at rest, active, sealed. Each method is a transition or a que
 import errno
 import logging
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -19,7 +20,7 @@ from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment import damage as segment_damage
 from siltstone.storage.segment import transaction_index
-from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes, IndexRow
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.scan import Scan, scan_log
@@ -205,9 +206,8 @@ class LogSegment(ReadableSegment):
     def append_run(
         self,
         batches: "Buffer",
+        entries: Iterable[IndexRow],
         *,
-        offset_entries: bytes | bytearray,
-        time_entries: bytes | bytearray,
         first_timestamp: int,
         max_timestamp: int,
         offset_of_max_timestamp: int,
@@ -225,7 +225,7 @@ class LogSegment(ReadableSegment):
         files.write_all(self.end.fd, data, self.size)
         active = self._active
         if active is not None:
-            active.extend(offset_entries, time_entries)
+            active.add_rows(entries)
         end = self.end
         end.note_first(first_timestamp)
         end.note_max(max_timestamp, offset_of_max_timestamp)

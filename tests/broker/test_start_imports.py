@@ -28,7 +28,7 @@ LATER = (
     "siltstone.broker.http.pages",
     "siltstone.cleaner.one_pass.cleaner",
     "siltstone.cleaner.threads.cleaner_thread",
-    "siltstone.cleaner.compiled._kernels",
+    "siltstone.protocol.core.compaction",
     "siltstone.cleaner.one_pass.stats",
     "datetime",
     "h11",

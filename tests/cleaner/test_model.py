@@ -271,13 +271,13 @@ def test_the_last_value_of_every_key_stays(memory_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60 + SEQUENCES)
 def test_the_fallback_leaves_the_same_bytes(
-    memory_path: Path, plain_kernels: Callable[[], AbstractContextManager[None]]
+    memory_path: Path, plain_form: Callable[[], AbstractContextManager[None]]
 ) -> None:
     """The same lives with kernels in plain Python leave the same log after each pass."""
     for seed in range(FIRST_SEED, FIRST_SEED + FALLBACKS):
         with naming(seed):
             compiled = live(memory_path / "compiled", seed)
-            with plain_kernels():
+            with plain_form():
                 plain = live(memory_path / "plain", seed)
 
             assert plain.left == compiled.left

@@ -19,11 +19,10 @@ export FUZZ_FRAMES=${FUZZ_FRAMES:-1000} FUZZ_SEED=${SEED:-}
 "$PYTHON" - <<'PY'
 from pathlib import Path
 
-from siltstone.cleaner.compiled import _kernels
+from siltstone.protocol.core import _compaction
 from hatch_build import KERNELS
 
-assert _kernels.COMPILED
-assert Path(_kernels.__file__).is_relative_to(Path.cwd()), _kernels.__file__
+assert Path(_compaction.__file__).is_relative_to(Path.cwd()), _compaction.__file__
 assert all(list(Path().glob(each.rpartition(".")[0] + ".*.so")) for each in KERNELS)
 PY
 
@@ -33,7 +32,6 @@ run() {
 
 # One half for each of two processors.
 kernels=(
-  tests/cleaner/compiled/test_kernels.py
   tests/protocol/core
   tests/protocol/records/test_journal.py
   tests/protocol/coordinator

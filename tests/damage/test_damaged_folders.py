@@ -16,8 +16,8 @@ import pytest
 from siltstone.cleaner.errors import CorruptSegment
 from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.cleaner.one_pass.offset_map import SLOT_BYTES
 from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.protocol.core.constants import SLOT_BYTES
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.cleaner.one_pass.offset_map import SLOT_BYTES
 from siltstone.cleaner.one_pass.stats import PassResult
 from siltstone.cleaner.selection import LogSnapshot, find_cleanable
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core.constants import SLOT_BYTES
 from siltstone.protocol.records.batch import CODEC_MASK, BatchHeader
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.directory.background import Background

@@ -16,8 +16,8 @@ from typing import Self
 
 import pytest
 
-from siltstone.cleaner.compiled import _kernels as kernels
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core import compaction
 from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.cleaner import CleanerHome
@@ -127,7 +127,7 @@ class DyingPasses:
 
 def serve() -> None:
     """Make a child for each line."""
-    assert kernels.COMPILED is not None  # loaded before the forks, not in each of them
+    assert compaction.COMPILED is not None  # loaded before the forks, not in each of them
     for line in sys.stdin:
         folder, number, how = line.rstrip("\n").split("\t")
         reader, writer = os.pipe()

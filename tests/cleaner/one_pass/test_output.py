@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from siltstone.cleaner.errors import CorruptSegment
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.output import CountedOutput, SegmentOutput
 from siltstone.config.topic import TopicConfig
@@ -20,7 +21,7 @@ from tests.support.segments import NOW_MS, append, load_segment, make_segment
 if TYPE_CHECKING:
     from siltstone.storage.segment.segment import LogSegment
 
-pytestmark = pytest.mark.usefixtures("both_kernels")
+pytestmark = pytest.mark.usefixtures("both_forms")
 
 
 def log_in(path: Path, *, interval: int = 4096) -> LogToClean:
@@ -92,6 +93,14 @@ def test_offsets_beyond_a_segment_begin_another(tmp_path: Path) -> None:
     assert second.all_aborted_transactions() == aborted[1:]
     for segment in (first, second):
         check_indexes(segment)
+
+
+def test_what_belongs_elsewhere_is_refused(tmp_path: Path) -> None:
+    """An offset below the segment's first has no place in an index: the log is damaged."""
+    output = CountedOutput(log_in(tmp_path), 10)
+
+    with pytest.raises(CorruptSegment, match="its offsets do not belong into this segment"):
+        output.write(memoryview(make_batch(1, base_offset=9)))
 
 
 def test_counting_is_what_writing_would_be(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.support.invariants import check_folder, check_log
 from tests.support.logs import validated
 from tests.support.passes import CompactedFolder, content, no_swap
 
-pytestmark = pytest.mark.usefixtures("both_kernels")
+pytestmark = pytest.mark.usefixtures("both_forms")
 
 A, B, C = b"A", b"B", b"C"
 
@@ -25,6 +25,14 @@ def write_each(folder: CompactedFolder, *rows: tuple[bytes | None, bytes | None]
     """Append each row as a batch of its own."""
     for row in rows:
         folder.write(row)
+
+
+def test_too_little_memory_is_refused(tmp_path: Path) -> None:
+    """A map of one key could make no progress; the message says what to raise."""
+    folder = CompactedFolder(tmp_path)
+
+    with pytest.raises(ValueError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        folder.new_cleaner(1)
 
 
 def test_worked_example(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean, aborted_in
-from siltstone.cleaner.one_pass.offset_map import SLOT_BYTES
 from siltstone.cleaner.one_pass.stats import PassResult, Reason
 from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.protocol.core.constants import SLOT_BYTES
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.clock import FakeClock
@@ -102,7 +102,7 @@ def clean_repeatedly(path: Path, seed: int) -> list[PassResult]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_passes_obey_the_rules(memory_path: Path, both_kernels: str, seed: int) -> None:
+def test_passes_obey_the_rules(memory_path: Path, both_forms: str, seed: int) -> None:
     """Every batch that stays is the one that the rules give, byte for byte, pass after pass."""
     clean_repeatedly(memory_path, seed)
 

@@ -235,13 +235,13 @@ def test_aborted_dry_run_frees_the_log(home: CleanerHome) -> None:
     assert home.manager.states.get(log.topic_partition) is State.NONE
 
 
-def test_kernels_decide_where_passes_run(
+def test_the_core_decides_where_passes_run(
     home: CleanerHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Uncompiled ones would keep the event loop from the interpreter: they get a process."""
     kinds = []
     for compiled in (True, False):
-        monkeypatch.setattr("siltstone.cleaner.compiled._kernels.COMPILED", compiled)
+        monkeypatch.setattr("siltstone.protocol.core.compaction.COMPILED", compiled)
         worker = make_worker(home.settings, home.clock, home.throttle)
         kinds.append(type(worker).__name__)
         worker.close()

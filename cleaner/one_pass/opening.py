@@ -1,4 +1,4 @@
-"""Compressed batches, opened for the kernels and closed again by the same codec."""
+"""Compressed batches, opened for the core and closed again by the same codec."""
 
 from struct import Struct
 from typing import Final
@@ -19,10 +19,10 @@ _UINT32: Final = Struct(">I")
 _ATTRIBUTES_LOW: Final = ATTRIBUTES_POSITION + 1
 
 
-def size_of(batch: memoryview) -> int:
-    """Return the size of the batch at the start of a view."""
-    size: int = _INT32.unpack_from(batch, LENGTH_POSITION)[0]
-    return size + LOG_OVERHEAD
+def first_batch(batches: memoryview) -> memoryview:
+    """Return the batch at the start of a view."""
+    size: int = _INT32.unpack_from(batches, LENGTH_POSITION)[0]
+    return batches[: size + LOG_OVERHEAD]
 
 
 def open_batch(batch: memoryview) -> bytearray:
@@ -41,10 +41,11 @@ def open_batch(batch: memoryview) -> bytearray:
     return opened
 
 
-def close_batch(opened: memoryview) -> bytearray:
+def close_batch(opened: bytearray) -> bytearray:
     """Return the batch with its records compressed again, at the codec's default level."""
     codec = opened[_ATTRIBUTES_LOW] & CODEC_MASK
-    records = compression.compress(codec, opened[HEADER_SIZE:])
+    with memoryview(opened) as whole:
+        records = compression.compress(codec, whole[HEADER_SIZE:])
     batch = bytearray(HEADER_SIZE + len(records))
     batch[:HEADER_SIZE] = opened[:HEADER_SIZE]
     batch[HEADER_SIZE:] = records
