@@ -30,15 +30,13 @@ LATER = (
     "siltstone.cleaner.threads.cleaner_thread",
     "siltstone.protocol.core.compaction",
     "siltstone.cleaner.one_pass.stats",
-    "datetime",
     "h11",
     "hmac",
     "pickle",
     "prometheus_client",
-    "random",
     "secrets",
 )
-LATER_WITH_KERNELS = ("crc32c", "email", "importlib.metadata", "shutil")
+LATER_WITH_KERNELS = ("crc32c", "datetime", "email", "importlib.metadata", "random", "shutil")
 FIRST_ACK = """
 import json, sys
 sys.modules["hypothesis"] = None  # as `siltstone serve` has it
