@@ -574,6 +574,8 @@ async def test_clients_that_pipeline_scrapes_do_not_hold_up_health(tmp_path: Pat
         assert address is not None
         _, port = address_of(address)
         assert (await ask(port, "/metrics")).status == 200
+        # The disk is tried now, which takes a thread its time, and is not asked again for a while.
+        assert (await ask(port, "/healthz")).status == 200
         beside = [asyncio.create_task(attack(port)) for _ in range(100)]
         beside.append(asyncio.create_task(count()))
         taken = []
