@@ -20,8 +20,9 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 PARENT = """
-import sys, time
+import signal, sys, time
 import siltstone.testing
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
 with siltstone.testing.broker() as kafka:
     if "paused" in sys.argv:
         kafka.pause()

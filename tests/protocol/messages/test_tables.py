@@ -96,7 +96,7 @@ def test_the_tables_are_what_the_tool_writes(kafka_jars: KafkaJars, tmp_path: Pa
     )
 
     here = {path.name: path.read_text() for path in (ROOT / "protocol" / "messages").glob("*.py")}
-    del here["__init__.py"]
+    del here["__init__.py"], here["columns.py"]  # what they are made of, and what kernels look at
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == here
 
 
