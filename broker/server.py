@@ -501,7 +501,6 @@ class Broker:
         if self._pages.built is None:
             for _ in self._pages.preload():
                 await asyncio.sleep(0)
-            gc.freeze()
         return self._pages.get()
 
     # Parts that a start has no time for

@@ -248,14 +248,16 @@ class HttpServer:
         writer: asyncio.StreamWriter | TlsStream,
         patience: Patience,
     ) -> None:
-        routes = await self._find_routes()
-
-        from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415  # see above
-
         answer = self._answer_urgent if patience.is_spare else self._answer
-        serve = partial(answer, routes, patience)
-        connection = HttpConnection(reader, writer, serve, self._limits, self._admission, patience)
         try:
+            routes = await self._find_routes()
+
+            from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415  # see above
+
+            serve = partial(answer, routes, patience)
+            connection = HttpConnection(
+                reader, writer, serve, self._limits, self._admission, patience
+            )
             await connection.run()
             await connection.end()
         except (OSError, TimeoutError) as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from siltstone.config.server import ServerConfig
 
 _NO_LIMIT: Final = (1 << 31) - 1
-"""The most that can be said: any number."""
+"""The largest INT, which is the default: as many as come."""
 
 
 class Addresses:
@@ -91,7 +91,7 @@ class Addresses:
 class ConnectionRate:
     """How fast connections come, of all listeners or of one (loop only).
 
-    ``limit`` tells how many a second may come; None, and the most that can be said: any number.
+    ``limit`` tells how many a second may come; None and `_NO_LIMIT`: as many as come.
     ``monotonic`` is a steady clock.
     """
 

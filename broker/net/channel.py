@@ -16,7 +16,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from siltstone.broker.net.outlet import Outlet
+from siltstone.broker.net.outlet import Outlet, ignore
 from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES, IS_COLD, SOCKET_IS_FULL, Transport
 from siltstone.protocol.parts import FileSlice
 
@@ -103,7 +103,7 @@ class PlainChannel(Transport):
             return
         outlet = self._outlet
         if outlet is not None:
-            outlet.stop_watching()
+            outlet.close()
         self.unsent.clear()
         if outlet is not None and outlet.handed:
             sock = self._find_socket()
@@ -114,7 +114,7 @@ class PlainChannel(Transport):
         else:
             os.close(self.fileno)
         self.fileno = -1
-        self._on_lost = self._on_drained = _ignore
+        self._on_lost = self._on_drained = ignore
 
     def _find_outlet(self) -> Outlet:
         """Return what waits until more can be sent: most connections never have to."""
@@ -208,7 +208,3 @@ class PlainChannel(Transport):
     def _warm(self, part: FileSlice, count: int) -> int:
         self._find_outlet().warm(part, count)
         return SOCKET_IS_FULL
-
-
-def _ignore(_why: str = "") -> None:
-    """Take what a closed channel would tell; it holds its connection no longer."""

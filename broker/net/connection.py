@@ -279,7 +279,7 @@ class Connection(Turn):
         if self._channel.is_ended():
             self.close()
         elif self._reading:
-            self.on_readable()
+            self._loop.call_soon(self.on_readable)  # as the event loop would call it
 
     def drain(self) -> None:
         """Take no further request; close as soon as the answers owed have left."""

@@ -301,12 +301,12 @@ class Listener:
                 log.warning("cannot accept listener=%s reason=%s", self.name, error.strerror)
                 self._pause_accepting(1.0)
                 return
-            os.set_blocking(fileno, False)
             peer = f"{address[0]}:{address[1]}"
             if not self._may_stay(fileno, address[0], peer):
                 continue
             self.accepted_count += 1
             if self.handshakes is None:
+                os.set_blocking(fileno, False)
                 self.connections.add(Connection(self._loop, fileno, peer, self))
             else:
                 sock = socket.socket(fileno=fileno)

@@ -41,6 +41,10 @@ def warm(file: int, position: int, size: int) -> None:
         position += got
 
 
+def ignore(_why: str = "") -> None:
+    """Take what a closed channel would tell its connection."""
+
+
 class Outlet:
     """The part of a channel that waits (loop only): for room, for pages of a file, for a sender.
 
@@ -85,8 +89,13 @@ class Outlet:
             self._loop.add_writer(self._channel.fileno, self.resume)
             self._is_watching = self.is_waiting = True
 
+    def close(self) -> None:
+        """Wait for nothing more, and hold the connection no longer; before its socket is closed."""
+        self.stop_watching()
+        self._on_drained = self._on_lost = ignore
+
     def stop_watching(self) -> None:
-        """Wait for room no more; before the channel is closed."""
+        """Wait for room no more."""
         if self._is_watching:
             self._loop.remove_writer(self._channel.fileno)
             self._is_watching = self.is_waiting = False

@@ -34,7 +34,7 @@ class OnFirstUse(Generic[T]):
         return self._make() if built is None else built
 
     def preload(self) -> Iterator[None]:
-        """Import one module a step, then build the part, before the first request needs it."""
+        """Import one module a step, then build the part; the caller serves others in between."""
         for module in self._modules:
             import_module(module)
             yield

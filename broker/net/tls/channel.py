@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.channel import TURN_BYTES
-from siltstone.broker.net.outlet import Outlet
+from siltstone.broker.net.outlet import Outlet, ignore
 from siltstone.broker.net.tls.senders import fill
 from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES, Transport
 from siltstone.protocol.parts import FileSlice
@@ -130,7 +130,8 @@ class TlsChannel(Transport):
 
     def close(self) -> None:
         """Close; what is unsent is dropped."""
-        self._outlet.stop_watching()
+        self._outlet.close()
+        self._on_lost = ignore
         self.fileno = -1
         is_whole = not self.unsent and not self._offered
         self.unsent.clear()

@@ -34,45 +34,6 @@ if TYPE_CHECKING:
     from siltstone.config.tls import TlsConfig
 
 
-class StoreError(Exception):
-    """A store cannot be opened; the text ends a sentence that begins with its name."""
-
-
-def read_store(data: bytes, password: str | None) -> str:
-    """Return what a PKCS12 store holds as PEM: its key, the key's certificates, all others.
-
-    The key in the text is not encrypted. `cryptography` comes with the extra ``oauth``, and is
-    imported by the first store, since PEM needs none of it (Java: PKCS12KeyStore).
-
-    Raises:
-        LookupError: `cryptography` is not installed.
-        StoreError: The password is wrong, or it is no such store.
-    """
-    try:
-        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415  # few need it
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
-            pkcs12,
-        )
-    except ImportError as error:
-        raise LookupError("cryptography is not installed") from error
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  # likewise
-
-    try:
-        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
-    except ValueError as error:
-        raise StoreError("it is no PKCS12, or its password is another") from error
-    except UnsupportedAlgorithm as error:
-        raise StoreError(f"it is encrypted by what is not read: {error}") from error
-    parts = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
-    written = [each.public_bytes(Encoding.PEM) for each in parts]
-    if store.key is not None:
-        form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
-        written.insert(0, store.key.private_bytes(*form))
-    return b"".join(written).decode("ascii")
-
-
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -212,9 +173,46 @@ def _read(path: str, store: str, password: str | None, command: str) -> _Source:
     return _Source(name, text)
 
 
-def _read_pkcs12(data: bytes, name: str, setting: str, password: str | None, command: str) -> str:
-    from siltstone.broker.net.tls.contexts import StoreError, read_store  # noqa: PLC0415  # few have one
+class StoreError(Exception):
+    """A store cannot be opened; the text ends a sentence that begins with its name."""
 
+
+def read_store(data: bytes, password: str | None) -> str:
+    """Return what a PKCS12 store holds as PEM: its key, the key's certificates, all others.
+
+    The key in the text is not encrypted. `cryptography` comes with the extra ``oauth``, and is
+    imported by the first store, since PEM needs none of it (Java: PKCS12KeyStore).
+
+    Raises:
+        LookupError: `cryptography` is not installed.
+        StoreError: The password is wrong, or it is no such store.
+    """
+    try:
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415  # few need it
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            pkcs12,
+        )
+    except ImportError as error:
+        raise LookupError("cryptography is not installed") from error
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  # likewise
+
+    try:
+        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as error:
+        raise StoreError("it is no PKCS12, or its password is another") from error
+    except UnsupportedAlgorithm as error:
+        raise StoreError(f"it is encrypted by what is not read: {error}") from error
+    parts = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
+    written = [each.public_bytes(Encoding.PEM) for each in parts]
+    if store.key is not None:
+        form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        written.insert(0, store.key.private_bytes(*form))
+    return b"".join(written).decode("ascii")
+
+
+def _read_pkcs12(data: bytes, name: str, setting: str, password: str | None, command: str) -> str:
     try:
         return read_store(data, password)
     except LookupError as error:

@@ -642,3 +642,21 @@ async def test_the_pages_come_with_the_first_connection() -> None:
 
     assert [(await each).status for each in (first, second)] == [200, 200]
     await server.close()
+
+
+async def test_pages_that_cannot_be_made_are_told_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who asks finds the connection closed, and the operator why; the place is free again."""
+
+    async def find() -> Routes:
+        raise ImportError("no descriptors are left")
+
+    server = HttpServer(find)
+    ((_, port),) = await server.start("127.0.0.1", 0)
+    with suppress(OSError):
+        assert await exchange(port, b"GET / HTTP/1.1\r\n\r\n") == b""
+    await give_turns_until(lambda: server.connections, "its place is free", equals(0))
+
+    assert "an HTTP connection failed" in caplog.messages
+    await server.close()

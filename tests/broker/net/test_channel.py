@@ -1,9 +1,11 @@
 """Sending: bytes and file ranges leave in order, whatever the socket takes and the disk holds."""
 
 import asyncio
+import gc
 import os
 import random
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,41 @@ async def test_empty_parts_take_no_time(io: IoThreads, content: tuple[FileSlice,
 
     assert not await _exchange(io, [b"x", small, b""], b"x" + content[1][:10])
     assert not await _exchange(io, [b"", b""], b"")
+
+
+class Holder:
+    """A connection, as far as its channel knows one."""
+
+    def __init__(self, io: IoThreads, fileno: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.channel = PlainChannel(loop, fileno, io, self.resume, self.close)
+
+    def resume(self) -> None:
+        """Take no notice."""
+
+    def close(self, _why: str = "") -> None:
+        """Close the channel."""
+        self.channel.close()
+
+
+@pytest.mark.parametrize("size", [0, 8 << 20])
+async def test_who_had_a_closed_channel_is_gone(io: IoThreads, size: int) -> None:
+    """At once, also where something had to wait for room: no garbage has to be looked for."""
+    client, server = socket.socketpair()
+    server.setblocking(False)
+    gc.disable()
+    try:
+        holder = Holder(io, server.detach())
+        holder.channel.send([bytes(size)])
+        assert bool(holder.channel.unsent) == bool(size)
+        holder.close()
+        held = weakref.ref(holder)
+        del holder
+    finally:
+        gc.enable()
+    client.close()
+
+    assert held() is None
 
 
 class CountingThreads(IoThreads):

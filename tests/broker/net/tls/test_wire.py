@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import json
 import logging
 import os
@@ -19,6 +20,7 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.fetch.v12 import request as fetch12
 from kio.schema.produce.v9 import request as produce9
 
+from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.tls import handshakes as module
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.config.errors import ConfigError
@@ -130,6 +132,22 @@ async def test_both_versions_are_served(
     assert (await fetched(caller, offset))[16:] == records[16:]
     (connection,) = home.listeners[ENCRYPTED].connections
     assert connection.principal == "User:ANONYMOUS"
+
+
+async def test_a_connection_that_is_closed_is_gone(home: Running, authority: Authority) -> None:
+    """Without a look for garbage, in which it would stay if objects are frozen meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        caller = await connect(home, trusting(authority))
+        await produced(caller, batch(1000))
+        await caller.client.close()
+        await give_turns_until(lambda: not home.listeners[ENCRYPTED].connections, "it is closed")
+        kept = [each for each in gc.get_objects() if isinstance(each, Connection)]
+    finally:
+        gc.enable()
+
+    assert [each for each in kept if each.listener is home.listeners[ENCRYPTED]] == []
 
 
 @pytest.mark.parametrize(
