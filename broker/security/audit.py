@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.process.bounded_lines import BoundedLines
@@ -111,14 +110,14 @@ class Audit:
 
     def logged_in(self, principal: str, peer: str, listener: str, mechanism: str) -> None:
         """Note that a client has proven who it is."""
-        # Written here, since it is the line of which there are thousands a second.
-        if self._logger.isEnabledFor(logging.INFO):
-            line = (
-                f'{{"time": "{moment_text(self._clock.now_ms())}", "event": "login", '
-                f'"principal": {quoted(principal)}, "peer": {quoted(peer)}, '
-                f'"listener": {quoted(listener)}, "mechanism": {quoted(mechanism)}}}'
-            )
-            self._logger.info(line)
+        self._write(
+            logging.INFO,
+            event="login",
+            principal=principal,
+            peer=peer,
+            listener=listener,
+            mechanism=mechanism,
+        )
 
     def login_failed(self, peer: str, listener: str, mechanism: str, why: str) -> None:
         """Note that a client has not; what it calls itself may be a password, and is left out."""

@@ -161,6 +161,7 @@ class AbsentUsers:
         self._mark = f"salt {mechanism.name} ".encode()
         self._secret = secret
         self._forms = tuple(forms) or (_OUR_FORM,)
+        self._has_text = not all(each.size for each in self._forms)
         self._key = hmac.digest(secret, b"stored " + self._mark, mechanism.digest)
 
     def verifier_of(self, user: str) -> Verifier:
@@ -169,8 +170,9 @@ class AbsentUsers:
         form = self._forms[0]
         if len(self._forms) > 1:
             form = max(self._forms, key=lambda each: _rank(seed, each))
-        salt = hashlib.shake_256(seed).digest(form.size) if form.size else _salt_of_tools(seed)
-        return Verifier(salt, form.iterations, self._key, self._key)
+        octets = hashlib.shake_256(seed).digest(form.size or _SALT_BYTES)
+        text = _salt_of_tools(seed) if self._has_text else b""  # whoever gets one
+        return Verifier(octets if form.size else text, form.iterations, self._key, self._key)
 
 
 def _rank(seed: bytes, form: SaltForm) -> bytes:

@@ -3,6 +3,7 @@
 The entity that has a quota is made of a user, a client id, both, or an address. A name of None is
 the default: it stands for every name without a quota of its own. What may be set is judged as
 Apache Kafka does (ClientQuotaControlManager).
+
 Of the eight levels the first that has a quota of the key counts: a user with a client id, a user
 with the default client id, the user; the same of the default user; the client id, the default
 client id. Whoever shares the names that stand on that level shares the quota: of a user all its
