@@ -10,10 +10,18 @@ from functools import lru_cache
 from itertools import dropwhile
 from typing import Any, NamedTuple
 
+from siltstone.config.errors import ConfigError
 from siltstone.config.keys import Kind, Setting
 from siltstone.config.known import Known, broker_synonym, known_broker, known_settings, known_topic
-from siltstone.config.layers import Layers, Source
-from siltstone.config.table import BROKER, INTERNAL_SEGMENT_BYTES, TOPIC, names_of, synonyms_of
+from siltstone.config.layers import Layers, Source, checked
+from siltstone.config.table import (
+    BROKER,
+    INTERNAL_SEGMENT_BYTES,
+    OBEYED,
+    TOPIC,
+    names_of,
+    synonyms_of,
+)
 from siltstone.config.values import parse, text_of
 
 _KEPT = "A setting of Apache Kafka that is kept here and has no effect."
@@ -48,19 +56,19 @@ def describe_topic(layers: Layers, overrides: Mapping[str, str]) -> list[ConfigR
     Raises:
         ConfigError: one of the topic's own values does not parse.
     """
-    documented = {name: text for name, text in overrides.items() if name in TOPIC}
-    config = layers.topic(documented)
+    faults: list[str] = []
     rows = dict(_topic_defaults(layers))
     for name, text in overrides.items():
-        if name in TOPIC:
-            value = text_of(TOPIC[name].kind, getattr(config, TOPIC[name].attribute))
-            rows[name] = _overridden(rows[name], value)
-        elif name == INTERNAL_SEGMENT_BYTES.name:
-            row = _row(INTERNAL_SEGMENT_BYTES, None, (), "default", read_only=False)
-            rows[name] = _overridden(row, text.strip())
+        setting = OBEYED.get(name)
+        if setting is not None:
+            row = rows.get(name) or _row(setting, None, (), "default", read_only=False)
+            value = text_of(setting.kind, checked(setting, text, "", faults))
+            rows[name] = _overridden(row, value)
         elif (known := known_topic(name)) is not None:
             row = rows.get(name) or _known_topic_row(layers, known)
             rows[name] = _overridden(row, text.strip())
+    if faults:
+        raise ConfigError(faults)
     return [rows[name] for name in sorted(rows)]
 
 
@@ -235,6 +243,8 @@ class Place(NamedTuple):
 
 def find_place(layers: Layers, overrides: Mapping[str, str], name: str) -> Place:
     """Return where the value of one topic setting comes from; cheap."""
+    if name == "segment.bytes" and INTERNAL_SEGMENT_BYTES.name in overrides:
+        name = INTERNAL_SEGMENT_BYTES.name
     if name in overrides:
         return Place(name, Source.TOPIC, "topic")
     for synonym in TOPIC[name].synonyms:

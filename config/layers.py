@@ -26,7 +26,14 @@ from siltstone.config.known import known_settings
 from siltstone.config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
 from siltstone.config.security import ListenerName, check_value, parse_name
 from siltstone.config.server import ServerConfig
-from siltstone.config.table import BROKER, INTERNAL_SEGMENT_BYTES, SERVER, TOPIC, topic_value
+from siltstone.config.table import (
+    BROKER,
+    INTERNAL_SEGMENT_BYTES,
+    OBEYED,
+    SERVER,
+    TOPIC,
+    topic_value,
+)
 from siltstone.config.topic import TopicConfig
 from siltstone.config.values import read
 
@@ -102,12 +109,10 @@ class Layers:
             return base
         faults: list[str] = []
         values = {}
+        beaten = "segment.bytes" if INTERNAL_SEGMENT_BYTES.name in overrides else None
         for name, text in overrides.items():
-            if name in TOPIC:
-                values[TOPIC[name].attribute] = checked(TOPIC[name], text, "", faults)
-        size = overrides.get(INTERNAL_SEGMENT_BYTES.name)
-        if size is not None:
-            values["segment_bytes"] = checked(INTERNAL_SEGMENT_BYTES, size, "", faults)
+            if name in OBEYED and name != beaten:
+                values[OBEYED[name].attribute] = checked(OBEYED[name], text, "", faults)
         if faults:
             raise ConfigError(faults)
         return replace(base, **values)
@@ -220,11 +225,9 @@ def _check_topic(layers: Layers, own: tuple[tuple[str, str], ...]) -> tuple[str,
     faults: list[str] = []
     warnings: list[str] = []
     for name, text in own:
-        if name in TOPIC:
-            value = checked(TOPIC[name], text, "", faults)
-            warnings += advice(TOPIC[name], value, text)
-        elif name == INTERNAL_SEGMENT_BYTES.name:
-            checked(INTERNAL_SEGMENT_BYTES, text, "", faults)
+        if name in OBEYED:
+            value = checked(OBEYED[name], text, "", faults)
+            warnings += advice(OBEYED[name], value, text)
         else:
             unknown_topic_setting(name, text, faults, warnings)
     if not faults:

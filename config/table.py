@@ -73,6 +73,8 @@ INTERNAL_SEGMENT_BYTES: Setting = TOPIC["segment.bytes"]._replace(
     advice=None,
     synonyms=(),
 )
+OBEYED: dict[str, Setting] = TOPIC | {INTERNAL_SEGMENT_BYTES.name: INTERNAL_SEGMENT_BYTES}
+"""All that a topic may set and that counts here."""
 SERVER: dict[str, Setting] = settings_of(ServerConfig)
 OTHER_NAMES: dict[str, Setting] = {
     other.name: other for setting in SERVER.values() for other in _other_names(setting)

@@ -11,7 +11,7 @@ from siltstone.config.keys import Kind, Setting
 from siltstone.config.known import Known, known_settings
 from siltstone.config.protection import find_promise
 from siltstone.config.sources import RESERVED
-from siltstone.config.table import BROKER, INTERNAL_SEGMENT_BYTES, SERVER, SYNONYMS, TOPIC
+from siltstone.config.table import BROKER, OBEYED, SERVER, SYNONYMS
 from siltstone.config.values import text_of
 
 _INTRODUCTION = """\
@@ -96,7 +96,6 @@ _SAMPLE = """\
 def configuration_page() -> str:
     """Return the text of docs/configuration.md."""
     names = ", ".join(f"`{name}`" for name in sorted(RESERVED))
-    of_topics = {**TOPIC, INTERNAL_SEGMENT_BYTES.name: INTERNAL_SEGMENT_BYTES}
     parts = [
         _INTRODUCTION,
         _KAFKA_VARIABLES,
@@ -108,10 +107,10 @@ def configuration_page() -> str:
         *(_section(setting) for setting in SYNONYMS.values()),
         "## Topics\n",
         "All of them can be altered while the broker runs.\n",
-        *(_section(setting) for setting in of_topics.values()),
+        *(_section(setting) for setting in OBEYED.values()),
         "## Kept without meaning\n",
         _KEPT,
-        f"Topics: {_listed(known_settings('topic').values(), of_topics)}.\n",
+        f"Topics: {_listed(known_settings('topic').values(), OBEYED)}.\n",
         f"Broker: {_listed(known_settings('broker').values(), {*BROKER, *_promising()})}.\n",
         "## Refused\n",
         _REFUSED,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from siltstone.broker.topics.settings.stored import keep_valid
-from siltstone.config.table import TOPIC
+from siltstone.config.table import OBEYED
 from siltstone.protocol.errors import InvalidTopic, KafkaStorageError
 from siltstone.protocol.names import check_topic_name, uuid_text
 from siltstone.storage.directory.catalog import CatalogTopic
@@ -106,7 +106,7 @@ def _take_settings(
         if found is None:
             continue
         count += 1
-        obeyed = {key: value for key, value in found.items() if key in TOPIC}
+        obeyed = {key: value for key, value in found.items() if key in OBEYED}
         overrides = keep_valid(obeyed, settings.layers.topic)
         plan.topics[name] = replace(entry, overrides=overrides)
         if found:

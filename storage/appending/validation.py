@@ -276,7 +276,7 @@ def _store(
         header = BatchHeader.read(records)
     if len(records) > config.segment_bytes:
         raise RecordListTooLarge(
-            f"the batch has {len(records)} bytes; segment.bytes is {config.segment_bytes}"
+            f"the batch has {len(records)} bytes; a segment may have {config.segment_bytes}"
         )
     return ValidatedBatch(
         records,

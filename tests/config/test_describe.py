@@ -8,6 +8,7 @@ from siltstone.config.describe import (
     describe_broker,
     describe_cluster_default,
     describe_topic,
+    find_place,
 )
 from siltstone.config.keys import Kind
 from siltstone.config.known import known_settings
@@ -191,3 +192,11 @@ def test_defaults_for_all_brokers() -> None:
     assert (row.name, row.value, row.source) == ("log.retention.ms", "2", Source.DYNAMIC_DEFAULT)
     assert row.synonyms == (Synonym("log.retention.ms", "2", Source.DYNAMIC_DEFAULT),)
     assert row.where == "dynamic for all brokers"
+
+
+def test_the_place_of_a_segments_size_is_that_of_what_wins() -> None:
+    """Explain names it."""
+    own = {"internal.segment.bytes": "2000", "segment.bytes": "3000000"}
+
+    assert find_place(Layers(), own, "segment.bytes").name == "internal.segment.bytes"
+    assert find_place(Layers(), {"segment.bytes": "1"}, "segment.bytes").name == "segment.bytes"

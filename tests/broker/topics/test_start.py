@@ -9,6 +9,7 @@ from kio.schema.metadata.v13.request import MetadataRequest
 
 from siltstone.broker.http.health import Health, LoopWatch
 from siltstone.broker.http.values import HttpRequest
+from siltstone.broker.topics.settings import metadata_log
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.names import uuid_text
 from siltstone.storage.directory.catalog import FILE_NAME
@@ -201,6 +202,25 @@ async def test_settings_come_out_of_apache_kafkas_metadata_log(
     shutil.rmtree(tmp_path / "data-0" / "__cluster_metadata-0")
     home = await RoomsOnDisk(tmp_path).open()
     assert home.rooms.topics.topics["customers"].overrides == kept
+    await home.close()
+
+
+async def test_the_size_of_segments_that_apache_kafkas_tests_set_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """internal.segment.bytes counts here, so it comes along."""
+    own = {"internal.segment.bytes": "2000"}
+    shutil.copytree(KAFKAS, tmp_path / "data-0")
+    real = metadata_log.read_topic_settings
+    monkeypatch.setattr(
+        metadata_log,
+        "read_topic_settings",
+        lambda directories: dict.fromkeys(real(directories), own),
+    )
+    home = await RoomsOnDisk(tmp_path).open()
+
+    assert home.rooms.topics.topics["orders"].overrides == own
+    assert home.rooms.topics.logs["orders", 1].config.segment_bytes == 2000
     await home.close()
 
 
