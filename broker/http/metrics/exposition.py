@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.metric import Column, Summary
 from siltstone.broker.http.metrics.recent import QUANTILES
-from siltstone.broker.http.metrics.scans import HELP as CLIENT_HELP
-from siltstone.broker.http.metrics.scans import PAUSE, client_lines, escape
+from siltstone.broker.http.metrics.scans import CLIENT_HELP, PAUSE, client_lines, escape
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpResponse
 from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS, Histogram

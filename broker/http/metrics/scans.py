@@ -1,4 +1,4 @@
-"""What one scrape sees: every partition, group and compacted log is looked at once.
+"""What one scrape sees: every partition, group, compacted log and client is looked at once.
 
 Every family of a scrape stands by itself in the text, and a dozen of them have a line for each
 partition or topic. To walk over the logs anew for each takes three times as long as these walks.
@@ -256,8 +256,8 @@ def escape(value: str) -> str:
     return value
 
 
-PREFIX: Final = "siltstone_client_"
-HELP: Final = "What clients pushed of themselves."
+CLIENT_PREFIX: Final = "siltstone_client_"
+CLIENT_HELP: Final = "What clients pushed of themselves."
 _KAFKA: Final = "org.apache.kafka."
 _NOT_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 _MAY_BE_A_LABEL: Final = re.compile(r"_?[a-zA-Z]")
@@ -310,7 +310,7 @@ def client_lines(scan: ClientScan) -> Iterator[str | None]:
     """Yield the text of all families, some lines at a time."""
     written = 0
     for name, series in sorted(scan.families.items()):
-        yield f"# HELP {name} {HELP}\n# TYPE {name} untyped\n"
+        yield f"# HELP {name} {CLIENT_HELP}\n# TYPE {name} untyped\n"
         for labels, value in series.items():
             inside = ",".join(f'{label}="{escape(text)}"' for label, text in labels)
             yield f"{name}{{{inside}}} {_number(value)}\n"
@@ -328,7 +328,7 @@ def _number(value: float) -> str:
 
 
 def _family(name: str) -> str:
-    return PREFIX + _NOT_A_NAME.sub("_", name.removeprefix(_KAFKA)[:_MAX_NAME])
+    return CLIENT_PREFIX + _NOT_A_NAME.sub("_", name.removeprefix(_KAFKA)[:_MAX_NAME])
 
 
 def _label(name: str) -> str:
