@@ -2,7 +2,7 @@
 # broker needs, the others what the tests need as well.
 #
 #   make run          the broker, in the foreground
-#   make test         what every change needs at once, in three minutes; make test ARGS=tests/storage
+#   make test         what every change needs, in about three minutes; make test ARGS=tests/storage
 #   make test-all     that and the rest: JVM, Spark, kills; what this machine lacks is listed
 #   make check        format, lint and types
 #   make bench        the hot paths in figures

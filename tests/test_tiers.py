@@ -117,6 +117,17 @@ def test_markers_stand_where_the_tests_are() -> None:
     assert [str(path) for path in others if marks.search(path.read_text())] == []
 
 
+def test_markers_are_named_where_they_are_used() -> None:
+    """No module gives `pytest.mark` another name, or looks a marker up, so its text tells."""
+    hidden = re.compile(
+        r"\bmark as\b|= (pytest\.)?mark$|\b(getattr|vars)\((pytest\.)?mark\b", re.MULTILINE
+    )
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
+
+    assert len(tests) > 300
+    assert [str(path) for path in tests if hidden.search(path.read_text())] == []
+
+
 def test_ci_runs_every_tier() -> None:
     """What CI runs holds each leg."""
     assert "make test-all\n" in (ROOT / ".ci/run").read_text()

@@ -135,7 +135,7 @@ class _Sender:
         path = self._progress_file
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            files.replace_file(path, json.dumps({"next": following}).encode(), durable=False)
+            files.replace_file(path, json.dumps({"next": following}).encode())
         self._unnoted = 0
 
     def _flush(self) -> None:

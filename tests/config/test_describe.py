@@ -1,4 +1,4 @@
-"""Rows as DescribeConfigs answers them."""
+"""Rows as DescribeConfigs answers them, and what `siltstone config` prints."""
 
 import pytest
 
@@ -9,6 +9,8 @@ from siltstone.config.describe import (
     describe_cluster_default,
     describe_topic,
     find_place,
+    show,
+    show_as_json,
 )
 from siltstone.config.keys import Kind
 from siltstone.config.known import known_settings
@@ -200,3 +202,18 @@ def test_the_place_of_a_segments_size_is_that_of_what_wins() -> None:
 
     assert find_place(Layers(), own, "segment.bytes").name == "internal.segment.bytes"
     assert find_place(Layers(), {"segment.bytes": "1"}, "segment.bytes").name == "segment.bytes"
+
+
+def test_every_printed_value_has_its_place() -> None:
+    """Each line is a setting, its value and where that stands; secrets are hidden."""
+    environ = {"SILTSTONE_LOG_SEGMENT_BYTES": "2000000"}
+
+    layers = load(None, environ, ["num.partitions=4", "rsm.config.key=secret"])
+    lines = list(show(show_as_json(layers)))
+
+    assert "log.segment.bytes = 2000000  (SILTSTONE_LOG_SEGMENT_BYTES)" in lines
+    assert "num.partitions = 4  (--set)" in lines
+    assert "log.retention.ms = (none)  (default)" in lines
+    assert "fetch.max.bytes = 57671680  (default)" in lines
+    assert "rsm.config.key = (hidden)  (--set)" in lines
+    assert "secret" not in "".join(lines)
