@@ -17,6 +17,8 @@ _MAX_MEMORY: Final = 1 << 20
 _MAX_STEPS: Final = 12_000
 """How many steps the compiled one may have: RE2 may go through all for each character of a name."""
 _COUNT: Final = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_DIGITS: Final = 9
+"""How many digits of a count are looked at: there are never so many repetitions."""
 
 
 def compile_expression(expression: str, max_classes: int = _MAX_CLASSES) -> Any:
@@ -34,7 +36,7 @@ def compile_expression(expression: str, max_classes: int = _MAX_CLASSES) -> Any:
         raise InvalidRegularExpression(
             f"{classes} Unicode classes are too many, {max_classes} may be"
         )
-    repeated = sum(int(most or least) for least, most in _COUNT.findall(expression))
+    repeated = sum(int((most or least)[:_DIGITS]) for least, most in _COUNT.findall(expression))
     if repeated > _MAX_REPETITIONS:
         raise InvalidRegularExpression(
             f"{repeated} repetitions are too many, {_MAX_REPETITIONS} may be"

@@ -31,6 +31,13 @@ def test_what_is_large_when_it_is_compiled_is_refused() -> None:
         assert thread_time() - began < 0.02 * slowness()
 
 
+def test_counts_of_very_many_digits_are_refused() -> None:
+    """Python reads no number of so many digits."""
+    for count in ("9" * 5000, "1," + "9" * 5000):
+        with pytest.raises(InvalidRegularExpression):
+            compile_expression(f"a{{{count}}}")
+
+
 def test_long_alternatives_are_taken() -> None:
     """Names of some hundred topics, and classes of letters, are no attack."""
     names = "|".join(f"orders-{number:04}" for number in range(800))
