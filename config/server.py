@@ -306,18 +306,18 @@ class ServerConfig:
     )
     group_members_max_bytes: int = long_key(
         512 * 1024 * 1024,
-        "How many bytes the members of all groups may have in memory: their ids, subscriptions and "
-        "assignments. What would exceed that is refused; a member has one or two thousand.",
+        "How many bytes the members of all groups may have in memory, with their assignments and "
+        "the groups' names; a member has one or two thousand, and 350 for each of its partitions. "
+        "Members that are new or say more are refused beyond that.",
         check=at_least(0),
         dynamic=True,
         ours=True,
     )
-    group_offsets_max_bytes: int = key(
+    group_offsets_max_bytes: int = long_key(
         512 * 1024 * 1024,
-        "How many bytes the committed offsets of all groups may have in memory, those of open "
-        "transactions, metadata and the groups' names with them; one has 120 and up to 600 more if "
-        "it is the only one of its group. More are refused, and those that are there may change.",
-        kind=Kind.LONG,
+        "How many bytes the committed offsets of all groups may have in memory, with those of open "
+        "transactions. An offset takes 120, its topic 220, its group 350; metadata and the group's "
+        "name come to that. New ones are refused beyond that; those that are there may change.",
         check=at_least(0),
         dynamic=True,
         ours=True,
@@ -330,11 +330,11 @@ class ServerConfig:
         dynamic=True,
         ours=True,
     )
-    configs_max_bytes: int = key(
+    configs_max_bytes: int = long_key(
         64 * 1024 * 1024,
         "How many bytes the settings may have that topics, groups and subscriptions have of their "
-        "own, names and values, all together. Others would be refused; fewer are always taken.",
-        kind=Kind.LONG,
+        "own, names and values, all together. What would exceed that is refused; a change that "
+        "takes bytes away never is.",
         check=at_least(0),
         dynamic=True,
         ours=True,
@@ -347,12 +347,11 @@ class ServerConfig:
         dynamic=True,
         ours=True,
     )
-    transactional_ids_max_bytes: int = key(
+    transactional_ids_max_bytes: int = long_key(
         256 * 1024 * 1024,
         "How many bytes the transactional ids may have in memory, with the partitions of their "
         "open transactions: half a kilobyte each, and 100 to 200 bytes a partition. A new one and "
         "partitions that are added are refused beyond that.",
-        kind=Kind.LONG,
         check=at_least(0),
         dynamic=True,
         ours=True,

@@ -119,6 +119,10 @@ class CoordinatorLog:
         """Return the partition that holds what is known of a group or transactional id."""
         return partition_for(name, self.count)
 
+    def is_loading(self, name: str) -> bool:
+        """Tell whether the partition of a group or transactional id is not read yet."""
+        return bool(self._loading) and self.partition_for(name) in self._loading
+
     def max_batch_bytes(self, partition: int) -> int:
         """Return how large a batch in a partition may be; 0 where there is no such partition."""
         target = self._topics.logs.get((self.name, partition))
@@ -159,7 +163,7 @@ class CoordinatorLog:
             raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
         end = target.end
         try:
-            if producer is NO_PRODUCER:
+            if producer.id < 0:
                 base_offset = end.add(target, batch, size, len(rows), now_ms)
             else:
                 packed = _describe_batch(batch, len(rows), now_ms, producer)

@@ -26,9 +26,9 @@ cdef class NewOffsets:
 @cython.final
 cdef class GroupOffsets:
     cdef public dict committed, pending
-    cdef public long long said_bytes
+    cdef public long long more_bytes
 
-    @cython.locals(partitions=dict, offsets=dict, count=Py_ssize_t)
+    @cython.locals(partitions=dict, offsets=dict, waits=bytes, count=Py_ssize_t)
     cpdef bint put(self, str topic, object partition, bytes stored) except *
 
     @cython.locals(run=Run, count=Py_ssize_t, added=Py_ssize_t, place=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)

@@ -59,11 +59,14 @@ _VALUES = [
 _KEY_FROM = (-1, -1, PARTITION)
 _VALUE_FROM = (COMMITTED_OFFSET, COMMITTED_EPOCH, -1, -1, -1, -1)
 
-# What a topic of a group and a partition of that cost in memory, with an offset whose value has at
-# most so many bytes, which are a dozen characters of metadata.
+# What the topics of a group cost in memory, each of their partitions with an offset whose value has
+# not more than _VALUE_BYTES (a dozen characters of metadata), a transaction with offsets of the
+# group, and each of these besides its value.
 TOPIC_BYTES = 220
 OFFSET_BYTES = 120
 CHARACTER_BYTES = 4
+TRANSACTION_BYTES = 400
+PENDING_BYTES = 250
 _TOPIC, _OFFSET, _CHARACTER = TOPIC_BYTES, OFFSET_BYTES, CHARACTER_BYTES  # numbers of C here
 _VALUE_BYTES = 40
 
@@ -147,29 +150,31 @@ class GroupOffsets:
     """The offsets of one group; ``pending`` are those of open transactions, by producer id.
 
     A pending None stands for an offset that was committed outside of its transaction and after it.
-    That offset stays, however the transaction ends. ``said_bytes`` is how much longer than usual
-    the committed values are together, because of metadata.
+    That offset stays, however the transaction ends. ``more_bytes`` is what the group takes in
+    memory besides its topics and offsets of the usual size: metadata, and what is pending.
     """
 
-    __slots__ = ("committed", "pending", "said_bytes")
+    __slots__ = ("committed", "more_bytes", "pending")
 
     def __init__(self) -> None:
-        self.said_bytes = 0
+        self.more_bytes = 0
         self.committed: dict[str, dict[int, bytes]] = {}
         self.pending: dict[int, dict[tuple[str, int], bytes | None]] = {}
 
     def put(self, topic: str, partition: int, stored: bytes) -> bool:
         """Keep a committed offset, and tell whether there was none before."""
         for offsets in self.pending.values():
-            if (topic, partition) in offsets:
+            waits = offsets.get((topic, partition))
+            if waits is not None:
                 offsets[topic, partition] = None
+                self.more_bytes -= len(waits)
         partitions = self.committed.get(topic)
         if partitions is None:
-            self.said_bytes += excess_of(stored)
+            self.more_bytes += excess_of(stored)
             self.committed[topic] = {partition: stored}
             return True
-        if len(stored) > _VALUE_BYTES or self.said_bytes:
-            self.said_bytes += excess_of(stored) - excess_of(partitions.get(partition))
+        if len(stored) > _VALUE_BYTES or self.more_bytes:
+            self.more_bytes += excess_of(stored) - excess_of(partitions.get(partition))
         count = len(partitions)
         partitions[partition] = stored
         return len(partitions) > count
@@ -191,21 +196,50 @@ class GroupOffsets:
     def remove(self, topic: str, partition: int) -> bool:
         """Forget an offset, pending or committed, and tell whether one was committed."""
         for offsets in self.pending.values():
-            offsets.pop((topic, partition), None)
+            if (topic, partition) in offsets:
+                self.more_bytes -= PENDING_BYTES + len(offsets.pop((topic, partition)) or b"")
         partitions = self.committed.get(topic)
         if partitions is None:
             return False
         stored = partitions.pop(partition, None)
         if stored is None:
             return False
-        self.said_bytes -= excess_of(stored)
+        self.more_bytes -= excess_of(stored)
         if not partitions:
             del self.committed[topic]
         return True
 
+    def put_pending(self, producer_id: int, key: tuple[str, int], stored: bytes) -> None:
+        """Keep an offset that a producer's transaction will commit."""
+        offsets = self.pending.get(producer_id)
+        if offsets is None:
+            offsets = self.pending[producer_id] = {}
+            self.more_bytes += TRANSACTION_BYTES
+        self.more_bytes += growth_of(offsets, key, stored)
+        offsets[key] = stored
+
+    def take_pending(self, producer_id: int) -> dict[tuple[str, int], bytes | None]:
+        """Return the offsets of a producer's transaction, which has ended, and forget them."""
+        offsets = self.pending.pop(producer_id, None)
+        if offsets is None:
+            return {}
+        self.more_bytes -= TRANSACTION_BYTES
+        for stored in offsets.values():
+            self.more_bytes -= PENDING_BYTES + len(stored or b"")
+        return offsets
+
     def is_pending(self, topic: str, partition: int) -> bool:
         """Tell whether an open transaction will commit an offset."""
         return any((topic, partition) in offsets for offsets in self.pending.values())
+
+
+def growth_of(
+    offsets: dict[tuple[str, int], bytes | None], key: tuple[str, int], stored: bytes
+) -> int:
+    """Return how many bytes more a pending offset takes than what it replaces."""
+    if key not in offsets:
+        return PENDING_BYTES + len(stored)
+    return len(stored) - len(offsets[key] or b"")
 
 
 def excess_of(stored: bytes | None) -> int:

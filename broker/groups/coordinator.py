@@ -83,7 +83,6 @@ class GroupCoordinator:
             settings=lambda: settings.server,
             write=self.journal.append,
             max_batch_bytes=self.journal.max_batch_bytes,
-            is_topic=lambda name: name in topics.topics,
             member_bytes=self.member_bytes,
         )
         self.loaded = asyncio.Event()
@@ -151,9 +150,12 @@ class GroupCoordinator:
             self.journal.check(self.journal.partition_for(group_id))
 
     def find(self, group_id: str) -> Group | None:
-        """Return a group that is there, if only because of its committed offsets."""
+        """Return a group that is there, if only because of its committed offsets.
+
+        As long as its partition of the journal is read, more may be known of it soon.
+        """
         group = self.groups.get(group_id)
-        if group is None and group_id in self.offsets:
+        if group is None and group_id in self.offsets and not self.journal.is_loading(group_id):
             group = self._admit_classic(group_id)
             self.add(group)
         return group

@@ -13,8 +13,10 @@ from siltstone.broker.groups._commit_kernels import (
     CHARACTER_BYTES,
     OFFSET_BYTES,
     TOPIC_BYTES,
+    TRANSACTION_BYTES,
     GroupOffsets,
     excess_of,
+    growth_of,
 )
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
@@ -33,10 +35,6 @@ _GROUP_BYTES: Final = 350
 """What a group takes in memory besides its name, its topics and their offsets."""
 _ROOM: Final = 1 << 20
 """How many bytes offsets may take until their limit is looked at again."""
-_PENDING_BYTES: Final = 250
-"""What a pending offset takes in memory besides its value."""
-_TRANSACTION_BYTES: Final = 400
-"""What a transaction with offsets of a group takes besides them."""
 
 
 class Offsets:
@@ -60,13 +58,12 @@ class Offsets:
         self.expired_count = 0
         self.deleted_count = 0
         self._topic_count = 0
-        self._other_bytes = 0  # of groups, of long values, and of what transactions will commit
+        self._other_bytes = 0  # of groups, and what they have besides
         self._append = append
         self._find_room = find_room or _no_limit
         self._room = 0
         self._shards: tuple[dict[str, GroupOffsets], ...] = tuple([{} for _ in range(_SHARDS)])
-        # partition, producer id -> groups, and how many bytes what is pending of each takes
-        self._open: dict[tuple[int, int], dict[str, int]] = {}
+        self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups
 
     def __contains__(self, group_id: str) -> bool:
         return group_id in self._shard(group_id)
@@ -102,11 +99,9 @@ class Offsets:
             self._room = min(self._find_room(self.size, growth), _ROOM)
         self._append(partition, rows, NO_PRODUCER)
         group = self._of(group_id)
-        topics, said_bytes = len(group.committed), group.said_bytes
-        added = group.put_all(offsets, rows)
-        if added or said_bytes or group.said_bytes:
-            self.count += added
-            self._count_change(group, topics, said_bytes)
+        topics, more_bytes = len(group.committed), group.more_bytes
+        self.count += group.put_all(offsets, rows)
+        self._count_change(group, topics, more_bytes)
         self.commit_count += offsets.count
 
     def append_transactional(
@@ -118,25 +113,21 @@ class Offsets:
             KafkaError: The journal did not take them, or they would be too many bytes in memory.
         """
         rows = offsets.journal_rows(group_id)
-        known = self._pending_of(group_id, producer.id)
-        growth = 0 if known else _TRANSACTION_BYTES
-        growth += sum(
-            _growth_of(known, named, value)
-            for named, (_, value) in zip(offsets.named(), rows, strict=True)
-        )
-        self._find_room(self.size, growth)
+        growth = self._find_pending_growth(group_id, offsets, rows, producer.id)
+        self._room = min(self._find_room(self.size, growth), _ROOM)
         self._append(partition, rows, producer)
         for named, (_, value) in zip(offsets.named(), rows, strict=True):
             self._put_pending(partition, producer.id, group_id, named, value)
 
     def complete(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """Apply the marker that ended a producer's transaction in a partition."""
-        for group_id, size in self._open.pop((partition, producer_id), {}).items():
-            self._other_bytes -= size
+        for group_id in self._open.pop((partition, producer_id), ()):
             group = self._find(group_id)
             if group is None:
                 continue  # deleted meanwhile
-            offsets = group.pending.pop(producer_id, {})
+            more_bytes = group.more_bytes
+            offsets = group.take_pending(producer_id)
+            self._other_bytes += group.more_bytes - more_bytes
             if is_commit:
                 for (topic, index), stored in offsets.items():
                     if stored is not None:
@@ -201,20 +192,36 @@ class Offsets:
 
     def _put(self, group: GroupOffsets, topic: str, partition: int, stored: bytes) -> None:
         """Keep a committed offset of a group."""
-        topics, said_bytes = len(group.committed), group.said_bytes
+        topics, more_bytes = len(group.committed), group.more_bytes
         self.count += group.put(topic, partition, stored)
-        self._count_change(group, topics, said_bytes)
+        self._count_change(group, topics, more_bytes)
 
     def _remove(self, group: GroupOffsets, topic: str, partition: int) -> None:
         """Forget an offset of a group, pending or committed."""
-        topics, said_bytes = len(group.committed), group.said_bytes
+        topics, more_bytes = len(group.committed), group.more_bytes
         self.count -= group.remove(topic, partition)
-        self._count_change(group, topics, said_bytes)
+        self._count_change(group, topics, more_bytes)
 
-    def _count_change(self, group: GroupOffsets, topics: int, said_bytes: int) -> None:
+    def _count_change(self, group: GroupOffsets, topics: int, more_bytes: int) -> None:
         """Count what a group has more than before, or less."""
         self._topic_count += len(group.committed) - topics
-        self._other_bytes += group.said_bytes - said_bytes
+        self._other_bytes += group.more_bytes - more_bytes
+
+    def _find_pending_growth(
+        self,
+        group_id: str,
+        offsets: NewOffsets,
+        rows: Sequence[tuple[bytes, bytes]],
+        producer_id: int,
+    ) -> int:
+        """Return how many bytes more the offsets of a transaction take than those before."""
+        group = self._find(group_id)
+        known = None if group is None else group.pending.get(producer_id)
+        growth = _size_of_group(group_id) if group is None else 0
+        growth += TRANSACTION_BYTES if known is None else 0
+        for named, (_, stored) in zip(offsets.named(), rows, strict=True):
+            growth += growth_of(known or {}, named, stored)
+        return growth
 
     def _find_growth(self, group_id: str, offsets: NewOffsets, rows: Sequence[Row]) -> int:
         """Return how many bytes more the offsets take than those that they replace."""
@@ -260,7 +267,7 @@ class Offsets:
         if group is not None:
             self.count -= sum(map(len, group.committed.values()))
             self._topic_count -= len(group.committed)
-            self._other_bytes -= _size_of_group(group_id) + group.said_bytes
+            self._other_bytes -= _size_of_group(group_id) + group.more_bytes
 
     def clear(self) -> None:
         """Forget everything: the journal was deleted."""
@@ -292,20 +299,11 @@ class Offsets:
     def _put_pending(
         self, partition: int, producer_id: int, group_id: str, key: tuple[str, int], stored: bytes
     ) -> None:
-        pending = self._of(group_id).pending.setdefault(producer_id, {})
-        sizes = self._open.setdefault((partition, producer_id), {})
-        size = _growth_of(pending, key, stored)
-        if group_id not in sizes:
-            size += _TRANSACTION_BYTES
-        sizes[group_id] = sizes.get(group_id, 0) + size
-        self._other_bytes += size
-        pending[key] = stored
-
-    def _pending_of(
-        self, group_id: str, producer_id: int
-    ) -> Mapping[tuple[str, int], bytes | None]:
-        group = self._find(group_id)
-        return {} if group is None else group.pending.get(producer_id, {})
+        group = self._of(group_id)
+        more_bytes = group.more_bytes
+        group.put_pending(producer_id, key, stored)
+        self._other_bytes += group.more_bytes - more_bytes
+        self._open.setdefault((partition, producer_id), set()).add(group_id)
 
 
 def _no_limit(size: int, growth: int) -> int:
@@ -317,12 +315,3 @@ def _no_limit(size: int, growth: int) -> int:
 def _size_of_group(group_id: str) -> int:
     """Return how many bytes a group takes in memory, but for its topics and their offsets."""
     return _GROUP_BYTES + len(group_id) * (1 if group_id.isascii() else CHARACTER_BYTES)
-
-
-def _growth_of(
-    pending: Mapping[tuple[str, int], bytes | None], key: tuple[str, int], stored: bytes
-) -> int:
-    """Return how many bytes more a pending offset takes than what it replaces."""
-    if key not in pending:
-        return _PENDING_BYTES + len(stored)
-    return len(stored) - len(pending[key] or b"")

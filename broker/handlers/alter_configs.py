@@ -144,7 +144,6 @@ class _Change:
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {self.name}")
         if not self.validate_only and values != own:
-            self.rooms.settings.check_size(self.name, own, values)
             await self.rooms.topics.alter(topic, values)
 
     async def _alter_broker(self, changes: list[Change], replaces: bool) -> None:

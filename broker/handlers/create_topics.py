@@ -96,6 +96,7 @@ async def _create(
     take_partitions(partitions)
     if validate_only:
         topics.check_room(name, partitions)
+        context.rooms.settings.check_size(name, {}, overrides)
         topic_id = random_id()
     else:
         topic_id = (await topics.create(name, partitions, overrides)).id
@@ -139,7 +140,6 @@ def _check_configs(context: RequestContext, wanted: CreatableTopic) -> dict[str,
             raise InvalidConfig(f"{config.name} has no value; leave it out to have the default")
         overrides[config.name] = config.value
     context.rooms.settings.check_topic(wanted.name, overrides)
-    context.rooms.settings.check_size(wanted.name, {}, overrides)
     return overrides
 
 

@@ -5,8 +5,9 @@ AddOffsetsToTxn: v2 fenced producers have a code of their own (KIP-588) · v4 tr
 aborted by error (KIP-890). TxnOffsetCommit: v2 leader epochs · v3 the member of the group commits,
 not anybody with its name (KIP-447) · v4 as above · v5 no AddOffsetsToTxn before it (KIP-890).
 
-Differs from Kafka: what would exceed transactional.ids.max.bytes is refused with POLICY_VIOLATION,
-and offsets above group.offsets.max.bytes with INVALID_COMMIT_OFFSET_SIZE.
+Differs from Kafka: what would exceed transactional.ids.max.bytes or group.offsets.max.bytes is
+refused with TRANSACTION_ABORTABLE from v4 on: a producer aborts, and goes on. Older ones are told
+POLICY_VIOLATION or INVALID_COMMIT_OFFSET_SIZE, after which they do not.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_sha
 from siltstone.broker.transactions.producing import Rules, admit
 from siltstone.protocol.coordinator.group_errors import (
     IllegalGeneration,
+    InvalidCommitOffsetSize,
     InvalidGroupId,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
@@ -33,6 +35,8 @@ from siltstone.protocol.errors import (
     ErrorCode,
     InvalidRequest,
     KafkaError,
+    PolicyViolation,
+    TransactionAbortable,
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -66,7 +70,9 @@ def add_offsets(
     """Make the partition of a group's offsets part of the transaction."""
 
     def respond(error: KafkaError | None = None) -> AddOffsetsToTxnResponse:
-        code = ErrorCode.none if error is None else code_of(error, context.version)
+        code = ErrorCode.none
+        if error is not None:
+            code = code_of(_bearable(error, context.version), context.version)
         return AddOffsetsToTxnResponse(error_code=code)
 
     partition = context.rooms.groups().journal.partition_for(request.group_id)
@@ -210,10 +216,18 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Ne
 
 
 def _code_of(error: KafkaError, version: int) -> ErrorCode:
-    """Return the code of a refusal, which the oldest clients know by another one."""
+    """Return the code of a refusal of a TxnOffsetCommit, which the oldest know by another one."""
     if isinstance(error, CoordinatorLoadInProgress) and version < _FIRST_WITH_LOADING:
         return CoordinatorNotAvailable.code
-    return error.code
+    return _bearable(error, version).code
+
+
+def _bearable(error: KafkaError, version: int) -> KafkaError:
+    """Return a refusal for want of room as one after which the producer aborts and goes on."""
+    is_for_room = isinstance(error, (PolicyViolation, InvalidCommitOffsetSize))
+    if is_for_room and version >= _FIRST_WITH_ABORTABLE:
+        return TransactionAbortable(error.message)
+    return error
 
 
 def _respond(

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
@@ -280,10 +281,12 @@ class TopicRegistry:
         """Replace a topic's own settings, which are valid; in force before the first wait.
 
         Raises:
+            PolicyViolation: There would be too many bytes of settings.
             KafkaStorageError: The catalogue could not be written; the change is undone.
         """
-        self._configure(topic, overrides)
-        await self._finish(self._keep(topic, overrides))
+        with self._settings.claim(topic.name, topic.overrides, overrides):
+            self._configure(topic, overrides)
+            await self._finish(self._keep(topic, overrides))
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that continues if the request that began it is cancelled."""
@@ -295,7 +298,7 @@ class TopicRegistry:
                 raise TopicAlreadyExists(f"topic {name} already exists")
             await self._await_release(name)
             entry = CatalogTopic(id=random_id(), partitions=partitions, overrides=dict(overrides))
-            with self._claim(name, partitions):
+            with self._claim(name, partitions, overrides=overrides):
                 await self._catalog.commit(_add(name, entry))
                 try:
                     await self._create_logs(name, entry, range(partitions))
@@ -357,16 +360,24 @@ class TopicRegistry:
         log.info("partitions added topic=%s partitions=%d", topic.name, count)
 
     @contextmanager
-    def _claim(self, name: str, partitions: int, topics: int = 1) -> Iterator[None]:
-        """Have partitions counted that are about to be there.
+    def _claim(
+        self,
+        name: str,
+        partitions: int,
+        topics: int = 1,
+        overrides: Mapping[str, str] = MappingProxyType({}),
+    ) -> Iterator[None]:
+        """Have partitions counted that are about to be there, and a new topic's own settings.
 
         Raises:
             PolicyViolation: There is no room for them.
         """
         self.check_room(name, partitions, topics)
+        own = {} if name in INTERNAL_TOPICS else overrides
         self._coming[name] += partitions
         try:
-            yield
+            with self._settings.claim(name, {}, own):
+                yield
         finally:
             del self._coming[name]
 

@@ -139,12 +139,13 @@ class TransactionCoordinator:
                 "which is transaction.max.timeout.ms"
             )
         before = self._states.find(transactional_id)
-        self._check_room(transactional_id, before)
+        self._check_count(before)
+        self._states.check_growth(transactional_id)
         new_producer_id = -1
         if before is None or initialising.takes_new_id(before, expected):
             new_producer_id = await self._producer_ids.allocate()
             before = self._states.find(transactional_id)
-            self._check_room(transactional_id, before)
+            self._check_count(before)
         now_ms = self._clock.now_ms()
         if before is None:
             after = initialising.begin(new_producer_id, timeout_ms, now_ms)
@@ -165,11 +166,10 @@ class TransactionCoordinator:
             raise ConcurrentTransactions
         return after
 
-    def _check_room(self, transactional_id: str, before: Transaction | None) -> None:
-        """Refuse an id that is new, where there are too many."""
+    def _check_count(self, before: Transaction | None) -> None:
+        """Refuse an id that is new, where there are too many; `write` looks at their bytes."""
         if before is None:
             self._settings.limits.check(TRANSACTIONAL_IDS, len(self._states.all) + 1)
-            self._states.check_growth(transactional_id)
 
     def add_partitions(
         self,

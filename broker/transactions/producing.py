@@ -77,6 +77,8 @@ def admit(
             older clients.
         KafkaError: One of `TEMPORARY`.
     """
+    if producer.id < 0:
+        raise InvalidProducerIdMapping(f"no producer has the id {producer.id}")
     entry = log.producers.producers.get(producer.id)
     if entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == producer.epoch:
         return

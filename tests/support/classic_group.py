@@ -71,7 +71,6 @@ class GroupInHand:
                 settings=lambda: self.settings,
                 write=self._write,
                 max_batch_bytes=lambda _partition: 1 << 20,
-                is_topic=lambda _name: True,
                 member_bytes=self.member_bytes,
             ),
         )

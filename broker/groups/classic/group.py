@@ -66,7 +66,6 @@ log = logging.getLogger(__name__)
 _PROTOCOLS: Final = 16
 """How many times the largest record the members of a group may have in memory: they name several
 protocols, of which the record has one, and each costs more in memory than there."""
-_TOPIC_BYTES: Final = 150
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first join of a member may stay parked: it cannot heartbeat before the answer."""
@@ -84,7 +83,7 @@ class ClassicServices:
     """What all classic groups share.
 
     ``write`` appends rows to a partition of the journal, which takes batches of ``max_batch_bytes``
-    at most; ``is_topic`` tells whether a topic exists.
+    at most.
     """
 
     clock: Clock
@@ -92,7 +91,6 @@ class ClassicServices:
     settings: Callable[[], ServerConfig]
     write: Callable[[int, Sequence[Row]], object]
     max_batch_bytes: Callable[[int], int]
-    is_topic: Callable[[str], bool]
     member_bytes: MemberBytes
 
 
@@ -134,8 +132,7 @@ class ClassicGroup:
     def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
         self.state = GroupState.EMPTY
         self.generation = 0
-        limit = partial(self._check_size, partition)
-        self.members = Members(GroupBytes(services.member_bytes, limit))
+        self.members = Members(GroupBytes(services.member_bytes, self._check_size))
         self.group_id = group_id
         self.partition = partition
         self.previous_state = GroupState.EMPTY
@@ -673,13 +670,13 @@ class ClassicGroup:
             members=self.members.describe(self.protocol_name, assignments),
         )
 
-    def _check_size(self, partition: int, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         """Refuse members that are so large that no record of the group could hold them.
 
         Raises:
             GroupMaxSizeReached: They are, whichever of their protocols is chosen.
         """
-        if size > _PROTOCOLS * self._services.max_batch_bytes(partition):
+        if size > _PROTOCOLS * self._services.max_batch_bytes(self.partition):
             raise GroupMaxSizeReached(f"the members of a group would have {size} bytes")
 
     def _write(self, metadata: GroupMetadataValue) -> None:
@@ -765,18 +762,15 @@ class ClassicGroup:
         self.state_timestamp = self._services.clock.now_ms()
 
     def _subscribe(self, topics: frozenset[str] | None) -> None:
-        self.members.bytes.add(_size_of_topics(topics) - _size_of_topics(self._subscribed_topics))
+        before = self._subscribed_topics
+        self.members.bytes.add(bytes_of(topics or ()) - bytes_of(before or ()))
         self._subscribed_topics = topics
 
     def _find_subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics that members subscribe to; None if that is not known."""
         if self.members and not self.is_of_consumers:
             return None
-        return self.members.find_topics(self.protocol_name, self._services.is_topic)
-
-
-def _size_of_topics(topics: frozenset[str] | None) -> int:
-    return len(topics or ()) * _TOPIC_BYTES
+        return self.members.find_topics(self.protocol_name)
 
 
 def _size_of_pending(member_id: str) -> int:

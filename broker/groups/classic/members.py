@@ -13,6 +13,7 @@ from siltstone.protocol.coordinator.consumer_protocol import decode_topics
 from siltstone.protocol.coordinator.group_errors import FencedInstanceId, UnknownMemberId
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
+from siltstone.protocol.names import MAX_TOPIC_NAME_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -201,7 +202,7 @@ class Members:
         """Refuse a member that joins again and says much more than before.
 
         Raises:
-            GroupMaxSizeReached: group.members.max.bytes would be exceeded.
+            GroupMaxSizeReached: group.members.max.bytes would be exceeded, or the group's limit.
         """
         self.bytes.check(_size_of(request.protocols) - _size_of(member.protocols))
 
@@ -209,7 +210,7 @@ class Members:
         """Refuse assignments that are much larger than those before.
 
         Raises:
-            GroupMaxSizeReached: group.members.max.bytes would be exceeded.
+            GroupMaxSizeReached: group.members.max.bytes would be exceeded, or the group's limit.
         """
         self.bytes.check(bytes_of(assignments.values()) - bytes_of(self.assignments.values()))
 
@@ -279,10 +280,8 @@ class Members:
             for member in self.by_id.values()
         )
 
-    def find_topics(
-        self, protocol: str | None, is_topic: Callable[[str], bool]
-    ) -> frozenset[str] | None:
-        """Return the topics that consumers subscribe to and that exist.
+    def find_topics(self, protocol: str | None) -> frozenset[str] | None:
+        """Return the topics that consumers subscribe to, but for names that none can have.
 
         None: A subscription cannot be read, or all together name very many topics. Members that
         name the same topics are read once.
@@ -301,7 +300,7 @@ class Members:
                     continue
                 topics, end = decode_topics(metadata, room)
                 room -= len(topics) + 1
-                found.update(filter(is_topic, topics))
+                found.update([each for each in topics if len(each) <= MAX_TOPIC_NAME_LENGTH])
                 read.append(metadata[_VERSION_BYTES:end])
         except ProtocolError:
             return None

@@ -56,6 +56,8 @@ T = TypeVar("T")
 
 _RETRY_MS = 500
 """When a missed deadline is tried again after a write that failed."""
+_SAID = frozenset({RecordType.MEMBER_METADATA, RecordType.REGULAR_EXPRESSION})
+"""What members say: that may be refused. What they are given is not, since they would give up."""
 
 
 class ConsumerGroups:
@@ -110,7 +112,8 @@ class ConsumerGroups:
         before = group.machine.size
         try:
             result = transition(changes)
-            self.coordinator.member_bytes.check(group.machine.size - before)
+            if any(key.type in _SAID and value is not None for key, value in changes.records):
+                self.coordinator.member_bytes.check(group.machine.size - before)
             if changes.records:
                 self.coordinator.write(group, changes.encode())
         except BaseException:

@@ -261,9 +261,11 @@ class HostedConsumerGroup:
         """Let a static classic member replace the last member of the consumer protocol."""
         changes = Changes(self.machine)
         world = self._groups.world(self)
+        before = self.machine.size
         try:
             joining = classic.JoiningMember(changes, request, member_id)
             changed = joining.subscribe(world)
+            self._groups.coordinator.member_bytes.check(self.machine.size - before)
             must_rebalance = self.machine.target_epoch < self.machine.epoch
             if not must_rebalance:
                 joining.advance(world, subscription_changed=changed)

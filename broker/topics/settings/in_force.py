@@ -6,6 +6,7 @@ Dynamic values are kept by the catalogue, so they survive a restart (Kafka: Dyna
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from siltstone.config.reloading import find_differences
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from siltstone.broker.topics.catalog_writer import CatalogWriter
     from siltstone.config.consumer_groups import GroupConfig
@@ -49,6 +50,8 @@ class BrokerSettings:
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._counted: CatalogState | None = None
         self._config_bytes = 0  # of the catalogue's state that was counted last
+        self._coming_bytes = 0  # of what is being written
+        self._coming: set[str] = set()  # subscriptions that are
         self._tasks = Tasks()
         self.layers = with_stored(layers, catalog.state)
         self._kept = self.layers  # with the dynamic values that are on the disk
@@ -64,7 +67,7 @@ class BrokerSettings:
         self._callbacks.append(callback)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """Return the settings of a topic with these values of its own; equal ones share an object.
+        """Return the settings of a topic with these values of its own; equal ones often share one.
 
         A stored value that is no longer valid is left out with a line in the log.
         """
@@ -101,14 +104,14 @@ class BrokerSettings:
             KafkaStorageError: The catalogue could not be written; nothing has changed.
         """
         self.check_group(values)
-        self.check_size(group_id, self.group_overrides.get(group_id, {}), values)
 
         def change(state: CatalogState) -> None:
             state.group_configs = _replaced(
                 state.group_configs, self.group_overrides, group_id, values
             )
 
-        await self._catalog.commit(change)
+        with self.claim(group_id, self.group_overrides.get(group_id, {}), values):
+            await self._catalog.commit(change)
 
     def check_group(self, values: Mapping[str, str]) -> None:
         """Check all of a group's own settings together.
@@ -135,15 +138,19 @@ class BrokerSettings:
         """
         known = self.client_metrics
         if values and name not in known:
-            self.limits.check(SUBSCRIPTIONS, len(known) + 1)
-        self.check_size(name, known.get(name, {}), values)
+            self.limits.check(SUBSCRIPTIONS, len(known.keys() | self._coming | {name}))
 
         def change(state: CatalogState) -> None:
             state.client_metrics = _replaced(
                 state.client_metrics, self.client_metrics, name, values
             )
 
-        await self._catalog.commit(change)
+        with self.claim(name, known.get(name, {}), values):
+            self._coming.add(name)
+            try:
+                await self._catalog.commit(change)
+            finally:
+                self._coming.discard(name)
 
     def check_size(self, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Refuse settings of something that are larger than its own before, if all are too many.
@@ -153,7 +160,24 @@ class BrokerSettings:
         """
         more = _size_of(name, after) - _size_of(name, before)
         if more > 0:
-            self.limits.check(CONFIG_BYTES, self._count_bytes() + more)
+            self.limits.check(CONFIG_BYTES, self._count_bytes() + self._coming_bytes + more)
+
+    @contextmanager
+    def claim(
+        self, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> Iterator[None]:
+        """Have settings counted that are about to be kept.
+
+        Raises:
+            PolicyViolation: There is no room for them.
+        """
+        self.check_size(name, before, after)
+        more = max(0, _size_of(name, after) - _size_of(name, before))
+        self._coming_bytes += more
+        try:
+            yield
+        finally:
+            self._coming_bytes -= more
 
     def _count_bytes(self) -> int:
         """Return how many bytes all settings of topics, groups and subscriptions have."""

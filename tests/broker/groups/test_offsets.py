@@ -48,6 +48,30 @@ def test_no_group_is_added_at_the_price_of_all_others() -> None:
     assert list(offsets) == []
 
 
+def test_bytes_are_those_of_what_is_kept() -> None:
+    """An offset that is written often is kept once, whether a transaction writes it or not."""
+    offsets = Offsets(write)
+    key, large = ("a", "orders", 0), bytes(4000)
+    sizes = []
+    for _ in range(5):
+        offsets.replay(0, key, large, EntryKind.PLAIN, -1)
+        offsets.replay(0, key, large, EntryKind.TRANSACTIONAL, 7)
+        sizes.append(offsets.size)
+    assert len(set(sizes)) == 1
+    assert 8000 < sizes[0] < 10_000
+
+    offsets.replay(0, key, large, EntryKind.PLAIN, -1)  # what waits is not needed any more
+    assert 4000 < offsets.size < 6000
+    offsets.complete(0, 7, is_commit=True)
+    assert 4000 < offsets.size < 5000
+    offsets.replay(0, key, large, EntryKind.TRANSACTIONAL, 8)
+    offsets.delete("a", 0, [("orders", 0)])
+    assert offsets.size < 1500  # the group, and a transaction with nothing
+    offsets.complete(0, 8, is_commit=True)
+    offsets.forget("a")
+    assert offsets.size == 0
+
+
 async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path) -> None:
     """A collection of a million young objects would hold everybody up, and find nothing."""
     names = [f"group-{number}" for number in range(100, 200)]

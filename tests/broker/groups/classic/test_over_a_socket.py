@@ -191,6 +191,20 @@ async def test_a_topic_named_twice_is_answered_once_if_something_is_unknown(home
         assert found == {0: "none", 1: "none", 9: "unknown_topic_or_partition"}
 
 
+async def test_a_topic_that_was_made_after_the_join_is_subscribed_to(home: Running) -> None:
+    """Its offsets stay while a member names it, as those of the others do."""
+    caller = await home.call()
+    metadata = b"\0\0\0\0\0\1\0\5later\xff\xff\xff\xff"
+    member_id, generation = await enter(caller, "g", protocols=(("range", metadata),))
+    await home.topics.create("later", 1, {})
+    await caller.ask(ask.commit("g", {("later", 0): 1}, member=(member_id, generation, None)))
+
+    deleted = await caller.ask(ask.delete_offsets("g", ("later", 0), ("orders", 0)))
+
+    found = {topic.name: topic.partitions[0].error_code.name for topic in deleted.topics}
+    assert found == {"later": "group_subscribed_to_topic", "orders": "none"}
+
+
 async def test_an_assignment_is_shown_while_the_group_rebalances(home: Running) -> None:
     """Members read on with it until they have joined."""
     caller = await home.call()
