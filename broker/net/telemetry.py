@@ -194,7 +194,7 @@ class Telemetry:
         return instance
 
     def find_room(self, instance: Instance) -> Room:
-        """Return how many points of an instance may be kept now."""
+        """Return how many points of an instance may be kept now, and of how many bytes."""
         limit, now = self._settings.server.metrics_max_client_series, self._now()
         is_full = self._count >= limit or self._size >= _MAX_BYTES
         if is_full and now >= self._cleared_ms + _CLEARED_EVERY_MS:
