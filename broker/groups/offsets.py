@@ -100,8 +100,10 @@ class Offsets:
         self._append(partition, rows, NO_PRODUCER)
         group = self._of(group_id)
         topics, more_bytes = len(group.committed), group.more_bytes
-        self.count += group.put_all(offsets, rows)
-        self._count_change(group, topics, more_bytes)
+        added = group.put_all(offsets, rows)
+        if added or group.more_bytes != more_bytes:
+            self.count += added
+            self._count_change(group, topics, more_bytes)
         self.commit_count += offsets.count
 
     def append_transactional(
