@@ -363,6 +363,13 @@ class ServerConfig:
         check=at_least(1),
         ours=True,
     )
+    producer_states_max_count: int = key(
+        1_000_000,
+        "How many producers all partitions remember together, of half a kilobyte for each of its "
+        "partitions; the batches of a new one more are refused.",
+        check=at_least(1),
+        ours=True,
+    )
     fetch_session_partitions_max_count: int = key(
         500_000,
         "How many partitions all fetch sessions together may have, of half a kilobyte each; a "

@@ -33,6 +33,7 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
 from siltstone.storage.log.services import FlushStats, LogServices, Watched
 from siltstone.storage.moving.future_logs import FutureLogs
+from siltstone.storage.producers.count import ProducerCount
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +61,10 @@ class LogManager:
         self.background = Background()
         self.deletions = DelayedDeletions(clock, self.background)
         self._services = LogServices(
-            clock=clock, background=self.background, deletions=self.deletions
+            clock=clock,
+            background=self.background,
+            deletions=self.deletions,
+            producers=ProducerCount(server.producer_states_max_count),
         )
         self._paths = tuple(directories)
         self._server = server

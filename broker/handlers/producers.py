@@ -5,7 +5,8 @@ v3 id and epoch of a producer that recovers (KIP-360) · v4 fenced producers hav
 
 Differs from Kafka: a new transactional id above transactional.ids.max.count or
 transactional.ids.max.bytes is refused with POLICY_VIOLATION, and so is the first batch of an
-idempotent producer where its partition remembers producer.ids.max.count of them.
+idempotent producer where its partition remembers producer.ids.max.count of them, or all together
+producer.states.max.count.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ INVALID_OFFSET_OR_SEQUENCE: Final = "InvalidOffsetOrSequence"
 NO_KEY_COMPACTED_TOPIC: Final = "NoKeyCompactedTopic"
 
 PRODUCER_LIMIT: Final = "ProducerLimit"
+ALL_PRODUCERS_LIMIT: Final = "AllProducersLimit"
 UNFOLDS_TOO_FAR: Final = "UnfoldsTooFar"
 
 COUNTED: Final = (
@@ -19,5 +20,6 @@ COUNTED: Final = (
     INVALID_OFFSET_OR_SEQUENCE,
     NO_KEY_COMPACTED_TOPIC,
     PRODUCER_LIMIT,
+    ALL_PRODUCERS_LIMIT,
     UNFOLDS_TOO_FAR,
 )

@@ -132,6 +132,7 @@ class Log:
         self.epochs = loaded.epochs
         self.lock = end.lock
         self.producers = loaded.producers  # guarded by: lock
+        self.producers.count_in(services.producers)
         self.leader_epoch = end.leader_epoch
         self.watchers = end.watchers  # loop only; see there
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
@@ -672,6 +673,7 @@ class Log:
                 segment.files.relocate(path)
             self.epochs.relocate(path)
             self.producers.relocate(path)
+            self.producers.count_in(None)
 
     def write_epochs(self) -> None:
         """Write the leader epochs into their file. Blocks."""

@@ -8,6 +8,7 @@ from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.producers.count import ProducerCount
 
 
 class FlushStats:
@@ -36,6 +37,8 @@ class Watched(Protocol):
 class LogServices:
     """The clock, the thread for file work, the deletions that wait for their time, the figures.
 
+    ``producers`` is how many producers all logs remember, with its limit.
+
     ``appends`` are the batches that wait for the end of a connection's turn. ``moved_starts`` are
     the ends of watched logs whose start has moved. Any thread adds to it; the event loop empties it
     and tells the watchers.
@@ -46,4 +49,5 @@ class LogServices:
     deletions: DelayedDeletions
     appends: Appends = field(default_factory=Appends)
     flush_stats: FlushStats = field(default_factory=FlushStats)
+    producers: ProducerCount = field(default_factory=ProducerCount)
     moved_starts: set[Watched] = field(default_factory=set)

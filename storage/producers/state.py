@@ -14,10 +14,11 @@ from siltstone.protocol.errors import PolicyViolation
 from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import ProducerEntry
-from siltstone.storage.appending.refused_batches import PRODUCER_LIMIT
+from siltstone.storage.appending.refused_batches import ALL_PRODUCERS_LIMIT, PRODUCER_LIMIT
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.checks import ProducerBatch, check_data, check_marker
+from siltstone.storage.producers.count import NO_LIMIT, ProducerCount
 from siltstone.storage.producers.entry import AppendedBatch
 from siltstone.storage.producers.markers import Marker, MarkerKind, read_marker
 from siltstone.storage.producers.snapshot import CorruptSnapshot, Snapshot
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 DAY_MS: Final = 86_400_000
 NO_OFFSET: Final = -1
-NO_LIMIT: Final = (1 << 63) - 1
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ class ProducerStateManager:
     """
 
     __slots__ = (
+        "_all",
         "_directory",
         "_expiration_ms",
         "_max_count",
@@ -74,6 +75,7 @@ class ProducerStateManager:
         self._expiration_ms = expiration_ms
         self._max_count = max_count
         self.producers: dict[int, ProducerEntry] = {}
+        self._all: ProducerCount | None = None
         self._open: dict[int, int] = {}  # producer id -> first offset, the earliest first
         self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
@@ -90,12 +92,13 @@ class ProducerStateManager:
             InvalidProducerEpoch: A newer epoch has written.
             OutOfOrderSequence: Batches are missing before it, or it is older than the last five.
             InvalidTxnState: It is outside of the transaction that its producer has open.
-            PolicyViolation: Its producer is a new one, and ``max_count`` are known.
+            PolicyViolation: Its producer is a new one, and ``max_count`` are known here, or as many
+                as may be in all partitions.
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
-            if len(self.producers) >= self._max_count and origin is Origin.CLIENT:
-                raise self._too_many()
+            if origin is Origin.CLIENT:
+                self._check_room()
             return None  # the first batch of an unknown producer may have any sequence
         if entry.is_followed_by(batch.producer_epoch, batch.base_sequence):
             return None
@@ -107,7 +110,7 @@ class ProducerStateManager:
         epoch = batch.producer_epoch
         entry = self.producers.get(producer_id)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerEntry(epoch)
+            entry = self._remember(producer_id, epoch)
         elif entry.epoch != epoch:
             entry.begin_epoch(epoch)
         entry.note(batch.base_sequence, batch.last_offset_delta, base_offset, batch.max_timestamp)
@@ -138,7 +141,7 @@ class ProducerStateManager:
         producer_id = batch.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerEntry(batch.producer_epoch)
+            entry = self._remember(producer_id, batch.producer_epoch)
         entry.begin_epoch(batch.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = batch.max_timestamp
@@ -181,7 +184,18 @@ class ProducerStateManager:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+        if self._all is not None:
+            self._all.add(-len(expired))
         return len(expired)
+
+    def count_in(self, all_producers: ProducerCount | None) -> None:
+        """Have the producers counted among those of all partitions; None: not any more."""
+        count = len(self.producers)
+        if self._all is not None:
+            self._all.add(-count)
+        if all_producers is not None:
+            all_producers.add(count)
+        self._all = all_producers
 
     @property
     def snapshots(self) -> tuple[int, ...]:
@@ -222,11 +236,14 @@ class ProducerStateManager:
 
     def install(self, producers: dict[int, ProducerEntry], offset: int, now_ms: int) -> None:
         """Set the state to that of a snapshot, of all batches below ``offset``."""
+        count = len(self.producers)
         self.producers = {
             producer_id: entry
             for producer_id, entry in producers.items()
             if not self._is_expired(entry, now_ms)
         }
+        if self._all is not None:
+            self._all.add(len(self.producers) - count)
         transactions = [
             (entry.transaction_first_offset, producer_id)
             for producer_id, entry in self.producers.items()
@@ -295,12 +312,27 @@ class ProducerStateManager:
             _logger.warning("producer snapshot is unusable and goes file=%s error=%s", path, error)
             return None
 
-    def _too_many(self) -> PolicyViolation:
-        return PolicyViolation(
-            f"{self._topic_partition} remembers {len(self.producers)} producers, and "
-            "producer.ids.max.count is no more; use a producer for longer, or set that higher",
-            counted_as=PRODUCER_LIMIT,
-        )
+    def _check_room(self) -> None:
+        """Refuse a new producer where there are too many here, or in all partitions."""
+        if len(self.producers) >= self._max_count:
+            raise PolicyViolation(
+                f"{self._topic_partition} remembers {len(self.producers)} producers, and "
+                "producer.ids.max.count is no more; use a producer for longer, or set that higher",
+                counted_as=PRODUCER_LIMIT,
+            )
+        if self._all is not None and self._all.is_full:
+            raise PolicyViolation(
+                f"all partitions remember {self._all.value} producers, and "
+                "producer.states.max.count is no more; use producers for longer, or set that "
+                "higher",
+                counted_as=ALL_PRODUCERS_LIMIT,
+            )
+
+    def _remember(self, producer_id: int, epoch: int) -> ProducerEntry:
+        entry = self.producers[producer_id] = ProducerEntry(epoch)
+        if self._all is not None:
+            self._all.add(1)
+        return entry
 
     def _begin_transaction(self, producer_id: int, entry: ProducerEntry, offset: int) -> None:
         entry.transaction_first_offset = offset

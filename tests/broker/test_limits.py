@@ -19,13 +19,13 @@ from siltstone.broker.process.client_limits import Limits
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.config.load import load
 from tests.support import group_requests
-from tests.support.batches import make_producer_batch
-from tests.support.clock import FakeClock
+from tests.support.batches import make_batch, make_producer_batch
+from tests.support.clock import FakeClock, now
 from tests.support.kio_schemas import request_class
 from tests.support.limited import create_partitions, init_producer, transactions_at
 from tests.support.metrics import make_sources
 from tests.support.produce_requests import request_entity as produce
-from tests.support.running import running
+from tests.support.running import Caller, running
 from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
@@ -184,6 +184,38 @@ async def test_one_producer_too_many_is_refused(tmp_path: Path) -> None:
         assert home.requests.invalid_records["ProducerLimit"] == 1
 
 
+async def test_producers_of_all_partitions_have_a_limit(tmp_path: Path) -> None:
+    """They make room when they expire or their topic goes, and count after a restart as before."""
+    limit = "producer.states.max.count=3"
+
+    async def send(caller: Caller, topic: str, producer_id: int, sequence: int = 0) -> ErrorCode:
+        known = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+        batch = bytes(make_batch(1, timestamp=now(), **known))
+        request = produce(9, 1, 1000, None, [(topic, [(0, batch)])])
+        answer = (await caller.ask(request)).responses[0].partition_responses[0]
+        return ErrorCode(answer.error_code)
+
+    async with running(tmp_path, limit) as home:
+        caller = await home.call()
+        for name in "ab":
+            await home.topics.create(name, 1, {})
+        codes = [await send(caller, *each) for each in (("a", 1), ("a", 2), ("b", 1), ("b", 2))]
+        again = await send(caller, "a", 1, 1)
+
+        assert codes == [*[ErrorCode.none] * 3, TOO_MANY]
+        assert again is ErrorCode.none
+        assert home.requests.invalid_records["AllProducersLimit"] == 1
+    async with running(tmp_path, limit) as home:
+        caller = await home.call()
+        assert await send(caller, "b", 3) is TOO_MANY
+        await home.topics.delete(home.topics.topics["a"])
+        codes = [await send(caller, "b", each) for each in (4, 5, 6)]
+        assert codes == [ErrorCode.none, ErrorCode.none, TOO_MANY]
+        log = home.topics.logs["b", 0]
+        assert log.remove_expired_producers(now() + 2 * 86_400_000) == 3
+        assert await send(caller, "b", 7) is ErrorCode.none
+
+
 async def test_a_frame_that_is_too_large_is_counted(tmp_path: Path) -> None:
     """By the limit of clients that are known, or of those that are not."""
     async with running(tmp_path / "open", "socket.request.max.bytes=1000") as home:
@@ -291,5 +323,6 @@ def test_each_limit_is_a_metric() -> None:
     assert {name for (name,) in rows} == {
         *limits.refused,
         "producer.ids.max.count",
+        "producer.states.max.count",
         "decompressed bytes",
     }

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.http.metrics.metric import Metric, single
-from siltstone.storage.appending.refused_batches import PRODUCER_LIMIT, UNFOLDS_TOO_FAR
+from siltstone.storage.appending.refused_batches import (
+    ALL_PRODUCERS_LIMIT,
+    PRODUCER_LIMIT,
+    UNFOLDS_TOO_FAR,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 _OF_BATCHES: Final = {
     PRODUCER_LIMIT: "producer.ids.max.count",
+    ALL_PRODUCERS_LIMIT: "producer.states.max.count",
     UNFOLDS_TOO_FAR: "decompressed bytes",
 }
 
