@@ -24,6 +24,7 @@ from siltstone.storage.segment import batch_walk, transaction_index
 from siltstone.storage.segment.batch_walk import Cut, Located
 from siltstone.storage.segment.file_set import SegmentFiles
 from siltstone.storage.segment.index import (
+    MAX_RELATIVE_OFFSET,
     OFFSET_ENTRY,
     TIME_ENTRY,
     ActiveIndexes,
@@ -353,9 +354,14 @@ class ReadableSegment:
 
     def _find_max_timestamp(self) -> TimeEntry:
         largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
-        for _, header in self.batches():
-            if header.max_timestamp > largest.timestamp:
-                largest = TimeEntry(header.max_timestamp, header.last_offset)
+        for position, header in self.batches():
+            if header.max_timestamp <= largest.timestamp:
+                continue
+            last = header.last_offset - self.base_offset
+            if not 0 <= header.base_offset - self.base_offset <= last <= MAX_RELATIVE_OFFSET:
+                sentence = f"no batch of this segment is at position {position}: its offsets"
+                raise self._named(CorruptMessage(f"{sentence} are {header.base_offset} and more"))
+            largest = TimeEntry(header.max_timestamp, header.last_offset)
         return largest
 
     def _entries(self, kind: str, size: int) -> Entries:

@@ -2,6 +2,7 @@
 
 import logging
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,23 @@ def test_damaged_header_in_a_closed_segment(
     assert len(caplog.messages) == 1
     assert str(segment.log_path) in caplog.messages[0]
     assert f"position {second.position}" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("value", [-(2**63), -1, 2**32, 2**63 - 1])
+def test_damaged_offset_of_the_latest_batch(folder: LogFolder, value: int) -> None:
+    """It is no place to look at: what the index says is all there is to go by."""
+    for number in (COUNT, 0, 0):
+        folder.append(timestamp=TIMESTAMP + number * 1000)
+    segment = folder.log.segments[-1]
+    latest = segment.locate(COUNT)
+    assert latest is not None
+    folder.close()
+    damage(segment, files.LOG, latest.position, ">q", value)
+    log = folder.reopen(is_clean=True)
+
+    with suppress(CorruptMessage):
+        assert log.find_max_timestamp(COUNT + 3) is None
+    assert log.segments[-1].max_timestamp == TIMESTAMP + COUNT * 1000
 
 
 def test_damaged_records_in_a_closed_segment(folder: LogFolder) -> None:
