@@ -249,7 +249,9 @@ def _spoil_small(folder: Path, chance: random.Random) -> str:
 
 
 def _spoil_text(path: Path, chance: random.Random) -> None:
-    """Change a text file: bytes, numbers, its end; or take it away."""
+    """Change a text file: bytes, numbers, its end; or take it away. A folder there stays."""
+    if path.is_dir():
+        return
     text = path.read_bytes() if path.is_file() else b""
     words = text.split(b" ")
     way = chance.randrange(6)
