@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -30,6 +30,8 @@ from tests.support.waiting import give_turns_until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from siltstone.broker.groups.coordinator import GroupCoordinator
 
 TOO_MANY = ErrorCode.policy_violation
 FULL = ErrorCode.group_max_size_reached
@@ -377,7 +379,8 @@ async def test_groups_that_are_read_are_counted_once(
     seen = []
 
     def finish_beside(self: Replay, partition: int) -> Iterator[None]:
-        seen.append(list(home.groups.list_all()))
+        owner = cast("GroupCoordinator", self._owner)
+        seen.append([*owner.list_all()])
         yield from finish(self, partition)
 
     monkeypatch.setattr(Replay, "finish", finish_beside)
