@@ -7,7 +7,9 @@ twice in an entity is refused; a quota holds whatever the requests are, since th
 client wait one after the other, and a client that was silent has half of Kafka's credit at once;
 the answer to a Fetch above the quota has its records, where Kafka reads them again later;
 ``request_percentage`` is of the event loop alone, whole turns of it, and a client waits up to
-``quota.window.num`` windows for it instead of one; topics that Metadata creates are no mutations.
+``quota.window.num`` windows for it instead of one; topics that Metadata creates are no mutations;
+of an entity that a request alters twice nothing is changed, where Kafka refuses it and makes the
+first change all the same, which no audit log would tell.
 """
 
 from __future__ import annotations
@@ -120,24 +122,25 @@ async def alter(
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas, each entity for itself.
 
-    An entity that is there twice has one answer, a refusal, and the first of its changes is made.
+    An entity that is there twice has one answer, a refusal.
     """
     entries: dict[frozenset[tuple[str, str | None]], Alteration] = {}
-    changes: list[tuple[Entity, dict[str, float | None]]] = []
+    changes: dict[frozenset[tuple[str, str | None]], tuple[Entity, dict[str, float | None]]] = {}
     faults: dict[frozenset[tuple[str, str | None]], KafkaError] = {}
     for entry in request.entries:
         named = frozenset((each.entity_type, each.entity_name) for each in entry.entity)
         if named in entries:
-            faults[named] = InvalidRequest("the entity is there twice; the second does not count")
+            faults[named] = InvalidRequest("the entity is there twice; nothing of it is changed")
+            changes.pop(named, None)
             continue
         entries[named] = entry
         try:
-            changes.append(_read(entry))
+            changes[named] = _read(entry)
         except InvalidRequest as error:
             faults[named] = error
 
     def edit(draft: Values) -> None:
-        for entity, quotas in changes:
+        for entity, quotas in changes.values():
             _apply(draft, entity, quotas)
 
     if changes and not request.validate_only:

@@ -96,11 +96,13 @@ def _users(request: Any, answer: Any) -> Iterator[Change]:
 
 
 def _quotas(request: Any, answer: Any) -> Iterator[Change]:
-    if not request.validate_only:
-        for row, result in zip(request.entries, answer.entries, strict=True):
-            if not result.error_code:
-                entity = {each[0]: each[1] for each in row.entity}
-                yield {"resource": "QUOTA", "name": entity, "settings": [op[0] for op in row.ops]}
+    if request.validate_only:
+        return
+    done = {frozenset(map(tuple, row.entity)) for row in answer.entries if not row.error_code}
+    for row in request.entries:
+        if frozenset(map(tuple, row.entity)) in done:
+            settings = [op[0] for op in row.ops][:_MAX_NAMES]
+            yield {"resource": "QUOTA", "name": dict(row.entity), "settings": settings}
 
 
 def _features(request: Any, answer: Any) -> Iterator[Change]:

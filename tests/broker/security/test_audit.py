@@ -12,6 +12,12 @@ from siltstone.broker.api import BY_KEY
 from siltstone.broker.process.bounded_lines import MAX_PER_SECOND
 from siltstone.broker.security.acl import Operation, ResourceType
 from siltstone.broker.security.audit import Audit
+from siltstone.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from siltstone.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -215,6 +221,30 @@ async def test_a_changed_feature_is_told_with_its_level(
     told = json.loads(record.getMessage())
     assert answer.error_code == 0
     assert (told["resource"], told["name"], told["level"]) == ("FEATURE", "transaction.version", 1)
+
+
+async def test_a_quota_that_is_set_is_told_and_one_that_is_there_twice_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is refused has changed nothing, however many answers there are."""
+    caplog.set_level(logging.INFO, "siltstone.audit")
+    guarded = await Guarded(tmp_path / "home").open()
+    percentage = [OpData("request_percentage", 5.0)]
+    once, twice = [[EntityData("user", name)] for name in ("once", "twice")]
+    both = [EntityData("user", "twice"), EntityData("client-id", "c")]
+    asked = [EntryData(each, percentage) for each in (twice, once, both[::-1], twice)]
+    answer = await guarded.ask(49, AlterClientQuotasRequest(asked), who="User:admin")
+    values = guarded.home.rooms.security.quotas.get().values
+    await guarded.close()
+    told = [json.loads(record.getMessage()) for record in caplog.records]
+
+    assert [each.error_code for each in answer.entries] == [42, 0, 0]
+    assert [line["name"] for line in told] == [
+        {"user": "once"},
+        {"user": "twice", "client-id": "c"},
+    ]
+    assert len(values) == len(told)
+    assert {tuple(line["settings"]) for line in told} == {("request_percentage",)}
 
 
 async def test_what_is_left_out_of_a_listing_is_no_refusal(
