@@ -1,5 +1,6 @@
 """A real broker on a real file system that is really full."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -34,13 +35,24 @@ def broker(tmp_path: Path, disk: TinyDisk) -> Iterator[SiltstoneOnDisk]:
     broker.close()
 
 
-async def _fill(traffic: Traffic) -> int:
-    """Produce until the disk is full; return how many batches it took."""
+async def _fill(broker: SiltstoneOnDisk, connect: Connect) -> tuple[Traffic, int]:
+    """Produce until the disk is full; return a connection, and how many batches it took.
+
+    What was to be written at the end of a round is not answered: its connection is closed.
+    """
+    traffic = await connect(broker, "orders")
     count = 0
-    while not (error := await traffic.produce(b"%06d" % count + VALUE)):
-        count += 1
+    error = 0
+    while not error:
+        try:
+            error = await traffic.produce(b"%06d" % count + VALUE)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            traffic = await connect(broker, "orders")
+            error = await traffic.produce(b"%06d" % count + VALUE)
+            assert error
+        count += not error
     assert error == STORAGE_ERROR
-    return count
+    return traffic, count
 
 
 async def test_full_disk(broker: SiltstoneOnDisk, disk: TinyDisk, connect: Connect) -> None:
@@ -48,7 +60,7 @@ async def test_full_disk(broker: SiltstoneOnDisk, disk: TinyDisk, connect: Conne
     traffic = await connect(broker, "orders")
     assert await traffic.create() == 0
     (disk.path / "ballast").write_bytes(bytes(4_000_000))
-    count = await _fill(traffic)
+    traffic, count = await _fill(broker, connect)
 
     assert count > 50
     assert len(await traffic.values()) == count
