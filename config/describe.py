@@ -16,9 +16,9 @@ from siltstone.config.known import Known, broker_synonym, known_broker, known_se
 from siltstone.config.layers import Layers, Source, checked
 from siltstone.config.table import (
     BROKER,
-    INTERNAL_SEGMENT_BYTES,
     OBEYED,
     TOPIC,
+    counting_name,
     names_of,
     synonyms_of,
 )
@@ -243,8 +243,7 @@ class Place(NamedTuple):
 
 def find_place(layers: Layers, overrides: Mapping[str, str], name: str) -> Place:
     """Return where the value of one topic setting comes from; cheap."""
-    if name == "segment.bytes" and INTERNAL_SEGMENT_BYTES.name in overrides:
-        name = INTERNAL_SEGMENT_BYTES.name
+    name = counting_name(name, overrides)
     if name in overrides:
         return Place(name, Source.TOPIC, "topic")
     for synonym in TOPIC[name].synonyms:

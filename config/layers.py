@@ -28,10 +28,10 @@ from siltstone.config.security import ListenerName, check_value, parse_name
 from siltstone.config.server import ServerConfig
 from siltstone.config.table import (
     BROKER,
-    INTERNAL_SEGMENT_BYTES,
     OBEYED,
     SERVER,
     TOPIC,
+    counting_name,
     topic_value,
 )
 from siltstone.config.topic import TopicConfig
@@ -109,9 +109,8 @@ class Layers:
             return base
         faults: list[str] = []
         values = {}
-        beaten = "segment.bytes" if INTERNAL_SEGMENT_BYTES.name in overrides else None
         for name, text in overrides.items():
-            if name in OBEYED and name != beaten:
+            if name in OBEYED and counting_name(name, overrides) == name:
                 values[OBEYED[name].attribute] = checked(OBEYED[name], text, "", faults)
         if faults:
             raise ConfigError(faults)

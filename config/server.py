@@ -365,8 +365,8 @@ class ServerConfig:
     )
     producer_states_max_count: int = key(
         1_000_000,
-        "How many producers all partitions remember together, of half a kilobyte for each of its "
-        "partitions; the batches of a new one more are refused.",
+        "How many producers all partitions remember together, each of half a kilobyte; one counts "
+        "once for each partition that it writes to. The batches of a new one more are refused.",
         check=at_least(1),
         ours=True,
     )

@@ -5,7 +5,7 @@ last of them carries the default. Names that end in hours or minutes are convert
 ServerTopicConfigSynonyms).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from siltstone.config.keys import Kind, Setting, settings_of
@@ -99,3 +99,9 @@ def names_of(setting: Setting) -> tuple[str, ...]:
 def synonyms_of(name: str) -> tuple[str, ...]:
     """Return the broker settings that DescribeConfigs consults for a broker setting."""
     return SYNONYMS[name].synonyms if name in SYNONYMS else (name,)
+
+
+def counting_name(name: str, overrides: Mapping[str, str]) -> str:
+    """Return the setting that counts in place of one: internal.segment.bytes wins, as in Kafka."""
+    is_beaten = name == "segment.bytes" and INTERNAL_SEGMENT_BYTES.name in overrides
+    return INTERNAL_SEGMENT_BYTES.name if is_beaten else name

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         DescribeClientQuotasRequest,
     )
 
+    Named = frozenset[tuple[str, str | None]]
+
 _MATCH_TYPES: Final = {0: "EXACT", 1: "DEFAULT", 2: "SPECIFIED"}
 _EXACT: Final = 0
 _DEFAULT: Final = 1
@@ -124,9 +126,9 @@ async def alter(
 
     An entity that is there twice has one answer, a refusal.
     """
-    entries: dict[frozenset[tuple[str, str | None]], Alteration] = {}
-    changes: dict[frozenset[tuple[str, str | None]], tuple[Entity, dict[str, float | None]]] = {}
-    faults: dict[frozenset[tuple[str, str | None]], KafkaError] = {}
+    entries: dict[Named, Alteration] = {}
+    changes: dict[Named, tuple[Entity, dict[str, float | None]]] = {}
+    faults: dict[Named, KafkaError] = {}
     for entry in request.entries:
         named = frozenset((each.entity_type, each.entity_name) for each in entry.entity)
         if named in entries:

@@ -34,6 +34,7 @@ from siltstone.storage.log.name_gate import NameGate
 from siltstone.storage.log.retention import Doomed, find_doomed
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
 from siltstone.storage.log.view import base_offset_of, find_index
+from siltstone.storage.producers.count import ProducerCount
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.swap import SegmentSwap
@@ -673,7 +674,7 @@ class Log:
                 segment.files.relocate(path)
             self.epochs.relocate(path)
             self.producers.relocate(path)
-            self.producers.count_in(None)
+            self.producers.count_in(ProducerCount())  # of nobody
 
     def write_epochs(self) -> None:
         """Write the leader epochs into their file. Blocks."""

@@ -75,7 +75,7 @@ class ProducerStateManager:
         self._expiration_ms = expiration_ms
         self._max_count = max_count
         self.producers: dict[int, ProducerEntry] = {}
-        self._all: ProducerCount | None = None
+        self._all = ProducerCount()  # until `count_in`
         self._open: dict[int, int] = {}  # producer id -> first offset, the earliest first
         self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
@@ -184,17 +184,14 @@ class ProducerStateManager:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
-        if self._all is not None:
-            self._all.add(-len(expired))
+        self._all.add(-len(expired))
         return len(expired)
 
-    def count_in(self, all_producers: ProducerCount | None) -> None:
-        """Have the producers counted among those of all partitions; None: not any more."""
+    def count_in(self, all_producers: ProducerCount) -> None:
+        """Have the producers counted among these, and no longer where they were."""
         count = len(self.producers)
-        if self._all is not None:
-            self._all.add(-count)
-        if all_producers is not None:
-            all_producers.add(count)
+        self._all.add(-count)
+        all_producers.add(count)
         self._all = all_producers
 
     @property
@@ -242,8 +239,7 @@ class ProducerStateManager:
             for producer_id, entry in producers.items()
             if not self._is_expired(entry, now_ms)
         }
-        if self._all is not None:
-            self._all.add(len(self.producers) - count)
+        self._all.add(len(self.producers) - count)
         transactions = [
             (entry.transaction_first_offset, producer_id)
             for producer_id, entry in self.producers.items()
@@ -320,7 +316,7 @@ class ProducerStateManager:
                 "producer.ids.max.count is no more; use a producer for longer, or set that higher",
                 counted_as=PRODUCER_LIMIT,
             )
-        if self._all is not None and self._all.is_full:
+        if self._all.is_full:
             raise PolicyViolation(
                 f"all partitions remember {self._all.value} producers, and "
                 "producer.states.max.count is no more; use producers for longer, or set that "
@@ -330,8 +326,7 @@ class ProducerStateManager:
 
     def _remember(self, producer_id: int, epoch: int) -> ProducerEntry:
         entry = self.producers[producer_id] = ProducerEntry(epoch)
-        if self._all is not None:
-            self._all.add(1)
+        self._all.add(1)
         return entry
 
     def _begin_transaction(self, producer_id: int, entry: ProducerEntry, offset: int) -> None:

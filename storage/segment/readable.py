@@ -354,13 +354,12 @@ class ReadableSegment:
 
     def _find_max_timestamp(self) -> TimeEntry:
         largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
-        for position, header in self.batches():
+        for _, header in self.batches():
             if header.max_timestamp <= largest.timestamp:
                 continue
             last = header.last_offset - self.base_offset
             if not 0 <= header.base_offset - self.base_offset <= last <= MAX_RELATIVE_OFFSET:
-                sentence = f"no batch of this segment is at position {position}: its offsets"
-                raise self._named(CorruptMessage(f"{sentence} are {header.base_offset} and more"))
+                raise CorruptMessage("a batch has offsets that are none of its segment's")
             largest = TimeEntry(header.max_timestamp, header.last_offset)
         return largest
 

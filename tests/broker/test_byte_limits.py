@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -332,12 +331,13 @@ async def test_members_that_are_there_are_never_refused(tmp_path: Path) -> None:
         large = (("range", bytes(room - 1000)),)
         filled = await caller.ask(group_requests.join("b", given.member_id, protocols=large))
         await caller.ask(create_partitions("t", 40))
-        epoch = one.member_epoch
-        while epoch == one.member_epoch:  # until the coordinator has seen them
-            beat = await caller.ask(group_requests.consumer_beat("a", "m", epoch))
-            assert beat.error_code is ErrorCode.none
-            epoch = beat.member_epoch
-            await asyncio.sleep(0.02)
+
+        async def beat() -> int:
+            answer = await caller.ask(group_requests.consumer_beat("a", "m", one.member_epoch))
+            assert answer.error_code is ErrorCode.none
+            return int(answer.member_epoch)
+
+        await give_turns_until(beat, "the new partitions", lambda seen: seen > one.member_epoch)
         new = await caller.ask(group_requests.consumer_beat("a", "n", 0))
 
         assert filled.error_code is ErrorCode.none

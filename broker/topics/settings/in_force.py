@@ -152,15 +152,16 @@ class BrokerSettings:
             finally:
                 self._coming.discard(name)
 
-    def check_size(self, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Refuse settings of something that are larger than its own before, if all are too many.
+    def check_size(self, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> int:
+        """Return how many bytes more the settings of something have; refuse it if all are too many.
 
         Raises:
             PolicyViolation: configs.max.bytes would be exceeded.
         """
-        more = _size_of(name, after) - _size_of(name, before)
-        if more > 0:
+        more = max(0, _size_of(name, after) - _size_of(name, before))
+        if more:
             self.limits.check(CONFIG_BYTES, self._count_bytes() + self._coming_bytes + more)
+        return more
 
     @contextmanager
     def claim(
@@ -171,8 +172,7 @@ class BrokerSettings:
         Raises:
             PolicyViolation: There is no room for them.
         """
-        self.check_size(name, before, after)
-        more = max(0, _size_of(name, after) - _size_of(name, before))
+        more = self.check_size(name, before, after)
         self._coming_bytes += more
         try:
             yield
