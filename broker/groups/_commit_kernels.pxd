@@ -27,9 +27,12 @@ cdef class NewOffsets:
 cdef class GroupOffsets:
     cdef public dict committed, pending
     cdef public long long more_bytes
+    cdef long long _last_place
 
-    @cython.locals(partitions=dict, offsets=dict, waits=bytes, count=Py_ssize_t)
     cpdef bint put(self, str topic, object partition, bytes stored) except *
+
+    @cython.locals(partitions=dict, offsets=dict, waits=tuple, count=Py_ssize_t)
+    cpdef bint put_after(self, str topic, object partition, bytes stored, long long place) except *
 
     @cython.locals(run=Run, count=Py_ssize_t, added=Py_ssize_t, place=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
     cpdef Py_ssize_t put_all(self, NewOffsets new, list rows) except -1

@@ -149,25 +149,36 @@ class NewOffsets:
 class GroupOffsets:
     """The offsets of one group; ``pending`` are those of open transactions, by producer id.
 
-    A pending None stands for an offset that was committed outside of its transaction and after it.
-    That offset stays, however the transaction ends. ``more_bytes`` is what the group takes in
-    memory besides its topics and offsets of the usual size: metadata, and what is pending.
+    Of two offsets of a partition that count, the one whose record stands later in the journal is
+    the group's, whenever their transactions ended: so a compacted journal says the same. A pending
+    offset is kept with its place among all that were ever pending. None stands for one before whose
+    end a later one was committed: that stays, however the transaction ends. ``more_bytes`` is what
+    the group takes in memory besides its topics and offsets of the usual size: metadata, and what
+    is pending.
     """
 
-    __slots__ = ("committed", "more_bytes", "pending")
+    __slots__ = ("_last_place", "committed", "more_bytes", "pending")
 
     def __init__(self) -> None:
         self.more_bytes = 0
         self.committed: dict[str, dict[int, bytes]] = {}
-        self.pending: dict[int, dict[tuple[str, int], bytes | None]] = {}
+        self.pending: dict[int, dict[tuple[str, int], tuple[int, bytes] | None]] = {}
+        self._last_place = 0
 
     def put(self, topic: str, partition: int, stored: bytes) -> bool:
-        """Keep a committed offset, and tell whether there was none before."""
+        """Keep an offset whose record is the last, and tell whether there was none before."""
+        return self.put_after(topic, partition, stored, self._last_place)
+
+    def put_after(self, topic: str, partition: int, stored: bytes, place: int) -> bool:
+        """Keep an offset whose record follows that of a place among those that were pending.
+
+        Tells whether there was none before.
+        """
         for offsets in self.pending.values():
             waits = offsets.get((topic, partition))
-            if waits is not None:
+            if waits is not None and waits[0] <= place:
                 offsets[topic, partition] = None
-                self.more_bytes -= len(waits)
+                self.more_bytes -= len(waits[1])
         partitions = self.committed.get(topic)
         if partitions is None:
             self.more_bytes += excess_of(stored)
@@ -197,7 +208,7 @@ class GroupOffsets:
         """Forget an offset, pending or committed, and tell whether one was committed."""
         for offsets in self.pending.values():
             if (topic, partition) in offsets:
-                self.more_bytes -= PENDING_BYTES + len(offsets.pop((topic, partition)) or b"")
+                self.more_bytes -= PENDING_BYTES + _length_of(offsets.pop((topic, partition)))
         partitions = self.committed.get(topic)
         if partitions is None:
             return False
@@ -216,17 +227,25 @@ class GroupOffsets:
             offsets = self.pending[producer_id] = {}
             self.more_bytes += TRANSACTION_BYTES
         self.more_bytes += growth_of(offsets, key, stored)
-        offsets[key] = stored
+        self._last_place += 1
+        offsets[key] = self._last_place, stored
 
-    def take_pending(self, producer_id: int) -> dict[tuple[str, int], bytes | None]:
-        """Return the offsets of a producer's transaction, which has ended, and forget them."""
+    def end(self, producer_id: int, is_commit: bool) -> int:
+        """Commit or drop the offsets of a producer's transaction.
+
+        Returns:
+            How many are of new partitions.
+        """
+        added = 0
         offsets = self.pending.pop(producer_id, None)
         if offsets is None:
-            return {}
+            return added
         self.more_bytes -= TRANSACTION_BYTES
-        for stored in offsets.values():
-            self.more_bytes -= PENDING_BYTES + len(stored or b"")
-        return offsets
+        for (topic, partition), waited in offsets.items():
+            self.more_bytes -= PENDING_BYTES + _length_of(waited)
+            if is_commit and waited is not None:
+                added += self.put_after(topic, partition, waited[1], waited[0])
+        return added
 
     def is_pending(self, topic: str, partition: int) -> bool:
         """Tell whether an open transaction will commit an offset."""
@@ -234,12 +253,17 @@ class GroupOffsets:
 
 
 def growth_of(
-    offsets: dict[tuple[str, int], bytes | None], key: tuple[str, int], stored: bytes
+    offsets: dict[tuple[str, int], tuple[int, bytes] | None], key: tuple[str, int], stored: bytes
 ) -> int:
     """Return how many bytes more a pending offset takes than what it replaces."""
     if key not in offsets:
         return PENDING_BYTES + len(stored)
-    return len(stored) - len(offsets[key] or b"")
+    return len(stored) - _length_of(offsets[key])
+
+
+def _length_of(waits: tuple[int, bytes] | None) -> int:
+    """Return how long the value of a pending offset is."""
+    return 0 if waits is None else len(waits[1])
 
 
 def excess_of(stored: bytes | None) -> int:

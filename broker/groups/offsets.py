@@ -127,13 +127,9 @@ class Offsets:
             group = self._find(group_id)
             if group is None:
                 continue  # deleted meanwhile
-            more_bytes = group.more_bytes
-            offsets = group.take_pending(producer_id)
-            self._other_bytes += group.more_bytes - more_bytes
-            if is_commit:
-                for (topic, index), stored in offsets.items():
-                    if stored is not None:
-                        self._put(group, topic, index, stored)
+            topics, more_bytes = len(group.committed), group.more_bytes
+            self.count += group.end(producer_id, is_commit)
+            self._count_change(group, topics, more_bytes)
             self._drop_if_empty(group_id, group)
 
     def find(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:

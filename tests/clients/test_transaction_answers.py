@@ -26,7 +26,7 @@ pytestmark = pytest.mark.client
 
 Broker = SiltstoneProcess | KafkaBroker
 E = ErrorCode
-PRODUCE, INIT, ADD, END = 0, 22, 24, 26
+PRODUCE, OFFSET_FETCH, FIND, INIT, ADD, END, STAGE = 0, 9, 10, 22, 24, 26, 28
 # Apache Kafka writes markers after its answer, and loads its topic after it has told who leads it.
 PASSING = {
     E.coordinator_load_in_progress,
@@ -69,13 +69,53 @@ class Wire:
             data += part
         return data
 
-    def find_coordinator(self) -> None:
+    def find_coordinator(self, kind: int = 1) -> None:
         """Ask for it until it is there: Apache Kafka makes its topic by that request only."""
         wait_until(
-            lambda: self.ask(10, 4, key_type=1, coordinator_keys=(self.topic,)).coordinators[0],
-            "a transaction coordinator",
+            lambda: self.ask(FIND, 4, key_type=kind, coordinator_keys=(self.topic,)).coordinators[
+                0
+            ],
+            "a coordinator",
             lambda found: found.error_code is E.none,
         )
+
+    def stage(self, producer: tuple[int, int], topic: str, offset: int) -> ErrorCode:
+        """Return the code of TxnOffsetCommit of a group and its topic's partition 0."""
+        module = import_module("kio.schema.txn_offset_commit.v5.request")
+        partition = module.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+
+        def ask() -> ErrorCode:
+            answer = self.ask(
+                STAGE,
+                5,
+                transactional_id=self.topic,
+                group_id=topic,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                generation_id=-1,
+                member_id="",
+                topics=(module.TxnOffsetCommitRequestTopic(name=topic, partitions=(partition,)),),
+            )
+            code: ErrorCode = answer.topics[0].partitions[0].error_code
+            return code
+
+        return wait_until(ask, "a lasting answer to TxnOffsetCommit", is_lasting)
+
+    def committed(self, topic: str) -> int:
+        """Return what a group has committed of its topic's partition 0, once that is certain."""
+        module = import_module("kio.schema.offset_fetch.v8.request")
+        asked = module.OffsetFetchRequestTopics(name=topic, partition_indexes=(0,))
+        group = module.OffsetFetchRequestGroup(group_id=topic, topics=(asked,))
+
+        def ask() -> Any:
+            answer = self.ask(OFFSET_FETCH, 8, groups=(group,), require_stable=True).groups[0]
+            return answer.topics[0].partitions[0] if answer.topics else answer
+
+        found = wait_until(ask, "a committed offset", lambda each: each.error_code is E.none)
+        offset: int = found.committed_offset
+        return offset
 
     def init(
         self, version: int = 4, expected: tuple[int, int] | None = None, *, once: bool = False
@@ -252,3 +292,20 @@ def test_ids_that_nobody_knows(wire: Wire) -> None:
     assert wire.end(stranger)[0] is E.invalid_producer_id_mapping
     wire.topic += "-unknown"
     assert wire.end((producer_id, epoch), version=4)[0] is E.invalid_producer_id_mapping
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["older ends first", "newer ends first"])
+def test_the_offset_that_was_written_last_counts(broker: Broker, wire: Wire, first: int) -> None:
+    """Of two transactions with an offset of one partition, whichever of them ends first."""
+    group = wire.topic
+    wire.find_coordinator(0)
+    other = Wire(broker, f"{group}-other")
+    other.find_coordinator()
+    ends = [(wire, wire.begin()), (other, other.begin())]
+    for offset, (each, producer) in zip((50, 60), ends, strict=True):
+        assert each.stage(producer, group, offset) is E.none
+    for each, producer in (ends[first], ends[1 - first]):
+        assert each.end(producer)[0] is E.none
+
+    assert wire.committed(group) == 60
+    other.socket.close()
