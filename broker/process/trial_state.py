@@ -78,7 +78,7 @@ class TrialState:
         if "quotas" in changed:
             await self._put_quotas_back(told["quotas"])
         if "transactions" in changed and self._coordinators.built is not None:
-            self._coordinators.built.transactions.abort_open(told["transactions"])
+            await self._coordinators.built.transactions.abort_open(told["transactions"])
 
     def _list_open(self) -> list[str]:
         built = self._coordinators.built

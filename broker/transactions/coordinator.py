@@ -142,14 +142,16 @@ class TransactionCoordinator:
         self._check_count(before)
         self._states.check_growth(transactional_id)
         new_producer_id = -1
-        if before is None or initialising.takes_new_id(before, expected):
+        if before is None or initialising.takes_new_id(before, expected, self._states.version):
             new_producer_id = await self._producer_ids.allocate()
             before = self._states.find(transactional_id)
             self._check_count(before)
         now_ms = self._clock.now_ms()
         if before is None:
             after = initialising.begin(new_producer_id, timeout_ms, now_ms)
-        elif new_producer_id < 0 and initialising.takes_new_id(before, expected):
+        elif new_producer_id < 0 and initialising.takes_new_id(
+            before, expected, self._states.version
+        ):
             raise ConcurrentTransactions  # others have used the epochs up since we looked
         else:
             after = initialising.initialise(
@@ -272,23 +274,37 @@ class TransactionCoordinator:
                     transaction.producer_epoch,
                     transaction.timeout_ms,
                 )
-                self._abort(transactional_id, transaction, "timeout")
+                await self._abort(transactional_id, transaction, "timeout")
 
     def list_open(self) -> list[str]:
         """Return the transactional ids whose transaction is open."""
         ongoing = TransactionState.ONGOING
         return [each for each in self._states.active if self._states.all[each].state is ongoing]
 
-    def abort_open(self, spared: Container[str]) -> None:
+    async def abort_open(self, spared: Container[str]) -> None:
         """Abort what is open, but of the ids in ``spared``, which fences the producers."""
         for transactional_id in self.list_open():
-            if transactional_id not in spared:
-                self._abort(transactional_id, self._states.all[transactional_id], "abort")
+            if transactional_id in spared:
+                continue
+            transaction = self._states.all.get(transactional_id)
+            if transaction is not None and transaction.state is TransactionState.ONGOING:
+                await self._abort(transactional_id, transaction, "abort")
 
-    def _abort(self, transactional_id: str, transaction: Transaction, how: str) -> None:
+    async def _abort(self, transactional_id: str, transaction: Transaction, how: str) -> None:
+        """Abort an open transaction, unless it has changed when there is a producer id for it."""
         version = self._states.version
-        fenced = ending.fence(transaction, version=version, now_ms=self._clock.now_ms())
+        new_producer_id = -1
         try:
+            if ending.takes_new_id(transaction, ending.fencing(transaction, version)):
+                new_producer_id = await self._producer_ids.allocate()
+                if self._states.find(transactional_id) is not transaction:
+                    return
+            fenced = ending.fence(
+                transaction,
+                version=version,
+                new_producer_id=new_producer_id,
+                now_ms=self._clock.now_ms(),
+            )
             self._states.write(transactional_id, fenced)
         except KafkaError as error:
             log.warning(

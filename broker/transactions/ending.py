@@ -80,18 +80,20 @@ def end_transaction(
     check_settled(transaction)
     if transaction.state in BETWEEN and end.is_commit:
         raise refuse_state(transaction, end.wanted)
-    next_producer_id = new_producer_id if takes_new_id(transaction, end) else NO_PRODUCER_ID
-    return prepare(transaction, end, next_producer_id=next_producer_id, now_ms=now_ms)
+    return prepare(transaction, end, new_producer_id=new_producer_id, now_ms=now_ms)
 
 
 def prepare(
-    transaction: Transaction, end: End, *, next_producer_id: int = NO_PRODUCER_ID, now_ms: int
+    transaction: Transaction, end: End, *, new_producer_id: int, now_ms: int
 ) -> Transaction:
-    """Return the state whose record decides the transaction: from here on it will be completed."""
+    """Return the state whose record decides the transaction: from here on it will be completed.
+
+    ``new_producer_id`` counts if `takes_new_id`.
+    """
     is_open = transaction.state is TransactionState.ONGOING
     is_bumped = end.client_version >= FIRST_WITH_EPOCH_BUMP
     return transaction._replace(
-        next_producer_id=next_producer_id,
+        next_producer_id=new_producer_id if takes_new_id(transaction, end) else NO_PRODUCER_ID,
         producer_epoch=transaction.producer_epoch + is_bumped,
         last_epoch=transaction.producer_epoch if is_bumped else transaction.last_epoch,
         state=TransactionState.PREPARE_COMMIT if end.is_commit else TransactionState.PREPARE_ABORT,
@@ -102,24 +104,30 @@ def prepare(
     )
 
 
-def fence(transaction: Transaction, *, version: int, now_ms: int) -> Transaction:
+def fencing(transaction: Transaction, version: int) -> End:
+    """Return the end that the broker itself, of a ``transaction.version``, gives to an open one."""
+    return End(transaction.producer_id, transaction.producer_epoch, False, version)
+
+
+def fence(
+    transaction: Transaction, *, version: int, new_producer_id: int, now_ms: int
+) -> Transaction:
     """Return the prepared abort of an open transaction, with an epoch that its producer lacks.
 
-    ``version`` is the broker's ``transaction.version``.
+    ``version`` is the broker's ``transaction.version``; ``new_producer_id`` counts if
+    `takes_new_id`.
     """
-    epoch = transaction.producer_epoch
-    prepared = prepare(
-        transaction, End(transaction.producer_id, epoch, False, version), now_ms=now_ms
-    )
+    end = fencing(transaction, version)
+    prepared = prepare(transaction, end, new_producer_id=new_producer_id, now_ms=now_ms)
     if version >= FIRST_WITH_EPOCH_BUMP:
         return prepared
-    return prepared._replace(producer_epoch=epoch + 1, last_epoch=NO_EPOCH)
+    return prepared._replace(producer_epoch=transaction.producer_epoch + 1, last_epoch=NO_EPOCH)
 
 
 def _end_keeping_epoch(transaction: Transaction | None, end: End, now_ms: int) -> Transaction:
     transaction = check_producer(transaction, end.producer_id, end.producer_epoch)
     if transaction.state is TransactionState.ONGOING:
-        return prepare(transaction, end, now_ms=now_ms)
+        return prepare(transaction, end, new_producer_id=NO_PRODUCER_ID, now_ms=now_ms)
     if transaction.state is TransactionState.EMPTY or transaction.is_commit != end.is_commit:
         raise refuse_state(transaction, end.wanted)
     check_settled(transaction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from siltstone.broker.transactions.ending import fence
+from siltstone.broker.transactions import ending
 from siltstone.broker.transactions.transaction import (
     MAX_EPOCH,
     NO_EPOCH,
@@ -41,14 +41,15 @@ def begin(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
     )
 
 
-def takes_new_id(transaction: Transaction, expected: Expected | None) -> bool:
-    """Whether the next producer needs another producer id, since this one's epochs are used up."""
+def takes_new_id(transaction: Transaction, expected: Expected | None, version: int) -> bool:
+    """Whether the next producer needs another producer id, since this one's epochs are used up.
+
+    ``version`` is the broker's ``transaction.version``, by which an open transaction is aborted.
+    """
+    if transaction.state is TransactionState.ONGOING:
+        return ending.takes_new_id(transaction, ending.fencing(transaction, version))
     is_current = expected is None or expected.producer_epoch == transaction.producer_epoch
-    return (
-        transaction.is_exhausted
-        and is_current
-        and transaction.state is not (TransactionState.ONGOING)
-    )
+    return transaction.is_exhausted and is_current
 
 
 def initialise(
@@ -74,7 +75,9 @@ def initialise(
     if expected is not None and not _may_go_on(transaction, expected):
         raise ProducerFenced
     if transaction.state is TransactionState.ONGOING:
-        return fence(transaction, version=version, now_ms=now_ms)
+        return ending.fence(
+            transaction, version=version, new_producer_id=new_producer_id, now_ms=now_ms
+        )
     following = transaction._replace(
         state=TransactionState.EMPTY,
         timeout_ms=timeout_ms,
@@ -82,7 +85,7 @@ def initialise(
         started_ms=NOT_STARTED,
         updated_ms=now_ms,
     )
-    if takes_new_id(transaction, expected):
+    if takes_new_id(transaction, expected, version):
         return following._replace(
             producer_id=new_producer_id,
             previous_producer_id=transaction.producer_id,

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.client
 
 Broker = SiltstoneProcess | KafkaBroker
 E = ErrorCode
-PRODUCE, OFFSET_FETCH, FIND, INIT, ADD, END, STAGE = 0, 9, 10, 22, 24, 26, 28
+PRODUCE, OFFSET_FETCH, FIND, INIT, ADD, END, STAGE, DESCRIBE = 0, 9, 10, 22, 24, 26, 28, 65
+LAST_EPOCH = 32_766
 # Apache Kafka writes markers after its answer, and loads its topic after it has told who leads it.
 PASSING = {
     E.coordinator_load_in_progress,
@@ -50,14 +51,15 @@ class Wire:
         self.socket = create_connection(address_of(broker.bootstrap), timeout=PATIENCE)
         self.topic = topic
 
-    def ask(self, key: int, version: int, **fields: Any) -> Any:
-        """Return the answer to a request."""
+    def ask(self, key: int, version: int, *, times: int = 1, **fields: Any) -> Any:
+        """Return the answer to a request, the last one if it is sent several times at once."""
         schema: Any = load_request_schema(key, version)
         body = BytesIO()
         body.write(struct.pack(">hhih", key, version, 1, -1) + b"\0" * schema.__flexible__)
         entity_writer(schema)(body, schema(**fields))
-        self.socket.sendall(len(body.getvalue()).to_bytes(4) + body.getvalue())
-        answer = self._receive(int.from_bytes(self._receive(4)))
+        self.socket.sendall((len(body.getvalue()).to_bytes(4) + body.getvalue()) * times)
+        for _ in range(times):
+            answer = self._receive(int.from_bytes(self._receive(4)))
         response: Any = load_response_schema(key, version)
         return entity_reader(response)(answer, 5 if schema.__flexible__ else 4)[0]
 
@@ -132,6 +134,26 @@ class Wire:
             lambda answer: once or is_lasting(answer.error_code),
         )
         return answer.error_code, answer.producer_id, answer.producer_epoch
+
+    def exhaust(self, timeout: timedelta) -> tuple[int, int]:
+        """Return a producer in the last epoch in which one may write."""
+        code, producer_id, epoch = self.init()
+        while code is E.none and epoch < LAST_EPOCH:
+            answer = self.ask(
+                INIT,
+                4,
+                times=min(500, LAST_EPOCH - epoch),
+                transactional_id=self.topic,
+                transaction_timeout=timeout,
+            )
+            code, producer_id, epoch = answer.error_code, answer.producer_id, answer.producer_epoch
+        assert code is E.none
+        return producer_id, epoch
+
+    def describe(self) -> tuple[str, int, int]:
+        """Return state, producer id and epoch of DescribeTransactions."""
+        (found,) = self.ask(DESCRIBE, 0, transactional_ids=(self.topic,)).transaction_states
+        return found.transaction_state, found.producer_id, found.producer_epoch
 
     def begin(self) -> tuple[int, int]:
         """Return producer id and epoch, which must be given."""
@@ -309,3 +331,27 @@ def test_the_offset_that_was_written_last_counts(broker: Broker, wire: Wire, fir
 
     assert wire.committed(group) == 60
     other.socket.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_timed_out", [True, False], ids=["time-out", "InitProducerId"])
+def test_the_producer_that_is_fenced_in_the_last_epoch(wire: Wire, is_timed_out: bool) -> None:
+    """A new producer id with epoch 0 is what the old one is told, and what it goes on with."""
+    timeout = timedelta(milliseconds=400) if is_timed_out else MINUTE
+    old = wire.exhaust(timeout)
+    assert wire.produce(old) is E.none
+    if not is_timed_out:
+        assert wire.init(once=True) == (E.concurrent_transactions, -1, -1)
+
+    _, *described = wait_until(
+        wire.describe, "the end of the transaction", lambda seen: seen[0] == "CompleteAbort"
+    )
+    new = (described[0], 0)
+
+    assert new[0] != old[0]
+    assert described[1] == 0
+    assert wire.end(old, commit=False) == (E.none, new)
+    assert wire.init(version=5, expected=old) == (E.none, *new)
+    assert wire.init(expected=(old[0], old[1] + 1)) == (E.producer_fenced, -1, -1)
+    assert wire.produce(new) is E.none
+    assert wire.end(new) == (E.none, (new[0], 1))

@@ -311,6 +311,38 @@ async def test_epochs_run_out(home: RoomsOnDisk) -> None:
     assert read_committed(log_of(home, 0)) == [0, 2]
 
 
+@pytest.mark.parametrize("is_new_producer", [False, True], ids=["time-out", "InitProducerId"])
+async def test_epochs_run_out_of_a_transaction_that_is_fenced(
+    home: RoomsOnDisk, is_new_producer: bool
+) -> None:
+    """Its producer is told of the new producer id whatever it asks, and goes on with it."""
+    producer = await init(home)
+    coordinator = home.rooms.transactions()
+    last = Producer(producer.id, MAX_EPOCH - 1)
+    known = coordinator._states.all
+    known[COPY] = known[COPY]._replace(producer_epoch=last.epoch)
+    produce(home, last)
+
+    if is_new_producer:
+        with pytest.raises(ConcurrentTransactions):
+            await init(home)
+    else:
+        home.clock.advance(TIMEOUT_MS + 1)
+        await coordinator.abort_timed_out()
+    described = coordinator.describe(COPY)
+    ended = end(home, last, commit=False)
+    begun = await coordinator.initialise(COPY, Expected(*last), TIMEOUT_MS)
+
+    assert described.state is S.COMPLETE_ABORT
+    assert log_of(home, 0).producers.producers[producer.id].epoch == MAX_EPOCH
+    assert described.producer_id not in {producer.id, -1}
+    for told in (described, ended, begun):
+        assert following(told) == Producer(described.producer_id, 0)
+    produce(home, following(begun))
+    end(home, following(begun))
+    assert read_committed(log_of(home, 0)) == [2]
+
+
 async def test_a_disk_that_refuses_the_decision_leaves_all_as_it_was(
     home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

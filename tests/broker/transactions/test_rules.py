@@ -91,6 +91,8 @@ class TransactionalId(RuleBasedStateMachine):
         except KafkaError:
             return
         self._publish(after)
+        if after.state is S.EMPTY:
+            assert after.producer_epoch < MAX_EPOCH  # nothing is taken in the last
         if after.state is S.EMPTY and not is_lost:
             self.held[instance] = Held(after.producer_id, after.producer_epoch)
 
@@ -143,7 +145,10 @@ class TransactionalId(RuleBasedStateMachine):
     def time_out(self, version: int) -> None:
         """The broker aborts what took too long; its producer is fenced."""
         owner = self.open_by
-        self._publish(fence(self.transaction, version=version, now_ms=self.now_ms))
+        fenced = fence(
+            self.transaction, version=version, new_producer_id=self._new_id(), now_ms=self.now_ms
+        )
+        self._publish(fenced)
 
         assert owner is not None
         assert owner.epoch < self.transaction.producer_epoch

@@ -1,5 +1,7 @@
 """Transitions of one transactional id, by table: Kafka's answer in every state."""
 
+from collections.abc import Callable
+
 import pytest
 
 from siltstone.broker.transactions.ending import End, end_transaction, fence
@@ -63,6 +65,11 @@ def run_init(
     return initialise(
         transaction, expected, 30_000, new_producer_id=NEW_ID, version=version, now_ms=NOW
     )
+
+
+def run_fence(transaction: Transaction, version: int) -> Transaction:
+    """Fence its producer now."""
+    return fence(transaction, version=version, new_producer_id=NEW_ID, now_ms=NOW)
 
 
 COMMIT_BY_OLD_CLIENT: list[tuple[TransactionState, TransactionState | type[KafkaError]]] = [
@@ -220,10 +227,37 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
         run_end(prepared, commit=True, version=2, epoch=last)
 
 
+def fence_by_time(transaction: Transaction) -> Transaction:
+    """Abort what is open for too long."""
+    return run_fence(transaction, version=2)
+
+
+@pytest.mark.parametrize("fence_it", [fence_by_time, run_init], ids=["time-out", "InitProducerId"])
+def test_who_is_fenced_in_the_last_epoch_goes_on_by_a_new_producer_id(
+    fence_it: Callable[[Transaction], Transaction],
+) -> None:
+    """With epoch 0, whether it sends EndTxn or asks by the id and epoch that it has."""
+    last = MAX_EPOCH - 1
+    fenced = fence_it(standing(S.ONGOING, last))
+    completed = complete(fenced, NOW + 1)
+
+    assert (fenced.producer_id, fenced.producer_epoch) == (ID, MAX_EPOCH)
+    assert completed.state is S.COMPLETE_ABORT
+    assert (completed.producer_id, completed.producer_epoch) == (NEW_ID, 0)
+    assert completed.previous_producer_id == ID
+    assert run_end(completed, commit=False, version=2, epoch=last) is completed
+    begun = run_init(completed, Expected(ID, last))
+    assert (begun.producer_id, begun.producer_epoch) == (NEW_ID, 0)
+    with pytest.raises(ProducerFenced):
+        run_init(completed, Expected(ID, MAX_EPOCH))
+    opened = add_partitions(begun, NEW_ID, 0, [ORDERS], client_version=2, now_ms=NOW)
+    assert opened.state is S.ONGOING
+
+
 def test_nobody_goes_on_with_the_last_epoch() -> None:
     """It only fences: whose open transaction was timed out with it asks for a new producer id."""
     last = MAX_EPOCH - 1
-    fenced = complete(fence(standing(S.ONGOING, last), version=0, now_ms=NOW), NOW + 1)
+    fenced = complete(run_fence(standing(S.ONGOING, last), version=0), NOW + 1)
 
     assert fenced.producer_epoch == MAX_EPOCH
     with pytest.raises(ProducerFenced):
@@ -290,7 +324,7 @@ def test_init_with_no_epoch_left(epoch: int, is_expected: bool) -> None:
 
     begun = run_init(transaction, expected)
 
-    assert takes_new_id(transaction, expected)
+    assert takes_new_id(transaction, expected, version=2)
     assert (begun.producer_id, begun.producer_epoch) == (NEW_ID, 0)
     assert begun.previous_producer_id == ID
     assert begun.last_epoch == (epoch if is_expected else -1)
@@ -406,7 +440,7 @@ def test_an_id_expires_between_transactions_only(state: TransactionState) -> Non
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_fencing_makes_an_epoch_that_nobody_has(version: int) -> None:
     """One epoch up in every version; the record tells by which rules it was ended."""
-    fenced = fence(standing(S.ONGOING), version=version, now_ms=NOW)
+    fenced = run_fence(standing(S.ONGOING), version=version)
 
     assert fenced.state is S.PREPARE_ABORT
     assert fenced.producer_epoch == EPOCH + 1
