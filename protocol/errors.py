@@ -160,6 +160,18 @@ def shorten(text: str) -> str:
     return f"{text[:MAX_MESSAGE_CHARACTERS]}... ({len(text)} characters)"
 
 
+def visible(text: str) -> str:
+    r"""Return a text that may quote a client, with what begins a line or steers a terminal spelled.
+
+    What is not printable, line separators and marks of direction among it, is told as ``\x1b``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
 def error_name(code: int) -> str:
     """Return Kafka's name of an error code, such as NOT_COORDINATOR; of others, ``error 999``."""
     try:

@@ -15,7 +15,14 @@ from siltstone.broker.commands import explain_text
 from siltstone.broker.commands.advice import choose
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
 from siltstone.broker.commands.options import read_settings, seconds
-from siltstone.broker.commands.terminal import fail, find_width, write_json, write_wrapped
+from siltstone.broker.commands.terminal import (
+    complain,
+    fail,
+    find_width,
+    write_json,
+    write_lines,
+    write_wrapped,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -109,7 +116,7 @@ def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) ->
     except (LogDirError, LookupError, OSError) as error:
         fail(f"{why}, and its folders say: {error}")
         return None
-    sys.stderr.write(f"{why}; this is what its folders say\n")
+    complain(f"{why}; this is what its folders say")
     return answer
 
 
@@ -133,7 +140,7 @@ def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool)
         width=find_width(),
         of_many=len(every),
     )
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    write_lines(lines)
 
 
 def _filter_words(asked: Asked) -> str:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings, try_settings
-from siltstone.broker.commands.terminal import paint, write_json
+from siltstone.broker.commands.terminal import complain, paint, write_json
 from siltstone.config.describe import show, show_as_json
+from siltstone.protocol.errors import visible
 
 if TYPE_CHECKING:
     import argparse
@@ -41,7 +42,7 @@ def run_config(options: argparse.Namespace) -> int:
     try:
         rows = _stored(layers) if options.offline else _ask(layers)
     except (NobodyAnswers, Refusal) as error:
-        sys.stderr.write(f"{error}; this is what a start would take\n")
+        complain(f"{error}; this is what a start would take")
         rows = _stored(layers)
     if isinstance(rows, str):
         fault, rows = rows, list(show_as_json(layers))
@@ -50,9 +51,10 @@ def run_config(options: argparse.Namespace) -> int:
     else:
         for row, line in zip(rows, show(rows), strict=True):
             given = row["source"] != "default"
-            sys.stdout.write((paint(line, "bold") if given else line) + "\n")
+            shown = visible(line)
+            sys.stdout.write((paint(shown, "bold") if given else shown) + "\n")
     if fault is not None:
-        sys.stderr.write(f"{fault}\n")
+        complain(fault)
     return 0 if fault is None else 1
 
 

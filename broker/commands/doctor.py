@@ -22,6 +22,7 @@ from siltstone.broker.commands.terminal import find_width, paint, wrap, write_js
 from siltstone.broker.net.advertised import find_faults, is_loopback, who_for
 from siltstone.broker.net.binding import why_not_bound
 from siltstone.config.listeners import AUTO, parse_host_port, show_address
+from siltstone.protocol.errors import visible
 from siltstone.storage import files
 from siltstone.storage.directory.lock import is_held
 
@@ -52,7 +53,8 @@ def run_doctor(options: argparse.Namespace) -> int:
         width = find_width()
         for each in findings:
             mark, colour = ("ok   ", "green") if each.is_fine else ("FAULT", "red")
-            first, *rest = wrap(f"{mark} {each.subject}: {each.sentence}", width, hang=6)
+            line = f"{mark} {visible(f'{each.subject}: {each.sentence}')}"
+            first, *rest = wrap(line, width, hang=6)
             painted = paint(mark, colour) + first.removeprefix(mark)
             sys.stdout.writelines(f"{line}\n" for line in (painted, *rest))
     return 0 if all(each.is_fine for each in findings) else 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import counted, duration, size
 from siltstone.broker.commands.options import read_settings
-from siltstone.broker.commands.terminal import fail, write_json
+from siltstone.broker.commands.terminal import fail, write_json, write_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -49,7 +49,7 @@ def _print(answer: ControlAnswer, *, as_json: bool) -> None:
     if as_json:
         write_json(listed)
         return
-    sys.stdout.writelines(f"{_line(pin)}\n" for pin in listed["pins"])
+    write_lines(map(_line, listed["pins"]))
     if not listed["pins"]:
         sys.stdout.write("there are no pins\n")
 

@@ -12,6 +12,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from siltstone.protocol.errors import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -61,11 +63,21 @@ def wrap(line: str, width: int | None, hang: int = 4) -> list[str]:
     return [begun + words[0], *(" " * hang + each for each in words[1:])]
 
 
+def write_lines(lines: Iterable[str]) -> None:
+    """Print lines for a person, with what a terminal would obey spelled out."""
+    sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
+
+
 def write_wrapped(lines: Iterable[str]) -> None:
-    """Print lines for a person."""
+    """Print lines for a person, no wider than the terminal."""
     width = find_width()
     for line in lines:
-        sys.stdout.writelines(f"{each}\n" for each in wrap(line, width))
+        sys.stdout.writelines(f"{each}\n" for each in wrap(visible(line), width))
+
+
+def complain(sentence: str) -> None:
+    """Print on stderr what is wrong, with what a terminal would obey spelled out."""
+    sys.stderr.write(f"{visible(sentence)}\n")
 
 
 def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -115,15 +127,6 @@ def _row_lines(
     yield line.rstrip()
 
 
-def visible(name: str) -> str:
-    """Return what a stranger has named so, with what a terminal would obey spelled out."""
-    if name.isprintable():
-        return name
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in name
-    )
-
-
 def has_colours() -> bool:
     """Tell whether stdout is a terminal that shows colours, and ``NO_COLOR`` is not set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -145,5 +148,5 @@ def write_json(value: object) -> None:
 
 def fail(sentence: str) -> int:
     """Print why a command failed, and return its exit code."""
-    sys.stderr.write(f"siltstone: {sentence}\n")
+    complain(f"siltstone: {sentence}")
     return 1

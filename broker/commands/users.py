@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.options import read_settings
-from siltstone.broker.commands.terminal import fail, write_json
+from siltstone.broker.commands.terminal import fail, write_json, write_lines
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.broker.security.scram import MECHANISMS, make_verifier
@@ -86,7 +86,7 @@ def _show(credentials: Credentials, *, as_json: bool) -> None:
         return
     for user in users:
         shown = ", ".join(f"{each['name']} ({each['iterations']})" for each in user["mechanisms"])
-        sys.stdout.write(f"{user['name']}: {shown}\n")
+        write_lines([f"{user['name']}: {shown}"])
     if not users:
         sys.stdout.write("there are no users\n")
 

@@ -10,7 +10,7 @@ from siltstone.broker.commands.asking import meant_by
 from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.stopped import find_folders
-from siltstone.broker.commands.terminal import fail, write_json
+from siltstone.broker.commands.terminal import fail, write_json, write_lines
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.history.history import read_history
 from siltstone.cleaner.verify import MAX_FAULTS, Report, verify_partition
@@ -59,7 +59,7 @@ def run_verify(options: argparse.Namespace) -> int:
         report = _verify(topic_partition, path, checkpoint, events, recovery_point)
         found.append((report, checkpoint))
         if not as_json:
-            sys.stdout.writelines(f"{line}\n" for line in _lines(report, checkpoint))
+            write_lines(_lines(report, checkpoint))
     if as_json:
         partitions = [_facts(*each) for each in found]
         write_json({"partitions": partitions})

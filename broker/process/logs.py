@@ -11,11 +11,17 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from siltstone.protocol.errors import MAX_MESSAGE_CHARACTERS, InvalidConfig, InvalidRequest, shorten
+from siltstone.protocol.errors import (
+    MAX_MESSAGE_CHARACTERS,
+    InvalidConfig,
+    InvalidRequest,
+    shorten,
+    visible,
+)
 
 _CONVERSION = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 _FIELD = re.compile(r"(\w+)=(.*?)([:;,]?)", re.DOTALL)
-_CONSOLE = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_INDENT = " " * 4
 
 
 def moment_text(milliseconds: int) -> str:
@@ -41,18 +47,25 @@ class Shortened(logging.Filter):
 
 
 class ConsoleLines(logging.Formatter):
-    """A line of text: time (RFC 3339, UTC), level, logger, message."""
+    """A line of text: time (RFC 3339, UTC), level, logger, message.
 
-    def __init__(self) -> None:
-        super().__init__(_CONSOLE)
+    It begins at the margin, and a traceback below it does not: what a client sent begins no line,
+    whoever quotes it, and its control characters are spelled, so that no terminal obeys them.
+    """
 
-    def formatTime(  # noqa: N802  # the names are logging's
-        self,
-        record: logging.LogRecord,
-        datefmt: str | None = None,  # noqa: ARG002
-    ) -> str:
-        """Return when ``record`` was made."""
-        return moment_text(int(record.created * 1000))
+    def format(self, record: logging.LogRecord) -> str:
+        """Return ``record`` as a line, and its traceback as lines that are indented."""
+        moment = moment_text(int(record.created * 1000))
+        lines = [visible(f"{moment} {record.levelname} {record.name} {record.getMessage()}")]
+        if record.exc_info:
+            lines += _indented(self.formatException(record.exc_info))
+        if record.stack_info:
+            lines += _indented(self.formatStack(record.stack_info))
+        return "\n".join(lines)
+
+
+def _indented(text: str) -> list[str]:
+    return [_INDENT + visible(line) for line in text.split("\n")]
 
 
 class JsonLines(logging.Formatter):

@@ -17,6 +17,7 @@ from siltstone.pipeline import settings
 from siltstone.pipeline.command.arguments import make_parser
 from siltstone.pipeline.engine import Engine, LocalEngine, SparkEngine
 from siltstone.pipeline.errors import BadOption, PipelineError
+from siltstone.protocol.errors import visible
 
 _PASSED_ON: Final = ("bootstrap", "data", "control", "archive", "transport")
 _USAGE: Final = 2
@@ -238,7 +239,7 @@ def sentence_of(error: Exception) -> str:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{visible(line)}\n")
 
 
 def _fail(sentence: str, code: int = 1) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from siltstone.protocol.errors import visible
 from siltstone.protocol.names import uuid_text
 from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
@@ -63,10 +64,10 @@ def dump_files(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], obj
         try:
             for line in dump_file(path, wanted):
                 faults += isinstance(line, Fault)
-                write(f"  {line}\n")
+                write(f"  {visible(str(line))}\n")
         except (OSError, ValueError) as error:
             faults += 1
-            write(f"  FAULT {_why(error)}\n")
+            write(f"  FAULT {visible(_why(error))}\n")
     return faults
 
 
@@ -120,7 +121,7 @@ def _writer(write: Callable[[str], object], *, as_json: bool) -> Callable[[Path,
         if shown[-1:] != [path]:
             shown[:] = [path]
             write(f"{path}\n")
-        write(f"  {line}\n")
+        write(f"  {visible(str(line))}\n")
 
     return one
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings
-from siltstone.broker.commands.terminal import visible, write_json
+from siltstone.broker.commands.terminal import complain, write_json, write_lines
 from siltstone.broker.net.loopback import reachable
 from siltstone.config.listeners import AUTO, parse_host_port
 from siltstone.config.properties import properties_entries
@@ -182,9 +181,9 @@ def report(
         write_json({verb: rows})
     for row in () if options.json else rows:
         if row["error"] is None:
-            sys.stdout.write(f"{verb} {visible(str(row[key]))}\n")
+            write_lines([f"{verb} {row[key]}"])
         else:
-            sys.stderr.write(f"{row['error']}\n")
+            complain(row["error"])
     return 1 if any(row["error"] for row in rows) else 0
 
 
@@ -224,9 +223,9 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
         with Wire(address, settings, client_id, remedy=remedy) as wire:
             return command(Broker(wire))
     except (Refused, PipelineError, Refusal) as error:
-        sys.stderr.write(f"{error}\n")
+        complain(str(error))
     except NobodyAnswers as error:
-        sys.stderr.write(f"{error.advice}\n")
+        complain(error.advice)
     return 1
 
 

@@ -1,6 +1,7 @@
 """``siltstone consume``: prints records, from an offset or a time, up to the end or on and on.
 
-It joins no group and commits nothing. Records of aborted transactions are left out.
+It joins no group and commits nothing. Records of aborted transactions are left out. A terminal is
+shown what would steer it spelled out; a file or a pipe gets the bytes as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from siltstone.broker.commands.kafka.broker import END, START, Broker, Refused, 
 from siltstone.broker.commands.kafka.broker import run as run_command
 from siltstone.broker.commands.options import ESCAPES, moment, natural, positive
 from siltstone.pipeline.client.wire import Exchange
-from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord, visible
 from siltstone.protocol.messages import fetch
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
@@ -83,6 +84,11 @@ def add_consume(parser: argparse.ArgumentParser) -> None:
         "-p", "--partition", type=natural, action="append", metavar="NUMBER", help="repeatable"
     )
     parser.add_argument("-f", "--format", default="%v\\n", metavar="FORMAT", help=_FORMAT_HELP)
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="send a terminal what it would obey, too (default: spelled out, such as \\x1b)",
+    )
     parser.add_argument("--follow", action="store_true", help="wait for more at the end")
     add_connection(parser)
 
@@ -90,7 +96,8 @@ def add_consume(parser: argparse.ArgumentParser) -> None:
 def run_consume(options: argparse.Namespace) -> int:
     """Print records; return the exit code."""
     try:
-        write = as_json if options.json else read_format(options.format)
+        is_shown = sys.stdout.isatty() and not options.raw
+        write = as_json if options.json else read_format(options.format, is_shown=is_shown)
         find_start = read_offset(options.offset)
     except BadFormat as error:
         sys.stderr.write(f"{error}\n")
@@ -249,8 +256,8 @@ def _text(data: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def read_format(text: str) -> Callable[[Printed], bytes]:
-    """Return what writes a record in a format.
+def read_format(text: str, *, is_shown: bool = False) -> Callable[[Printed], bytes]:
+    """Return what writes a record in a format; what ``is_shown`` has no control characters.
 
     Raises:
         BadFormat: It has a letter that means nothing.
@@ -275,9 +282,15 @@ def read_format(text: str) -> Callable[[Printed], bytes]:
                 r"\n, \r, \t, \0 and \\"
             )
     parts.append(data[position:])
+    spell = _spell if is_shown else bytes
     return lambda each: b"".join(
-        [part if isinstance(part, bytes) else part(each) for part in parts]
+        [part if isinstance(part, bytes) else spell(part(each)) for part in parts]
     )
+
+
+def _spell(data: bytes) -> bytes:
+    r"""Return data for a terminal: what steers one, and what is no UTF-8, spelled as ``\x1b``."""
+    return visible(data.decode(errors="backslashreplace")).encode()
 
 
 def read_offset(text: str) -> Callable[[Broker, dict[str, list[int]]], dict[Place, int]]:

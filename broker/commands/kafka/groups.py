@@ -16,10 +16,10 @@ from siltstone.broker.commands.kafka.broker import (
     why,
 )
 from siltstone.broker.commands.kafka.broker import run as run_command
-from siltstone.broker.commands.terminal import paint, visible, write_json, write_table
+from siltstone.broker.commands.terminal import paint, write_json, write_table
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.coordinator.consumer_protocol import decode_assignment
-from siltstone.protocol.errors import ErrorCode, ProtocolError
+from siltstone.protocol.errors import ErrorCode, ProtocolError, visible
 from siltstone.protocol.messages import (
     consumer_group_describe,
     delete_groups,

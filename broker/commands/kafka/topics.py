@@ -17,7 +17,7 @@ from siltstone.broker.commands.kafka.broker import (
 )
 from siltstone.broker.commands.kafka.broker import run as run_command
 from siltstone.broker.commands.options import positive
-from siltstone.broker.commands.terminal import write_json, write_table
+from siltstone.broker.commands.terminal import write_json, write_lines, write_table
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.messages import (
     create_partitions,
@@ -181,7 +181,7 @@ def _tell(topic: dict[str, Any]) -> None:
     parts = topic["partitions"]
     total = sum(each["bytes"] or 0 for each in parts)
     many = counted(len(parts), "partition")
-    sys.stdout.write(f"{topic['name']}: {many}, {size(total)}\n\n")
+    write_lines([f"{topic['name']}: {many}, {size(total)}", ""])
     write_table(
         ("PARTITION", "LEADER", "START", "END", "OFFSETS", "SIZE"),
         [

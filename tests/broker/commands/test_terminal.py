@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.commands.terminal import write_table
+from siltstone.broker.commands.terminal import fail, write_lines, write_table, write_wrapped
 
 if TYPE_CHECKING:
     import pytest
@@ -74,3 +74,14 @@ def test_only_numbers_stand_to_the_right(
         "2024-orders           3     -",
         "7                    12   9 B",
     ]
+
+
+def test_a_line_stays_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A reason or a holder may quote a stranger, on stdout and on stderr."""
+    write_lines(["held for \x1b[2Jme\nnext"])
+    write_wrapped(["failed: \x1b[2Jit\rwent"])
+    fail("topic a\x07 is not there")
+
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [r"held for \x1b[2Jme\nnext", r"failed: \x1b[2Jit\rwent"]
+    assert printed.err == "siltstone: topic a\\x07 is not there\n"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from typing import Any
 
 import pytest
 
-from siltstone.broker.process.logs import JsonLines, Shortened, split_fields
+from siltstone.broker.process.logs import ConsoleLines, JsonLines, Shortened, split_fields
 
 
 def record(template: object, *values: object) -> logging.LogRecord:
@@ -72,3 +73,41 @@ def test_what_was_cut_has_no_fields() -> None:
     Shortened().filter(cut)
 
     assert split_fields(cut)[1] == {}
+
+
+FORGED = (
+    "x\r\n1999-01-01T02:59:59.999Z INFO siltstone.audit {}\x1b]0;owned\x07\x85\u2028\u202e\ud800"
+)
+"""Text of a client that would make lines, and be obeyed by a terminal."""
+
+
+def test_text_of_a_client_makes_no_line_and_no_escape() -> None:
+    """On the console each control character of it is spelled, so that the line stays one."""
+    line = ConsoleLines().format(record("member is silent group=%s", FORGED))
+
+    assert line.isprintable()
+    assert line.endswith(
+        r" member is silent group=x\r\n1999-01-01T02:59:59.999Z INFO siltstone.audit {}"
+        r"\x1b]0;owned\x07\x85\u2028\u202e\ud800"
+    )
+
+
+@pytest.mark.parametrize("form", [ConsoleLines(), JsonLines()])
+def test_a_traceback_forges_nothing(form: logging.Formatter) -> None:
+    """The text of an exception begins no line, nor does a name within the stack."""
+    error = ValueError(FORGED)
+    made = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed", (), (ValueError, error, None))
+    made.stack_info = f"Stack:\n{FORGED}"
+
+    head, *rest = form.format(made).split("\n")
+
+    assert "failed" in head
+    assert all(each.isprintable() and each.startswith("    ") for each in (head, *rest)[1:])
+    assert not re.search("^1999-01-01", "\n".join((head, *rest)), re.MULTILINE)
+
+
+def test_what_is_legible_stays() -> None:
+    """Letters of every script, quotes and backslashes are written as they are."""
+    line = ConsoleLines().format(record("pin holder=%s", r'für 日本 "a\b"'))
+
+    assert line.endswith(r' pin holder=für 日本 "a\b"')

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import re
 import sys
+import termios
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,10 @@ from tests.support.waiting import within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+
+_TERMINAL_BYTES = 4096
+"""What a terminal keeps until it is read."""
 
 
 @pytest.fixture
@@ -61,6 +67,20 @@ class Shell:
         self.error = error.decode()
         assert ended == code, (out, error)
         return out.decode(errors="replace")
+
+    async def show(self, *words: str) -> bytes:
+        """Run a command on a terminal; return what that is sent."""
+        ours, theirs = os.openpty()
+        attributes = termios.tcgetattr(theirs)
+        attributes[1] &= ~termios.OPOST  # line ends as they are sent
+        termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+        process = await asyncio.create_subprocess_exec(
+            siltstone(), *words, "-b", self._address, stdout=theirs
+        )
+        os.close(theirs)
+        assert await within(process.wait(), "the end of the command") == 0
+        with os.fdopen(ours, "rb", buffering=0) as terminal:
+            return terminal.read(_TERMINAL_BYTES)
 
     async def ask(self, *words: str, code: int = 0) -> Any:
         """Run a command for JSON."""
@@ -241,6 +261,21 @@ async def test_lines_become_records_and_lines_again(shell: Shell) -> None:
     by_value = {each["key"]: each["value"] for each in found}
     assert by_value == {"a": None, "b": "2:3", "last": {"base64": "/w=="}}
     assert found[0]["headers"] == [["from", "test"]]
+
+
+async def test_a_terminal_is_not_steered_by_records(shell: Shell, broker: Running) -> None:
+    """What it would obey is spelled there; a pipe, and --raw, have the bytes as they are."""
+    value = b"\x1b]0;owned\x07\x1b[2Jover\r\nf\xc3\xbcr\t\xff"
+    await shell.run("topics", "create", "orders")
+    await Traffic(await broker.call(), "orders").produce(value)
+    consume = ("consume", "orders", "-f", r"%o\n%v|\n")
+
+    shown = await shell.show(*consume)
+    raw = await shell.show(*consume, "--raw")
+
+    assert shown.decode() == "0\n" + r"\x1b]0;owned\x07\x1b[2Jover\r\nfür\t\xff|" + "\n"
+    assert raw == b"0\n" + value + b"|\n"
+    assert await shell.run(*consume) == f"0\n{value.decode(errors='replace')}|\n"
 
 
 async def test_where_to_begin_and_how_many(shell: Shell) -> None:
