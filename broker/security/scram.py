@@ -16,7 +16,7 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Iterable
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16_384
@@ -148,31 +148,58 @@ def form_of(verifier: Verifier) -> SaltForm:
 _OUR_FORM: Final = SaltForm(MIN_ITERATIONS, _SALT_BYTES)
 
 
+MAX_FORMS: Final = 254
+SLOTS: Final = 4096
+
+
 class AbsentUsers:
     """What is answered to users that do not exist: always the same, and of no password.
 
-    Each looks like one of those that exist, whose ``forms`` these are. Which, only another form
-    that comes or goes can change. All have one key, which nobody sees: they fail whatever it is.
+    Each looks like one of those that exist, whose ``forms`` these are, in the order in which they
+    came; none ever goes. A name keeps the form that it was once answered with, else forms that
+    come would tell: a user that exists keeps its own. So ``asked`` has, for each of `SLOTS` that
+    names fall into, one more than the number of forms when one of them was first asked for.
+    All have one key, which nobody sees: they fail whatever it is.
     """
 
     def __init__(
-        self, mechanism: Mechanism, secret: bytes, forms: Collection[SaltForm] = ()
+        self,
+        mechanism: Mechanism,
+        secret: bytes,
+        forms: Iterable[SaltForm] = (),
+        asked: bytearray | None = None,
     ) -> None:
+        self._mechanism = mechanism
         self._mark = f"salt {mechanism.name} ".encode()
         self._secret = secret
-        self._forms = tuple(forms) or (_OUR_FORM,)
-        self._has_text = not all(each.size for each in self._forms)
+        self.forms = tuple(dict.fromkeys(forms))[:MAX_FORMS]
+        self.asked = bytearray(SLOTS) if asked is None else asked
+        self._has_text = not all(each.size for each in self.forms)
         self._key = hmac.digest(secret, b"stored " + self._mark, mechanism.digest)
 
+    def beside(self, forms: Iterable[SaltForm]) -> AbsentUsers:
+        """Return the same where there are users of other forms, too."""
+        return AbsentUsers(self._mechanism, self._secret, (*self.forms, *forms), self.asked)
+
     def verifier_of(self, user: str) -> Verifier:
-        """Return the verifier of one of them; it takes the same time for each."""
+        """Return the verifier of one of them; it takes the same time for each that is asked for."""
         seed = hmac.digest(self._secret, self._mark + user.encode(), "sha256")
-        form = self._forms[0]
-        if len(self._forms) > 1:
-            form = max(self._forms, key=lambda each: _rank(seed, each))
+        form = self._form_of(seed)
         octets = hashlib.shake_256(seed).digest(form.size or _SALT_BYTES)
         text = _salt_of_tools(seed) if self._has_text else b""  # whoever gets one
         return Verifier(octets if form.size else text, form.iterations, self._key, self._key)
+
+    def _form_of(self, seed: bytes) -> SaltForm:
+        slot = int.from_bytes(hashlib.sha256(seed).digest()[:2], "big") % SLOTS
+        known = self.asked[slot] - 1
+        if known < 0:
+            known = len(self.forms)
+            self.asked[slot] = known + 1
+        if known == 0:
+            return _OUR_FORM
+        if known == 1:
+            return self.forms[0]
+        return max(self.forms[:known], key=lambda each: _rank(seed, each))
 
 
 def _rank(seed: bytes, form: SaltForm) -> bytes:

@@ -144,10 +144,15 @@ class Security:
             callback(self.quotas.built)
 
     async def finish(self) -> None:
-        """Wait for changes of users, ACLs and quotas that have begun."""
+        """Wait for changes of users, ACLs and quotas that have begun; nobody asks any more."""
         for each in (self.acls, self.writer.built, self.quota_writer.built):
             if each is not None:
                 await each.file.finish()
+        if self.users.built is not None:
+            try:
+                await self._io.run(self.users.built.keep)
+            except OSError as error:
+                log.warning("users not kept file=%s reason=%s", self.users.built.path, error)
 
     def close(self) -> None:
         """Close the audit log."""

@@ -2,8 +2,8 @@
 
 The first log directory has it. JSON with an object for each user: for each mechanism the salt, the
 iterations, the stored key and the server key, in base64. ``secret`` makes the salts of users that
-do not exist. The file has the mode 0600, is replaced atomically, and a start refuses one that
-others may have read.
+do not exist, and ``absent`` has what they look like (`AbsentUsers`). The file has the mode 0600, is
+replaced atomically, and a start refuses one that others may have read.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from siltstone.broker.security.private_file import (
 from siltstone.broker.security.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
+    SLOTS,
     AbsentUsers,
     Mechanism,
     SaltForm,
@@ -48,6 +49,8 @@ _PARTS: Final = ("salt", "stored_key", "server_key")
 Credentials = dict[str, dict[str, Verifier]]
 """Verifiers by user and mechanism."""
 _NONE: Final[dict[str, Verifier]] = {}
+_Absent = dict[str, AbsentUsers]
+"""By mechanism."""
 
 
 class UserStore:
@@ -57,7 +60,10 @@ class UserStore:
         self.path = directory / FILE_NAME
         self.credentials: Credentials = {}
         self._secret = secrets.token_bytes(_SECRET_BYTES)
-        self._absent = self._make_absent()
+        self._absent = {
+            name: AbsentUsers(mechanism, self._secret) for name, mechanism in _HASHES.items()
+        }
+        self._kept: list[bytes] = []  # which absent ones the file says were asked for
 
     def load(self) -> None:
         """Read the file; none is fine. Blocks.
@@ -67,8 +73,8 @@ class UserStore:
         """
         held = load_private(self.path, _decode, "make the users anew with siltstone users")
         if held is not None:
-            self._secret, self.credentials = held
-            self._absent = self._make_absent()
+            self._secret, self.credentials, self._absent = held
+            self._kept = self._asked()
 
     def find(self, mechanism: str, user: str) -> tuple[Verifier, bool]:
         """Return the verifier of a user, and whether there is one: else it is of no password.
@@ -86,22 +92,34 @@ class UserStore:
             OSError: They are too many to be read again, or the disk did not take them; the old
                 ones stay.
         """
-        content = _encode(self._secret, credentials)
+        absent = _beside(self._absent, credentials)
+        asked = self._asked()
+        content = _encode(self._secret, credentials, absent)
         if len(content) > MAX_BYTES:
             raise OSError(errno.EFBIG, f"the users would have more than {MAX_BYTES} bytes")
         replace_private(self.path, content)
-        self.credentials = credentials
-        self._absent = self._make_absent()
+        self.credentials, self._absent, self._kept = credentials, absent, asked
 
-    def _make_absent(self) -> dict[str, AbsentUsers]:
-        forms: dict[str, set[SaltForm]] = {}
-        for own in self.credentials.values():
-            for mechanism, verifier in own.items():
-                forms.setdefault(mechanism, set()).add(form_of(verifier))
-        return {
-            name: AbsentUsers(mechanism, self._secret, forms.get(name, ()))
-            for name, mechanism in _HASHES.items()
-        }
+    def keep(self) -> None:
+        """Have the next start answer to absent users what was answered to them. Blocks.
+
+        Raises:
+            OSError: The disk did not take it.
+        """
+        if self.credentials and self._asked() != self._kept:
+            self.write(self.credentials)
+
+    def _asked(self) -> list[bytes]:
+        return [bytes(each.asked) for each in self._absent.values()]
+
+
+def _beside(absent: _Absent, credentials: Credentials) -> _Absent:
+    """Return the absent users beside these."""
+    forms: dict[str, set[SaltForm]] = {}
+    for own in credentials.values():
+        for mechanism, verifier in own.items():
+            forms.setdefault(mechanism, set()).add(form_of(verifier))
+    return {name: each.beside(sorted(forms.get(name, ()))) for name, each in absent.items()}
 
 
 class UserWriter:
@@ -138,10 +156,15 @@ def remove(credentials: Credentials, user: str, mechanism: str) -> None:
         credentials.pop(user, None)
 
 
-def _encode(secret: bytes, credentials: Credentials) -> bytes:
+def _encode(secret: bytes, credentials: Credentials, absent: _Absent) -> bytes:
     content = {
         "version": _VERSION,
         "secret": base64.b64encode(secret).decode(),
+        "absent": {
+            name: {"forms": each.forms, "asked": base64.b64encode(each.asked).decode()}
+            for name, each in absent.items()
+            if each.forms or any(each.asked)
+        },
         "users": encode_users(credentials),
     }
     return json.dumps(content, indent=1).encode() + b"\n"
@@ -160,8 +183,8 @@ def _encode_one(verifier: Verifier) -> dict[str, Any]:
     return {"iterations": verifier.iterations, **texts}
 
 
-def _decode(content: bytes) -> tuple[bytes, Credentials]:
-    """Return the secret and the users.
+def _decode(content: bytes) -> tuple[bytes, Credentials, _Absent]:
+    """Return the secret, the users, and those that are absent.
 
     Raises:
         ValueError: It is no such file (or KeyError, TypeError, AttributeError).
@@ -170,7 +193,25 @@ def _decode(content: bytes) -> tuple[bytes, Credentials]:
     secret = base64.b64decode(parsed["secret"], validate=True)
     if len(secret) != _SECRET_BYTES:
         raise ValueError("the secret is cut")
-    return secret, decode_users(parsed["users"])
+    credentials = decode_users(parsed["users"])
+    noted = parsed.get("absent", {})  # older files have none
+    absent = {name: _decode_absent(each, secret, noted.get(name)) for name, each in _HASHES.items()}
+    return secret, credentials, _beside(absent, credentials)
+
+
+def _decode_absent(
+    mechanism: Mechanism, secret: bytes, row: Mapping[str, Any] | None
+) -> AbsentUsers:
+    if row is None:
+        return AbsentUsers(mechanism, secret)
+    forms = [SaltForm(*each) for each in row["forms"]]
+    asked = bytearray(base64.b64decode(row["asked"], validate=True))
+    if len(asked) != SLOTS or max(asked) > len(forms) + 1:
+        raise ValueError("forms that are cut")
+    for each in forms:
+        if not (0 < each.iterations <= MAX_ITERATIONS and 0 <= each.size <= MAX_BYTES):
+            raise ValueError("a form that nobody has")
+    return AbsentUsers(mechanism, secret, forms, asked)
 
 
 def decode_users(rows: Mapping[str, Any]) -> Credentials:

@@ -118,17 +118,23 @@ def test_a_user_that_is_not_there_looks_like_those_that_are(salt: bytes, iterati
     assert {len(each.salt) for each in absent} <= {24, 25, 26, len(salt)}
 
 
-def test_the_form_of_a_user_that_is_not_there_stays_when_others_come() -> None:
-    """Who asks again after a change learns nothing, unless a form is new."""
+def test_a_user_that_is_not_there_keeps_its_form_when_others_come_and_go() -> None:
+    """Those that are there keep theirs, so that a change would tell; who asks later may get any."""
     ours, theirs, rare = SaltForm(4096, 20), SaltForm(8192, 0), SaltForm(5000, 16)
-    before, after = (
-        [AbsentUsers(SHA_256, SECRET, forms).verifier_of(f"{name}") for name in range(200)]
-        for forms in ({ours, theirs}, {rare, theirs, ours})
-    )
+    names = [f"{number}" for number in range(200)]
+    users = AbsentUsers(SHA_256, SECRET)
+    none = users.verifier_of("none")
+    users = users.beside([theirs])
+    first = [users.verifier_of(each) for each in names]
+    users = users.beside([theirs, rare])
+    second = [users.verifier_of(each) for each in names]
+    users = users.beside([ours])
+    late = {form_of(users.verifier_of(f"late {each}")) for each in range(10_000)}
 
-    moved = [new for old, new in zip(before, after, strict=True) if old != new]
-    assert {form_of(each) for each in before} == {ours, theirs}
-    assert {form_of(each) for each in moved} == {rare}
+    assert first == second == [users.verifier_of(each) for each in names]
+    assert {form_of(each) for each in first} == {theirs}
+    assert users.verifier_of("none") == none
+    assert late == {ours, theirs, rare}
 
 
 @pytest.mark.parametrize(

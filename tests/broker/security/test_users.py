@@ -45,6 +45,38 @@ def test_users_are_there_after_a_start(tmp_path: Path) -> None:
     assert again.find(PLAIN, "alice")[1] is False
 
 
+@pytest.mark.parametrize("is_stopped_between", [False, True])
+def test_who_is_not_there_is_not_told_by_users_that_come(
+    tmp_path: Path, *, is_stopped_between: bool
+) -> None:
+    """What strangers were answered stays, over a start too, whatever users come and go."""
+    alice = {"alice": {"SCRAM-SHA-256": ALICE}}
+    rare = {"rare": {"SCRAM-SHA-256": make_verifier(SHA_256, "secret", iterations=9_999)}}
+    names = ["alice", *(f"{number}" for number in range(50))]
+    store = loaded(tmp_path)
+    told = []
+    for users in (alice, alice | rare, rare | alice, alice):
+        store.write(users)
+        told.append([store.find("SCRAM-SHA-256", each) for each in names])
+        if is_stopped_between:
+            store.keep()
+            store = loaded(tmp_path)
+
+    assert told[0] == told[1] == told[2] == told[3]
+    assert {each[0].iterations for each in told[0]} == {4096}
+
+
+def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:
+    """It does not say yet what absent users look like."""
+    store = loaded(tmp_path)
+    store.write({"alice": {"SCRAM-SHA-256": ALICE}})
+    content = json.loads(store.path.read_bytes())
+    del content["absent"]
+    store.path.write_text(json.dumps(content))
+
+    assert loaded(tmp_path).find("SCRAM-SHA-256", "bob") == store.find("SCRAM-SHA-256", "bob")
+
+
 def test_more_users_than_a_start_reads_are_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +160,9 @@ def spoil(change: Callable[[dict[str, object]], object]) -> Callable[[bytes], by
         spoil(lambda parsed: parsed["users"]["a"]["SCRAM-SHA-256"].update(stored_key="")),  # type: ignore[index]
         spoil(lambda parsed: parsed["users"]["a"].update(NONE={})),  # type: ignore[index]
         spoil(lambda parsed: parsed["users"].update(a=7)),  # type: ignore[attr-defined]
+        spoil(lambda parsed: parsed["absent"]["SCRAM-SHA-256"].update(asked="")),  # type: ignore[index]
+        spoil(lambda parsed: parsed["absent"]["SCRAM-SHA-256"].update(forms=[[0, 1]])),  # type: ignore[index]
+        spoil(lambda parsed: parsed["absent"]["SCRAM-SHA-256"].update(forms=[["a", 1]])),  # type: ignore[index]
     ],
 )
 def test_a_damaged_file_is_refused_and_not_quoted(
