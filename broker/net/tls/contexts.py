@@ -70,9 +70,12 @@ class Endpoint(NamedTuple):
         """Return the name of the principal whose certificate was shown.
 
         Raises:
-            ValueError: No rule applies, or the certificate has expired since it was first shown.
+            ValueError: It names nobody, no rule applies, or the certificate has expired since it
+                was first shown.
         """
         certificate = read_certificate(der)
+        if not certificate.subject:
+            raise ValueError("the subject of its certificate is empty; give it one with a name")
         if certificate.not_after < datetime.now(UTC):
             raise ValueError(f"the certificate of {certificate.subject} has expired")
         if self.rules is None:

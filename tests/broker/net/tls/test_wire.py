@@ -636,18 +636,20 @@ async def test_certificates_that_are_not_taken(
     monkeypatch: pytest.MonkeyPatch,
     version: ssl.TLSVersion,
 ) -> None:
-    """None, one of a stranger, one that has expired, one that no rule knows: a line for each."""
+    """None, a stranger's, an expired one, one without a name, one without a rule: a line each."""
     monkeypatch.setattr(BoundedLines, "takes", lambda _: True)
     stranger = Authority(tmp_path / "stranger")
     expired = authority.issue("late", days=("20200101000000Z", "20200102000000Z"))
     nobody = authority.issue("nobody")
-    rules = "ssl.principal.mapping.rules=RULE:^CN=somebody$/x/"
+    empty = authority.issue("empty", "/")
+    rules = "ssl.principal.mapping.rules=RULE:^CN=somebody$/x/,RULE:^$/y/"
     async with running(tmp_path / "data", *mutual(server, authority, "required", rules)) as home:
         for pair, reason in (
             (None, "it shows no certificate"),
             (stranger.issue("eve"), "its certificate is not taken: "),
             (expired, "its certificate is not taken: certificate has expired"),
             (nobody, "no rule of ssl.principal.mapping.rules matches"),
+            (empty, "the subject of its certificate is empty"),
         ):
             caplog.clear()
             with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
