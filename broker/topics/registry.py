@@ -445,7 +445,11 @@ class TopicRegistry:
         return topic
 
     def _unpublish(self, topic: Topic) -> None:
-        """Let nobody find a topic, and release the fetches that wait for its records."""
+        """Let nobody find a topic, and release the fetches that wait for its records.
+
+        Batches that wait are written while their logs are still open.
+        """
+        self._manager.appends.write()
         del self.topics[topic.name], self.by_id[topic.key]
         self._partition_count -= topic.partitions
         self._alike[topic.name.replace(".", "_")].discard(topic.name)

@@ -81,24 +81,20 @@ cdef class SegmentEnd:
 
 @cython.final
 cdef class HeldBatch:
-    cdef object records
+    cdef object owner, records
     cdef long long count, last_offset_delta, max_timestamp, sequence, size
     cdef ProducerEntry producer
 
 @cython.final
 cdef class Appends:
     cdef public bint is_open
-    cdef readonly long long held
+    cdef public object owner
     cdef readonly list logs
-    cdef list _owners
     cdef object joined
 
     cdef int add(self, object log) except -1
 
-    @cython.locals(owners=list)
-    cpdef note_owner(self, object owner)
-
-    @cython.locals(logs=list, owners=list, written=Py_ssize_t, end=LogEnd)
+    @cython.locals(logs=list, failures=dict, end=LogEnd)
     cpdef write(self)
 
 @cython.final
@@ -134,13 +130,11 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     @cython.locals(base_offset="long long")
     cdef int64_t _hold(self, object log, HeldBatch batch) except? -2
 
-    cdef int _write_waiting(self) except -1
-
     @cython.locals(lock=Lock, first=Py_ssize_t)
     cdef int write_held(self, object log) except -1
 
-    @cython.locals(held=list, batch=HeldBatch)
-    cdef int forget_held(self) except -1
+    @cython.locals(held=list, owners=list, batch=HeldBatch)
+    cdef list forget_held(self)
 
     @cython.locals(held=list, batch=HeldBatch, size="long long", end=SegmentEnd, stop=Py_ssize_t, base_offset="long long", next_sequence="long long", producer=ProducerEntry)
     cdef Py_ssize_t _write_run(self, object log, Py_ssize_t first) except -1

@@ -102,10 +102,10 @@ if TYPE_CHECKING:
             """Note a written batch in the producer state."""
 
     class Owner(Protocol):
-        """Who waits until batches are written."""
+        """A connection whose batches wait."""
 
         def not_written(self, error: NotWrittenError) -> None:
-            """Answer nobody: some of them are not."""
+            """Answer nothing more: some of them could not be written."""
 
     class Producers(Protocol):
         """The producers of a log."""
@@ -509,6 +509,7 @@ class HeldBatch:
         "count",
         "last_offset_delta",
         "max_timestamp",
+        "owner",
         "producer",
         "records",
         "sequence",
@@ -516,6 +517,7 @@ class HeldBatch:
     )
 
     def __init__(self) -> None:
+        self.owner: Owner | None = None
         self.records = memoryview(b"")
         self.size = 0
         self.last_offset_delta = 0
@@ -530,57 +532,52 @@ class Appends:
 
     Of requests that came together, on one connection or on several, the batches wait here, and
     those of one log are written by one call. While ``is_open``, `LogEnd.take` lets batches wait,
-    whose bytes stay where they are; any other batch is written at once, behind those that wait;
-    ``held`` counts all that ever have, and ``logs`` are those that have some. Nobody sees them
-    before `write`: it is called before an answer leaves, and before a request is served that is no
-    Produce; a log calls it before it appends anything else.
+    whose bytes stay where they are; any other batch is written at once, behind those that wait.
+    ``logs`` are those that have some, and ``owner`` is the connection that is served now. Nobody
+    sees them before `write`: it is called before an answer leaves, before a request is served that
+    is no Produce, and before a log goes; a log calls it before it appends anything else.
     """
 
-    __slots__ = ("_owners", "held", "is_open", "joined", "logs")
+    __slots__ = ("is_open", "joined", "logs", "owner")
 
     def __init__(self) -> None:
         self.is_open = False
-        self.held = 0
+        self.owner: Owner | None = None
         self.logs: list[Log] = []
-        self._owners: list[Owner] = []
         self.joined = memoryview(bytearray(JOINED_BYTES))
 
     def add(self, log: "Log") -> None:
         """Write the batches of a log, too."""
         self.logs.append(log)
 
-    def note_owner(self, owner: "Owner") -> None:
-        """Tell ``owner`` if what waits is not written."""
-        owners = self._owners
-        if self.logs and (not owners or owners[len(owners) - 1] is not owner):
-            owners.append(owner)
-
     def write(self) -> None:
         """Write all that waits, and tell the watchers of each log once.
 
+        Where one log fails the others are written. The owners of what is not are told, each once;
+        nothing waits any more.
+
         Raises:
-            NotWrittenError: Some of it could not be written, and all owners were told. What could
-                be stays; nothing waits any more.
+            NotWrittenError: The owner that is served now is one of them.
         """
         if not self.logs:
             return
-        logs, owners = self.logs, self._owners
-        self.logs, self._owners = [], []
-        written = 0
-        try:
-            for log in logs:
-                end: LogEnd = log.end
+        logs = self.logs
+        self.logs = []
+        failures: dict[Owner | None, NotWrittenError] = {}
+        for log in logs:
+            end: LogEnd = log.end
+            try:
                 end.write_held(log)
-                written += 1
-        except Exception as error:  # whatever it is: no answer may leave
-            failure = NotWrittenError(str(error))
-            for owner in owners:
+            except Exception as error:  # noqa: BLE001  # whatever it is: no answer may leave
+                failure = NotWrittenError(str(error))
+                failure.__cause__ = error
+                for owner in end.forget_held():
+                    failures.setdefault(owner, failure)
+        for owner, failure in failures.items():
+            if owner is not None:
                 owner.not_written(failure)
-            raise failure from error
-        finally:
-            for log in logs[written:]:
-                end = log.end
-                end.forget_held()
+        if self.owner in failures:
+            raise failures[self.owner]
 
 
 class LogEnd:
@@ -668,10 +665,10 @@ class LogEnd:
             OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
             KafkaStorageError: The directory refuses writes, now or since an earlier failure, or
                 those of clients, since there is less room than its reserve.
-            NotWrittenError: While batches may wait: those of the same request are among them.
+            NotWrittenError: Batches before it, of the connection that is served, are not written.
         """
         if self._held:
-            self._write_waiting()
+            self._appends.write()
         lock = self.lock
         lock.take()
         try:
@@ -728,10 +725,10 @@ class LogEnd:
 
         Raises:
             KafkaStorageError: As `append` does.
-            NotWrittenError: While batches may wait: those of the same request are among them.
+            NotWrittenError: Batches before it, of the connection that is served, are not written.
         """
         if self._held:
-            self._write_waiting()
+            self._appends.write()
         lock = self.lock
         lock.take()
         try:
@@ -757,7 +754,7 @@ class LogEnd:
         """
         may_wait = self._appends.is_open and self.rules.flush_messages == INT64_MAX
         if self._held and not may_wait:
-            self._write_waiting()
+            self._appends.write()
         lock = self.lock
         lock.take()
         try:
@@ -784,6 +781,7 @@ class LogEnd:
         if may_wait:
             self._check_open(log, True)
             batch = HeldBatch.__new__(HeldBatch)
+            batch.owner = self._appends.owner
             batch.records = records
             batch.size = size
             batch.last_offset_delta = last_offset_delta
@@ -802,7 +800,6 @@ class LogEnd:
 
     def _hold(self, log: "Log", batch: HeldBatch) -> int:
         """Have a batch wait; return its base offset."""
-        self._appends.held += 1
         if not self._held:
             self._appends.add(log)
             self._held_end = self.log_end_offset
@@ -813,21 +810,6 @@ class LogEnd:
         if producer is not None:
             producer.expect(batch.sequence, batch.last_offset_delta)
         return base_offset
-
-    def _write_waiting(self) -> None:
-        """Write all that waits, since something else is appended behind it.
-
-        Those who wait learn of a failure themselves. Who appends is told by what he appends: the
-        directory refuses it.
-
-        Raises:
-            NotWrittenError: While batches may wait: those of the same request are among them.
-        """
-        try:
-            self._appends.write()
-        except NotWrittenError:
-            if self._appends.is_open:
-                raise
 
     def write_held(self, log: "Log") -> None:
         """Write the batches that wait, in as few calls as their segments and entries allow.
@@ -848,14 +830,18 @@ class LogEnd:
             if first and self.watchers:
                 self.tell_watchers()
 
-    def forget_held(self) -> None:
-        """Forget the batches that wait: their producers may send them again."""
+    def forget_held(self) -> "list[Owner | None]":
+        """Forget the batches that wait: their producers may send them again; return the owners."""
         held = self._held
+        owners: list[Owner | None] = []
         while held:
             batch: HeldBatch = held.pop()
+            owners.append(batch.owner)
             producer = batch.producer
             if producer is not None:
                 producer.next_sequence = batch.sequence
+        owners.reverse()
+        return owners
 
     def _write_run(self, log: "Log", first: int) -> int:
         """Write the first batch that waits and those that fit behind it; return how far it came.

@@ -9,6 +9,7 @@ from pathlib import Path
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
+from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.appending.values import AppendResult, ValidatedBatch
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
@@ -54,7 +55,9 @@ class LogFolder:
         config: TopicConfig | None = None,
         *,
         directory: LogDirectory | None = None,
+        appends: Appends | None = None,
     ) -> None:
+        self._appends = appends or Appends()
         self.clock = FakeClock()
         self.config = config or TopicConfig()
         self.directory = directory or LogDirectory(root)
@@ -70,6 +73,7 @@ class LogFolder:
             clock=self.clock,
             background=background,
             deletions=DelayedDeletions(self.clock, background),
+            appends=self._appends,
         )
 
     def _folder(self, *, is_clean: bool = False) -> PartitionFolder:

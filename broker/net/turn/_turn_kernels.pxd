@@ -97,10 +97,9 @@ cdef class Turn:
     @cython.locals(answers=list, position=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, is_open=bint, is_more=bint)
     cpdef _serve(self, Py_ssize_t start, Py_ssize_t filled)
 
-    @cython.locals(position=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, held="long long", waits=bint, appends=Appends)
+    @cython.locals(position=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, waits=bint, appends=Appends)
     cdef (Py_ssize_t, Py_ssize_t, Py_ssize_t) _dispatch_all(self, Py_ssize_t start, Py_ssize_t filled, list answers, bint is_open) except *
 
-    cdef int _write(self) except -1
     cpdef owe(self, list answers)
 
     @cython.locals(owed=list)

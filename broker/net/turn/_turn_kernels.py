@@ -310,10 +310,7 @@ class LoopRound:
         self._turns = []
         self.kept = 0
         self._alone = ALONE if len(turns) == 1 else 0
-        try:  # noqa: SIM105  # cheaper than suppress
-            self.appends.write()
-        except NotWrittenError:
-            pass  # their connections are closed already
+        self.appends.write()
         self._answer(turns)
 
     def _end_in_time(self) -> None:
@@ -499,24 +496,22 @@ class Turn:
 
         Raises:
             ProtocolError: From `Gate.dispatch`, or a frame cannot have the size that it states.
-            NotWrittenError: Some of the batches are not written; no answer may leave.
+            NotWrittenError: Some of this connection's batches are not written; no answer may leave.
         """
         shared = self._shared
         appends = self._appends
         position = start
         size = 0
         waits = False
+        appends.owner = self
         try:
             end = next_frame(shared, start, filled, self._limit)
             while end <= filled and len(answers) < FRAMES_PER_TURN and size < SHARED_BYTES:
                 if appends.logs and not _is_produce(shared, position, end):
-                    self._write()
-                held = appends.held
+                    appends.write()
                 appends.is_open = is_open or end < filled or len(appends.logs) > 0
                 reply = self._gate.dispatch(self, shared, position + 4, end)  # type: ignore[arg-type]  # a Connection
                 position = end
-                if appends.held > held:
-                    appends.note_owner(self)
                 if reply is not None:
                     answers.append(reply)
                     if not isinstance(reply, bytes):
@@ -527,17 +522,12 @@ class Turn:
             waits = waits and (not answers or isinstance(answers[len(answers) - 1], bytes))
         finally:
             appends.is_open = False
-            if not waits:
-                self._write()
+            try:
+                if not waits:
+                    appends.write()
+            finally:
+                appends.owner = None
         return position, end, size
-
-    def _write(self) -> None:
-        """Write what waits; raise NotWrittenError if something of this connection's is not."""
-        try:
-            self._appends.write()
-        except NotWrittenError:
-            if self.is_closed:
-                raise
 
     def owe(self, answers: list[Any]) -> None:
         """Send answers at the end of the round."""

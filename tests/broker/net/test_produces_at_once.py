@@ -148,6 +148,26 @@ async def test_a_failed_write_answers_none_of_them(
     assert rows_of(await other.ask(produce())) == [(ErrorCode.kafka_storage_error, -1)]
 
 
+async def test_a_failed_write_closes_no_other_connection(
+    home: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose batches of the same round were written is answered."""
+    callers = [await home.call() for _ in range(2)]
+    requests = [produce(None, 1), produce(None, 0)]
+    for last in [False] * 10 + [True]:  # whoever was alone at first waits for others again
+        if last:
+            install(monkeypatch).fail("pwrite", path="t-0/0", times=1)
+        for caller, request in zip(callers, requests, strict=True):
+            await caller.client.send(caller.frame(request))
+        answers = [await within(callers[0].receive(requests[0]), "an answer")]
+        if not last:
+            answers.append(await within(callers[1].receive(requests[1]), "an answer"))
+
+    assert rows_of(answers[0]) == [(ErrorCode.none, 20)]
+    assert await callers[1].client.is_closed()
+    assert home.topics.logs["t", 0].log_end_offset == 20
+
+
 async def test_the_last_of_a_turn_is_written_with_those_before(
     home: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

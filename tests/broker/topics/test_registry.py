@@ -16,9 +16,11 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.storage import files
+from siltstone.storage.appending.values import NotWrittenError
 from siltstone.storage.directory.catalog import CatalogState
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from tests.support.appending import append
+from tests.support.batches import make_batch
 from tests.support.rooms import RoomsOnDisk
 
 
@@ -56,6 +58,29 @@ async def test_a_new_topic_can_be_found_in_every_way(home: RoomsOnDisk) -> None:
     found = PartitionMetadata.read(home.paths[0] / "orders-1")
     assert found is not None
     assert found.topic_id == topic.id
+
+
+async def test_what_waits_is_written_before_a_topic_goes(home: RoomsOnDisk) -> None:
+    """Its own batches too: nobody who had a batch in the same round is told that it failed."""
+    topics = home.rooms.topics
+    gone, keep = [await topics.create(name, 1, {}) for name in ("gone", "keep")]
+    logs = [each.logs[0] for each in (gone, keep)]
+    appends, told = home.rooms.logs.appends, []
+
+    class Owner:
+        def not_written(self, error: NotWrittenError) -> None:
+            told.append(str(error))
+
+    appends.is_open, appends.owner = True, Owner()
+    for log in logs:
+        assert log is not None
+        log.end.take(log, memoryview(make_batch()), home.clock.now_ms())
+    appends.is_open, appends.owner = False, None
+    await topics.delete(gone)
+    appends.write()
+
+    assert told == []
+    assert [log.log_end_offset for log in logs if log is not None] == [1, 1]
 
 
 async def test_of_many_that_want_a_name_one_wins(home: RoomsOnDisk) -> None:

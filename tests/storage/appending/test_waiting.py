@@ -168,35 +168,54 @@ def test_a_segment_that_cannot_be_read_takes_nothing(tmp_path: Path, disk: Disk)
     assert log.log_end_offset == 2
 
 
+class Owner:
+    """A connection that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def not_written(self, error: NotWrittenError) -> None:
+        """Note why."""
+        self.told.append(str(error))
+
+
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_owners_learn_of_a_failure_alone(folder: LogFolder, disk: Disk, is_failing: bool) -> None:
-    """Those whose batches waited, each once; whoever comes later has nothing to do with it."""
+    """Those whose batches waited, each once; a later one has nothing to do with it."""
     appends = folder.services.appends
-    told: list[str] = []
-
-    class Owner:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def not_written(self, _error: NotWrittenError) -> None:
-            told.append(self.name)
-
-    first, second, later = map(Owner, ("first", "second", "later"))
-    appends.note_owner(later)  # nothing waits
+    first, second, later = Owner(), Owner(), Owner()
     for owner in (first, first, second):
+        appends.owner = owner
         take(folder.log, make_batch())
-        appends.note_owner(owner)
+    appends.owner = None
     if is_failing:
         disk.fail("pwrite", times=1)
-        with pytest.raises(NotWrittenError):
-            appends.write()
-    else:
-        appends.write()
+    appends.write()
     disk.mend()
-    appends.note_owner(later)
+    appends.owner = later
     appends.write()
 
-    assert told == (["first", "second"] if is_failing else [])
+    assert [len(each.told) for each in (first, second, later)] == [is_failing, is_failing, 0]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failure_of_one_log_is_no_other_s(tmp_path: Path, disk: Disk, failing: int) -> None:
+    """The batches in other directories are written, and their owners are told nothing."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    folders = [LogFolder(tmp_path / "one")]
+    appends = folders[0].services.appends
+    folders.append(LogFolder(tmp_path / "other", appends=appends))
+    appends.is_open = True
+    owners = [Owner(), Owner()]
+    for appends.owner, each in zip(owners, folders, strict=True):
+        take(each.log, make_batch())
+    disk.fail("pwrite", path=f"{folders[failing].path.parent.name}/", times=1)
+    appends.owner = owners[1 - failing]
+    appends.write()
+
+    assert [len(each.told) for each in owners] == [1 - failing, failing]
+    assert [each.log.log_end_offset for each in folders] == [failing, 1 - failing]
 
 
 def test_a_batch_that_may_not_wait_is_written_behind_those_that_do(folder: LogFolder) -> None:
@@ -216,24 +235,20 @@ def test_a_batch_that_may_not_wait_is_written_behind_those_that_do(folder: LogFo
 def test_who_appends_behind_them_is_told_by_the_disk(folder: LogFolder, disk: Disk) -> None:
     """A marker of a transaction, say, that a timer writes: a storage error, as without them."""
     appends = folder.services.appends
-    told: list[str] = []
-
-    class Owner:
-        def not_written(self, error: NotWrittenError) -> None:
-            told.append(str(error))
-
+    appends.owner = owner = Owner()
     take(folder.log, make_batch())
-    appends.note_owner(Owner())
+    appends.owner = None
     appends.is_open = False
     disk.fail("pwrite", times=1)
 
     with pytest.raises(KafkaStorageError):
         folder.log.append(validated(make_batch()))
-    assert len(told) == 1
+    assert len(owner.told) == 1
 
 
 def test_who_appends_in_the_same_request_learns_of_them(folder: LogFolder, disk: Disk) -> None:
     """An earlier batch of it may be among those that are not written: nothing is answered."""
+    folder.services.appends.owner = Owner()
     take(folder.log, make_batch())
     disk.fail("pwrite", times=1)
 
