@@ -6,10 +6,14 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 
-@lru_cache(maxsize=1024)  # asked with every heartbeat
 def client_host(peer: str) -> str:
     """Return the host of a peer, which log lines print with its port."""
-    address = ip_address(peer.rpartition(":")[0].strip("[]").partition("%")[0])
+    return _spell(peer.rpartition(":")[0])
+
+
+@lru_cache(maxsize=1024)  # asked with every heartbeat
+def _spell(host: str) -> str:
+    address = ip_address(host.strip("[]").partition("%")[0])
     if address.version == 4:
         return f"/{address}"
     return "/" + ":".join(f"{int(part, 16):x}" for part in address.exploded.split(":"))

@@ -452,7 +452,10 @@ class TopicRegistry:
         self._manager.appends.write()
         del self.topics[topic.name], self.by_id[topic.key]
         self._partition_count -= topic.partitions
-        self._alike[topic.name.replace(".", "_")].discard(topic.name)
+        alike = self._alike[topic.name.replace(".", "_")]
+        alike.remove(topic.name)
+        if not alike:
+            del self._alike[topic.name.replace(".", "_")]
         self._note_change()
         for index, each in enumerate(topic.logs):
             if each is not None:

@@ -27,7 +27,6 @@ class CleanerFigures:
         self.aborted = 0
         self.failures: Counter[str] = Counter()  # by the exception's class
         self.dropped: Counter[Reason] = Counter()  # records
-        self.invalid_records: Counter[str] = Counter()  # without a key, by topic
         self.bytes_read = 0
         self.bytes_written = 0
         self.last: dict[TopicPartition, Pass] = {}
@@ -53,7 +52,6 @@ class CleanerFigures:
             self.bytes_written += result.bytes_written
             for reason, dropped in result.dropped.items():
                 self.dropped[reason] += dropped.records
-            self.invalid_records[result.topic_partition.topic] += result.invalid_records
             self.last[result.topic_partition] = summarise(result, seconds)
             self._by_thread[thread] = (result, seconds)
 

@@ -18,6 +18,8 @@ ROOM_BYTES: Final = 1 << 20
 CALM_CHECKS: Final = 3
 """After so many checks without another refusal it is logged that a directory takes writes again."""
 
+_MAX_REPORTED: Final = 1000
+
 _REMEDIES: Final = {
     errno.ENOSPC: "make room on the disk",
     errno.EDQUOT: "raise the quota or make room",
@@ -166,8 +168,10 @@ class LogDirectory:
         return f"is nearly full ({self._shortage()}): {_MAKE_ROOM}"
 
     def report_once(self, sentence: str) -> None:
-        """Log a sentence about something unreadable, once."""
+        """Log a sentence about something unreadable, once among the last thousand."""
         if sentence not in self._reported:
+            if len(self._reported) >= _MAX_REPORTED:
+                self._reported.clear()
             self._reported.add(sentence)
             _logger.error("%s", sentence)
 

@@ -1,6 +1,7 @@
 """Topics come and go as a whole, for everybody at once, whatever fails in between."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from siltstone.storage import files
 from siltstone.storage.appending.values import NotWrittenError
 from siltstone.storage.directory.catalog import CatalogState
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append
 from tests.support.batches import make_batch
 from tests.support.rooms import RoomsOnDisk
@@ -81,6 +83,27 @@ async def test_what_waits_is_written_before_a_topic_goes(home: RoomsOnDisk) -> N
 
     assert told == []
     assert [log.log_end_offset for log in logs if log is not None] == [1, 1]
+
+
+async def test_nothing_remembers_a_deleted_topic(home: RoomsOnDisk) -> None:
+    """No table has its name, its id or a partition of it, once its folders are gone."""
+    topics, logs = home.rooms.topics, home.rooms.logs
+    await topics.create("kept.1", 1, {"cleanup.policy": "compact"})
+    gone = await topics.create("gone.1", 2, {"cleanup.policy": "compact"})
+    for log in gone.logs:
+        assert log is not None
+        append(log)
+    await topics.delete(gone)
+    await home.writer.close()
+    home.clock.advance(60_000)
+    logs.deletions.run_due()
+    await home.io.run(logs.background.drain)
+    keys = (gone.name, "gone_1", gone.key, gone.id, *map(TopicPartition, [gone.name] * 2, (0, 1)))
+    del gone, log
+
+    gc.collect()
+    tables = [each for each in gc.get_objects() if isinstance(each, (dict, set))]
+    assert [list(each)[:3] for each in tables if any(key in each for key in keys)] == []
 
 
 async def test_of_many_that_want_a_name_one_wins(home: RoomsOnDisk) -> None:
