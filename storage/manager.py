@@ -7,7 +7,7 @@ partition. Stop in the order that makes the marks true: logs, checkpoints, marks
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -24,6 +24,7 @@ from siltstone.storage.clock import Clock
 from siltstone.storage.directory import clean_shutdown, loading, log_checkpoints, pins
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.directory.joint_work import JointWork
 from siltstone.storage.directory.loading import SetAside
 from siltstone.storage.directory.log_checkpoints import AnyLog, LogCheckpoints
 from siltstone.storage.directory.log_directory import LogDirectory
@@ -73,6 +74,7 @@ class LogManager:
         self._placement = Placement()
         self.futures = FutureLogs(self._placement, self._schedule_removal)
         self._checkpoints: dict[Path, LogCheckpoints] = {}  # constant after load
+        self._settling: dict[Path, JointWork] = {}  # likewise
         self._loaded = False
         self._directories_checked = True  # false while the background thread checks them
 
@@ -119,6 +121,7 @@ class LogManager:
         for directory in self.directories:
             checkpoints = LogCheckpoints(directory.path)
             self._checkpoints[directory.path] = checkpoints
+            self._settling[directory.path] = JointWork(partial(self._settle_deletions, directory))
             recovery_points = checkpoints.read_recovery_points()
             log_starts = checkpoints.read_log_starts()
             here = [each for each in found.live.values() if each.directory is directory]
@@ -212,6 +215,8 @@ class LogManager:
                 "move it away"
             )
         try:
+            if self._checkpoints[directory.path].names(topic_partition):
+                self._write_checkpoints(directory)  # those of a deleted topic of its name
             loaded = create_partition(folder, topic_id, self._clock.now_ms())
         except OSError as error:
             self._undo_create(folder)
@@ -234,7 +239,8 @@ class LogManager:
         """Delete partitions: folders are renamed now and removed after the delay. Blocks.
 
         The delay is the broker's default of ``file.delete.delay.ms``. A start in between removes
-        them.
+        them. The checkpoints name them no longer when this returns, so that no partition of their
+        names takes over an offset.
 
         Raises:
             KafkaStorageError: A folder cannot be renamed; the others are, as far as possible.
@@ -252,7 +258,6 @@ class LogManager:
             log.abandon(path.with_name(name))
             # A pin may be linking the files under their old names.
             moves.append((log.directory, path, log.path, log.names.changing()))
-        self.background.drain()  # work that has begun must not meet a new folder of these names
         failed: dict[LogDirectory, OSError] = {}
         for directory, old, new, changing in moves:
             self._placement.add(directory, -1)
@@ -265,35 +270,33 @@ class LogManager:
                 self._schedule_removal(new)
         for directory in {directory for directory, *_ in moves} - failed.keys():
             try:
-                files.fsync_directory(directory.path)
+                self._settling[directory.path].run()
             except OSError as error:
                 failed[directory] = error
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_starts()
         for directory, reason in failed.items():
             raise directory.fail(reason) from reason
+
+    def _settle_deletions(self, directory: LogDirectory) -> None:
+        """Make the new names of folders durable, and have the checkpoints without them."""
+        files.fsync_directory(directory.path)
+        if directory.failure is None:
+            self._write_checkpoints(directory)
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Prefer a directory for a partition, if it is created before the next start."""
         self._placement.prefer(topic_partition, directory)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points that have moved, in the background; they are collected here."""
-        for directory, logs in self._by_directory():
-            write = self._checkpoints[directory.path].write_recovery_points
-            self._write_later(directory, partial(write, log_checkpoints.recovery_points(logs)))
+        """Write the recovery points that have moved, in the background."""
+        self._write_later(self._write_recovery_points)
 
     def checkpoint_log_starts(self) -> None:
         """Write the log start offsets that have moved, in the background."""
-        for directory, logs in self._by_directory():
-            write = self._checkpoints[directory.path].write_log_starts
-            self._write_later(directory, partial(write, self._log_starts(directory, logs)))
+        self._write_later(self._write_log_starts)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks that have moved, in the background."""
-        for directory, logs in self._by_directory():
-            write = self._checkpoints[directory.path].write_high_watermarks
-            self._write_later(directory, partial(write, log_checkpoints.high_watermarks(logs)))
+        self._write_later(self._write_high_watermarks)
 
     def check_directories(self, reserve_bytes: int) -> None:
         """Check in the background which directories are gone, full, or take writes again."""
@@ -320,14 +323,12 @@ class LogManager:
         unmarked = set(self.directories)
         failed = self._close_logs() if clean and self._loaded else set(self.directories)
         drained = self.background.close()
-        for directory, logs in self._by_directory():
+        for directory in self.directories:
             if directory in failed or directory.failure is not None or not drained:
                 continue
-            checkpoints = self._checkpoints[directory.path]
             try:
-                checkpoints.write_recovery_points(log_checkpoints.recovery_points(logs))
-                checkpoints.write_log_starts(self._log_starts(directory, logs))
-                checkpoints.write_high_watermarks(log_checkpoints.high_watermarks(logs))
+                self._write_checkpoints(directory)
+                self._write_high_watermarks(directory)
                 clean_shutdown.mark(directory.path)
                 unmarked.discard(directory)
             except OSError as error:
@@ -354,35 +355,49 @@ class LogManager:
                 future.result()
         return failed
 
-    def _by_directory(self) -> Iterator[tuple[LogDirectory, list[AnyLog]]]:
-        logs: list[AnyLog] = [*self.all_logs(), *self.futures.copies]
-        for directory in self.directories:
-            yield directory, [log for log in logs if log.directory is directory]
+    def _all(self) -> list[AnyLog]:
+        return [*self.all_logs(), *self.futures.copies]
 
-    def _log_starts(
-        self, directory: LogDirectory, logs: Sequence[AnyLog]
-    ) -> dict[TopicPartition, int]:
+    def _write_checkpoints(self, directory: LogDirectory) -> None:
+        self._write_recovery_points(directory)
+        self._write_log_starts(directory)
+
+    def _write_recovery_points(self, directory: LogDirectory) -> None:
+        self._checkpoints[directory.path].write_recovery_points(
+            lambda: log_checkpoints.recovery_points(directory, self._all())
+        )
+
+    def _write_log_starts(self, directory: LogDirectory) -> None:
+        self._checkpoints[directory.path].write_log_starts(lambda: self._log_starts(directory))
+
+    def _write_high_watermarks(self, directory: LogDirectory) -> None:
+        self._checkpoints[directory.path].write_high_watermarks(
+            lambda: log_checkpoints.high_watermarks(directory, self._all())
+        )
+
+    def _log_starts(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         """Collect the log start offsets; that of a partition that is set aside stays as it was.
 
         It gets no recovery point, so the next start scans all of it.
         """
         aside = {
             each.folder.topic_partition: each.folder.log_start_offset
-            for each in self.set_aside.values()
+            for each in list(self.set_aside.values())
             if each.folder.directory is directory and each.folder.log_start_offset
         }
-        return aside | log_checkpoints.log_starts(logs)
+        return aside | log_checkpoints.log_starts(directory, self._all())
 
-    def _write_later(self, directory: LogDirectory, write: Callable[[], None]) -> None:
-        def work() -> None:
+    def _write_later(self, write: Callable[[LogDirectory], None]) -> None:
+        def work(directory: LogDirectory) -> None:
             if directory.failure is not None:
                 return
             try:
-                write()
+                write(directory)
             except OSError as error:
                 raise directory.fail(error) from error
 
-        self.background.submit("checkpoint", work)
+        for directory in self.directories:
+            self.background.submit("checkpoint", partial(work, directory))
 
     def _schedule_removal(self, path: Path) -> None:
         delay_ms = self._server.topic_defaults.file_delete_delay_ms

@@ -1,15 +1,17 @@
 """The offset checkpoints of one log directory (docs/on-disk-format.md).
 
 Recovery points are written after the data below them was fsynced, so after a crash they are too low
-at worst. The event loop collects the offsets; the background thread writes them, if they changed.
+at worst.
 """
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.moving.future_log import FutureLog
 from siltstone.storage.topic_partition import TopicPartition
@@ -18,16 +20,25 @@ AnyLog: TypeAlias = Log | FutureLog
 """As in Kafka, an unfinished copy is in the checkpoints of its new directory."""
 
 
-class LogCheckpoints:
-    """The three files. One thread writes: the background thread, or the stop after its end."""
+Collect: TypeAlias = Callable[[], Mapping[TopicPartition, int]]
+"""Returns the offsets as they are now."""
 
-    __slots__ = ("_high_watermarks", "_log_starts", "_recovery_points", "_written")
+
+class LogCheckpoints:
+    """The three files of a log directory. Any thread writes, one at a time.
+
+    The offsets are collected by the one that writes, so that the file has those of the last call: a
+    partition that is gone does not come back by what was collected before.
+    """
+
+    __slots__ = ("_high_watermarks", "_lock", "_log_starts", "_recovery_points", "_written")
 
     def __init__(self, directory: Path) -> None:
+        self._lock = threading.Lock()
         self._recovery_points = OffsetCheckpoint(directory, files.RECOVERY_POINTS)
         self._log_starts = OffsetCheckpoint(directory, files.LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(directory, files.HIGH_WATERMARKS)
-        self._written: dict[Path, Mapping[TopicPartition, int]] = {}
+        self._written: dict[Path, Mapping[TopicPartition, int]] = {}  # guarded by: _lock
 
     def read_recovery_points(self) -> dict[TopicPartition, int]:
         """Return the offset below which each partition is on the disk."""
@@ -37,46 +48,69 @@ class LogCheckpoints:
         """Return the log start offsets that are not their first segment's."""
         return self._read(self._log_starts)
 
-    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the file if anything in it has changed. Blocks."""
-        self._write(self._recovery_points, offsets)
+    def names(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a partition has a recovery point or a log start offset in a file."""
+        files = (self._recovery_points.path, self._log_starts.path)
+        with self._lock:
+            return any(topic_partition in self._written.get(path, ()) for path in files)
 
-    def write_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def write_recovery_points(self, collect: Collect) -> None:
         """Replace the file if anything in it has changed. Blocks."""
-        self._write(self._log_starts, offsets)
+        self._write(self._recovery_points, collect)
 
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def write_log_starts(self, collect: Collect) -> None:
+        """Replace the file if anything in it has changed. Blocks."""
+        self._write(self._log_starts, collect)
+
+    def write_high_watermarks(self, collect: Collect) -> None:
         """Replace the file if anything in it has changed. Blocks.
 
         Only Kafka's broker reads it: here the log end offset is the high watermark.
         """
-        self._write(self._high_watermarks, offsets)
+        self._write(self._high_watermarks, collect)
 
     def _read(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
         offsets = checkpoint.read_or_empty()
-        self._written[checkpoint.path] = dict(offsets)
+        with self._lock:
+            self._written[checkpoint.path] = dict(offsets)
         return offsets
 
-    def _write(self, checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, int]) -> None:
-        if self._written.get(checkpoint.path) != offsets:
-            checkpoint.write(offsets)
-            self._written[checkpoint.path] = offsets
+    def _write(self, checkpoint: OffsetCheckpoint, collect: Collect) -> None:
+        with self._lock:
+            offsets = collect()
+            if self._written.get(checkpoint.path) != offsets:
+                checkpoint.write(offsets)
+                self._written[checkpoint.path] = offsets
 
 
-def recovery_points(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the recovery points of logs."""
-    return {log.topic_partition: log.recovery_point for log in logs}
+def recovery_points(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
+    """Collect the recovery points of the logs in a directory."""
+    return _collect(directory, logs, lambda log: log.recovery_point)
 
 
-def log_starts(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
+def log_starts(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
     """Collect the log start offsets that differ from the first segment's base."""
-    return {
-        log.topic_partition: log.log_start_offset
-        for log in logs
-        if log.log_start_offset > log.segments[0].base_offset
-    }
+    return _collect(directory, logs, _own_start)
 
 
-def high_watermarks(logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the high watermarks of logs."""
-    return {log.topic_partition: log.high_watermark for log in logs}
+def high_watermarks(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
+    """Collect the high watermarks of the logs in a directory."""
+    return _collect(directory, logs, lambda log: log.high_watermark)
+
+
+def _collect(
+    directory: LogDirectory, logs: Iterable[AnyLog], offset_of: Callable[[AnyLog], int | None]
+) -> dict[TopicPartition, int]:
+    """Return the offsets; a log that moves meanwhile belongs to the other directory."""
+    offsets: dict[TopicPartition, int] = {}
+    for log in logs:
+        if log.directory is directory:
+            offset = offset_of(log)
+            if offset is not None and log.directory is directory:
+                offsets[log.topic_partition] = offset
+    return offsets
+
+
+def _own_start(log: AnyLog) -> int | None:
+    start = log.log_start_offset
+    return start if start > log.segments[0].base_offset else None

@@ -1,5 +1,6 @@
 """Segments that were taken out of a log: renamed in the background, unlinked after the delay."""
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,8 @@ RETRY_MS: Final = 5_000
 class DroppedSegments:
     """Segments and producer snapshots that are being deleted (housekeeping thread only).
 
+    ``writing`` is held while files change: the folder is not given up meanwhile.
+
     A start in between finds them by their suffix, or loads them and drops them again. They are
     deleted even if renaming fails: a disk may be so full that a longer name does not fit into its
     folder, and only unlinking makes room. ``is_abandoned`` tells that the whole folder is being
@@ -32,6 +35,7 @@ class DroppedSegments:
         directory: LogDirectory,
         services: "LogServices",
         names: NameGate,
+        writing: threading.Lock,
         is_abandoned: Callable[[], bool],
     ) -> None:
         self._segments = segments
@@ -39,6 +43,7 @@ class DroppedSegments:
         self._directory = directory
         self._deletions = services.deletions
         self._names = names
+        self._writing = writing
         self._is_abandoned = is_abandoned
 
     def rename(self, delay_ms: int) -> None:
@@ -47,17 +52,18 @@ class DroppedSegments:
         Raises:
             KafkaStorageError: A file could not be renamed.
         """
-        if self._is_abandoned():
-            return
-        self._deletions.schedule(delay_ms, self.unlink)
-        try:
-            with self._names.changing():
-                for segment in self._segments:
-                    segment.files.change_suffix(files.DELETED)
-                for path in self._snapshots:
-                    files.mark_deleted(path)
-        except OSError as error:
-            raise self._directory.fail(error) from error
+        with self._writing:
+            if self._is_abandoned():
+                return
+            self._deletions.schedule(delay_ms, self.unlink)
+            try:
+                with self._names.changing():
+                    for segment in self._segments:
+                        segment.files.change_suffix(files.DELETED)
+                    for path in self._snapshots:
+                        files.mark_deleted(path)
+            except OSError as error:
+                raise self._directory.fail(error) from error
 
     def unlink(self) -> None:
         """Delete the files; if the disk refuses, try again later.
@@ -67,15 +73,16 @@ class DroppedSegments:
         Raises:
             OSError: A file could not be deleted.
         """
-        if self._is_abandoned():
-            return
-        try:
-            with self._names.changing():
-                for segment in self._segments:
-                    segment.files.unlink()
-                for path in self._snapshots:
-                    files.unlink(path)
-                    files.unlink(files.deleted_name(path))
-        except OSError:
-            self._deletions.schedule(RETRY_MS, self.unlink)
-            raise
+        with self._writing:
+            if self._is_abandoned():
+                return
+            try:
+                with self._names.changing():
+                    for segment in self._segments:
+                        segment.files.unlink()
+                    for path in self._snapshots:
+                        files.unlink(path)
+                        files.unlink(files.deleted_name(path))
+            except OSError:
+                self._deletions.schedule(RETRY_MS, self.unlink)
+                raise

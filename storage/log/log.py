@@ -423,6 +423,7 @@ class Log:
             self.directory,
             self._services,
             self.names,
+            self._flush_lock,
             lambda: self._abandoned,
         )
         rename = partial(dropped.rename, self.config.file_delete_delay_ms)
@@ -532,6 +533,7 @@ class Log:
                 self.directory,
                 self._services,
                 self.names,
+                self._flush_lock,
                 lambda: self._abandoned,
             )
             self._services.deletions.schedule(self.config.file_delete_delay_ms, gone.unlink)
