@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.broker.http.values import text
 from siltstone.broker.process.bounded_lines import BoundedLines
+from siltstone.broker.process.fair_places import FairPlaces
 from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.principals import USER, Principal
@@ -95,14 +96,14 @@ class Credentials:
         self._may_read = may_read
         self._audit = audit
         self._failures = BoundedLines(asyncio.get_running_loop().time, 1)
-        self._places = asyncio.Semaphore(_MAX_CHECKS)
+        self._places = FairPlaces(_MAX_CHECKS)
 
     async def refuse(self, request: HttpRequest) -> HttpResponse | None:
         """Return the answer to a request that does not say who asks, or not by the truth."""
         if self._is_trusted(request.headers):
             return None
         given = _read_basic(request.headers.get(b"authorization", b""))
-        if given is not None and await self._check(*given):
+        if given is not None and await self._check(request, *given):
             if request.path in _HEALTH:
                 return None
             return _refuse_unless(self._may_read, given[0], request)
@@ -116,19 +117,33 @@ class Credentials:
         self._note(request.peer)
         return replace(answer, after_seconds=self._delay_seconds())
 
-    async def _check(self, user: str, password: str) -> bool:
-        """Have an io thread check a password; who has gone keeps his place until that is done."""
-        await self._places.acquire()
+    async def _check(self, request: HttpRequest, user: str, password: str) -> bool:
+        """Have an io thread check a password that was not right before; addresses take turns.
+
+        A client that has gone keeps its place until that is done.
+        """
+        if self._is_proven(user, password):
+            return True
+        await self._places.take(request.peer.rpartition(":")[0])
         work = self._io.run(self._is_right, user, password)
         work.add_done_callback(lambda _: self._places.release())
         return await to_its_end(work)
+
+    def _is_proven(self, user: str, password: str) -> bool:
+        is_proven = False
+        for name in _HASHES:
+            verifier, is_known = self._users.find(name, user)
+            is_proven |= self._users.proven.has(verifier, user, password) and is_known
+        return is_proven
 
     def _is_right(self, user: str, password: str) -> bool:
         """Return whether a password is a user's. Blocks as long for a user that is not there."""
         is_right = False
         for name, mechanism in _HASHES.items():
             verifier, is_known = self._users.find(name, user)
-            is_right |= proves(mechanism, verifier, password) and is_known
+            if proves(mechanism, verifier, password) and is_known:
+                self._users.proven.note(verifier, user, password)
+                is_right = True
         return is_right
 
     def _note(self, peer: str) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.process.bounded_lines import BoundedLines
+from siltstone.broker.process.fair_places import FairPlaces
 from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.principals import USER, Principal
 from siltstone.broker.security.scram import SaslFailure
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
     from siltstone.broker.net.answers import Answer, LateAnswer
-    from siltstone.broker.process.io import IoThreads
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.mechanisms import Conversation, Mechanisms
 
@@ -62,6 +62,7 @@ class Connection(Protocol):
     """Whose login it is."""
 
     peer: str
+    host: str
     principal: str
     rooms: Rooms
 
@@ -92,7 +93,7 @@ class Logins:
         self.succeeded = 0
         self.failed = 0
         self.expired = 0
-        self._places = asyncio.Semaphore(_MAX_CHECKS)
+        self._places = FairPlaces(_MAX_CHECKS)
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._failures = BoundedLines(self._loop.time, 1)
@@ -101,16 +102,19 @@ class Logins:
         """Return the login of a new connection."""
         return Login(self._loop, dispatcher, self)
 
-    async def check(self, io: IoThreads, conversation: Conversation, token: bytes) -> bytes:
+    async def check(
+        self, connection: Connection, conversation: Conversation, token: bytes
+    ) -> bytes:
         """Have an io thread take a token; a few at a time, so that strangers do not take them all.
 
-        A client that has gone keeps its place until its token is done with.
+        Addresses take turns, so that many clients of one do not hold up the others. A client that
+        has gone keeps its place until its token is done with.
 
         Raises:
             SaslFailure: Of the conversation.
         """
-        await self._places.acquire()
-        work = io.run(conversation.step, token)
+        await self._places.take(connection.host)
+        work = connection.rooms.io.run(conversation.step, token)
         work.add_done_callback(lambda _: self._places.release())
         return await to_its_end(work, SaslFailure)
 
@@ -253,7 +257,7 @@ class Login(Gate):
         conversation = self._conversation
         if self.state is not State.AUTHENTICATE or conversation is None:
             return SaslAuthenticateResponse(IllegalSaslState.code, _TOO_LATE)
-        if conversation.blocks:
+        if conversation.blocks(token):
             return self._authenticate_later(connection, conversation, token)
         try:
             answer = conversation.step(token)
@@ -266,7 +270,7 @@ class Login(Gate):
         self, connection: Connection, conversation: Conversation, token: bytes
     ) -> SaslAuthenticateResponse:
         try:
-            answer = await self._logins.check(connection.rooms.io, conversation, token)
+            answer = await self._logins.check(connection, conversation, token)
             await self._note_refusal(connection, conversation)
             lifetime_ms = self._finish(connection, conversation)
         except SaslFailure as failure:
@@ -280,8 +284,8 @@ class Login(Gate):
         if conversation is None:
             raise ProtocolError("reason=a token without a conversation")
         try:
-            if conversation.blocks:
-                answer = await self._logins.check(connection.rooms.io, conversation, token)
+            if conversation.blocks(token):
+                answer = await self._logins.check(connection, conversation, token)
                 await self._note_refusal(connection, conversation)
             else:
                 answer = conversation.step(token)

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 
 
 class Conversation(Protocol):
-    """One login by one mechanism; `step` is for an io thread if it ``blocks``.
+    """One login by one mechanism.
 
     ``user`` is proven once ``is_complete``, for ``lifetime_ms``; 0: as long as the connection.
     ``refusal`` is why the answer of the last step says no, None if it does not.
     """
 
-    @property
-    def blocks(self) -> bool: ...  # noqa: D102
     @property
     def user(self) -> str: ...  # noqa: D102
     @property
@@ -35,6 +33,9 @@ class Conversation(Protocol):
     def lifetime_ms(self) -> int: ...  # noqa: D102
     @property
     def refusal(self) -> str | None: ...  # noqa: D102
+
+    def blocks(self, token: bytes) -> bool:
+        """Return whether `step` would take long with this token: then an io thread takes it."""
 
     def step(self, token: bytes) -> bytes:
         """Return the answer to the client's next token; raises SaslFailure."""
@@ -58,7 +59,7 @@ class Mechanisms:
             for user, password in settings.plain_users.items()
         }
         self._makers: dict[str, Callable[[], Conversation]] = {
-            PLAIN: partial(PlainServer, self._find_plain),
+            PLAIN: partial(PlainServer, self._find_plain, users.proven),
             **{
                 name: partial(ScramServer, mechanism, self._find_scram)
                 for name, mechanism in MECHANISMS.items()

@@ -22,6 +22,7 @@ from siltstone.broker.security.private_file import (
     read_version,
     replace_private,
 )
+from siltstone.broker.security.proven import ProvenPasswords
 from siltstone.broker.security.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
@@ -59,6 +60,7 @@ class UserStore:
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
         self.credentials: Credentials = {}
+        self.proven = ProvenPasswords()
         self._secret = secrets.token_bytes(_SECRET_BYTES)
         self._absent = {
             name: AbsentUsers(mechanism, self._secret) for name, mechanism in _HASHES.items()

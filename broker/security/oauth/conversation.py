@@ -33,10 +33,8 @@ class OAuthBearerServer:
     """One conversation: a token comes, an empty answer goes, or one that says no.
 
     ``user`` is proven once ``is_complete``, for ``lifetime_ms``. ``refusal`` is why the token was
-    not good, for the log. `step` may block to read keys: let an io thread take it.
+    not good, for the log.
     """
-
-    blocks = True
 
     def __init__(self, checker: TokenChecker) -> None:
         self.user = ""
@@ -44,6 +42,10 @@ class OAuthBearerServer:
         self.lifetime_ms = 0
         self.refusal: str | None = None
         self._checker = checker
+
+    def blocks(self, _: bytes) -> bool:
+        """Return that keys may have to be read."""
+        return True
 
     def step(self, token: bytes) -> bytes:
         """Return the answer to the client's message.

@@ -105,6 +105,24 @@ async def test_few_passwords_are_checked_at_a_time(tmp_path: Path) -> None:
     assert await asyncio.gather(*tasks[1:]) == [None] * 4
 
 
+async def test_a_password_that_was_right_is_not_hashed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prometheus asks every few seconds, and others may be waiting; a wrong one is."""
+    users = UserStore(tmp_path)
+    users.write({"alice": {PLAIN: make_verifier(PLAIN_HASH, "secret")}})
+    io = IoThreads(1)
+    asked = credentials(users, io)
+    assert await asked.refuse(request("alice", "secret")) is None
+    monkeypatch.setattr(io, "run", lambda *_: pytest.fail("a thread is asked"))
+
+    assert await asked.refuse(request("alice", "secret")) is None
+    users.write({})
+    with pytest.raises(pytest.fail.Exception):
+        await asked.refuse(request("alice", "secret"))
+    io.close()
+
+
 async def test_a_failed_login_is_in_the_audit_log(tmp_path: Path) -> None:
     """As one at a listener; without the name, which may be a password."""
     audit = Audit(FakeClock(), tmp_path / "audit.log")

@@ -214,6 +214,47 @@ async def test_strangers_do_not_take_all_io_threads(
         assert answer.error_code is ErrorCode.sasl_authentication_failed
 
 
+async def from_address(home: Running, host: str) -> Caller:
+    """Connect from an address of this machine."""
+    port = home.listeners[0].port
+    return Caller(home.keep(await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))))
+
+
+async def test_many_of_one_address_do_not_hold_up_another(
+    home: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its password is checked as soon as one of theirs is done; who was let in needs no check."""
+    begun: list[bytes] = []
+    places = threading.Semaphore(0)
+    real = PlainServer.step
+
+    def step(server: PlainServer, token: bytes) -> bytes:
+        if server.blocks(token):
+            begun.append(token)
+            assert places.acquire(timeout=60)
+        return real(server, token)
+
+    await log_in(await home.call())
+    monkeypatch.setattr(PlainServer, "step", step)
+    for _ in range(8):
+        stranger = await from_address(home, "127.0.0.2")
+        await stranger.ask(handshake())
+        await stranger.client.send(stranger.frame(authenticate(b"\0nobody\0wrong")))
+    await give_turns_until(lambda: len(begun) >= 2, "two checks of theirs")
+
+    assert (await log_in(await home.call())).error_code is ErrorCode.none
+    bob = await home.call()
+    await bob.ask(handshake())
+    await bob.client.send(bob.frame(authenticate(b"\0bob\0other")))
+    await home.probe.round_trip()
+    places.release(2)
+    await give_turns_until(lambda: len(begun) >= 4, "two more checks")
+    places.release(8)
+
+    assert b"\0bob\0other" in begun[2:4]
+    assert (await bob.receive(authenticate())).error_code is ErrorCode.none
+
+
 async def test_who_leaves_before_the_answer_leaves_nothing_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

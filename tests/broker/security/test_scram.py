@@ -10,6 +10,7 @@ import pytest
 from kafka.net.sasl.scram import ScramClient
 
 from siltstone.broker.security.plain import PLAIN_HASH, PlainServer
+from siltstone.broker.security.proven import ProvenPasswords
 from siltstone.broker.security.scram import (
     MECHANISMS,
     SHA_256,
@@ -259,7 +260,7 @@ def test_a_verifier_prints_no_secret() -> None:
 def plain(token: bytes) -> PlainServer:
     """Return a conversation after its token."""
     find = users(PLAIN_HASH, alice="secret")
-    server = PlainServer(lambda user: find(PLAIN_HASH, user))
+    server = PlainServer(lambda user: find(PLAIN_HASH, user), ProvenPasswords())
     assert server.step(token) == b""
     return server
 

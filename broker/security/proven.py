@@ -1,0 +1,50 @@
+"""Passwords that were right before: a client that comes again has not to be hashed again.
+
+Of each only a keyed digest is kept, and the key is another at each start. Which verifier the
+password belongs to is part of it, so that nothing outlives a password or a user that is changed.
+A wrong password costs what it always costs, whether its user is remembered or not.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from siltstone.broker.security.scram import Verifier
+
+_DIGEST: Final = "sha256"
+_KEY_BYTES: Final = 32
+_LONGEST_PASSWORD: Final = 1024
+"""Longer ones are hashed each time: the loop makes the digests."""
+_MAX_KNOWN: Final = 10_000
+
+
+class ProvenPasswords:
+    """The digests, by what is stored of the password; the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(_KEY_BYTES)
+        self._none = secrets.token_bytes(_KEY_BYTES)
+        self._digests: dict[bytes, bytes] = {}
+
+    def has(self, verifier: Verifier, user: str, password: str) -> bool:
+        """Return whether this password was right for this user, and still is."""
+        if len(password) > _LONGEST_PASSWORD:
+            return False
+        known = self._digests.get(verifier.stored_key, self._none)
+        return hmac.compare_digest(known, self._digest(verifier, user, password))
+
+    def note(self, verifier: Verifier, user: str, password: str) -> None:
+        """Remember a password that is right."""
+        if len(password) > _LONGEST_PASSWORD:
+            return
+        self._digests[verifier.stored_key] = self._digest(verifier, user, password)
+        while len(self._digests) > _MAX_KNOWN:
+            del self._digests[next(iter(self._digests))]
+
+    def _digest(self, verifier: Verifier, user: str, password: str) -> bytes:
+        name = user.encode()
+        head = len(name).to_bytes(4, "big") + name + verifier.salt + verifier.stored_key
+        return hmac.digest(self._key, head + password.encode(), _DIGEST)
