@@ -373,6 +373,7 @@ class Broker:
             await self.coordinators.built.close()
         await self._producer_ids.close()
         await self._settings.close()
+        await self._features.close()
         await self.topics.close()
         await self._moves.close()
         if self._is_started:

@@ -38,9 +38,10 @@ from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlt
 from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.config.layers import Layers
     from siltstone.protocol.messages.alter_configs import AlterConfigsRequest
     from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
@@ -103,7 +104,7 @@ async def _for_each(
 
 
 class _Change:
-    """The change of one resource; what is read and what is put in force lie in one turn."""
+    """The change of one resource; it is made of what the change before has left."""
 
     def __init__(self, context: RequestContext, resource: Any, validate_only: bool) -> None:
         self.rooms = context.rooms
@@ -132,63 +133,85 @@ class _Change:
 
     async def _alter_topic(self, changes: list[Change], replaces: bool) -> None:
         topic = self.rooms.topics.topics.get(self.name)
-        own = {} if topic is None else topic.overrides
-        layers = self.rooms.settings.layers
-        values = apply_changes(
-            {} if replaces else own, changes, lambda: describe_topic(layers, own)
-        )
-        if not self.name:
-            raise InvalidRequest("settings of all topics are those of the brokers; name a topic")
-        check_topic_name(self.name)
-        self.rooms.settings.check_topic(self.name, values)
+
+        def edit(own: Mapping[str, str]) -> Mapping[str, str]:
+            layers = self.rooms.settings.layers
+            values = apply_changes(
+                {} if replaces else own, changes, lambda: describe_topic(layers, own)
+            )
+            if not self.name:
+                raise InvalidRequest(
+                    "settings of all topics are those of the brokers; name a topic"
+                )
+            check_topic_name(self.name)
+            self.rooms.settings.check_topic(self.name, values)
+            return values
+
         if topic is None:
+            edit({})
             raise UnknownTopicOrPartition(f"there is no topic {self.name}")
-        if not self.validate_only and values != own:
-            await self.rooms.topics.alter(topic, values)
+        if self.validate_only:
+            edit(topic.overrides)
+        else:
+            await self.rooms.topics.edit(topic, edit)
 
     async def _alter_broker(self, changes: list[Change], replaces: bool) -> None:
         settings = self.rooms.settings
         is_cluster = self.name == ALL_BROKERS
         if not is_cluster:
             check_broker(self.name, self.rooms.identity.node_id)
-        own = settings.layers.cluster if is_cluster else settings.layers.broker
-        values = apply_changes(
-            {} if replaces else own, changes, lambda: describe_broker(settings.layers)
-        )
-        settings.check_dynamic(values, cluster=is_cluster)
-        if is_cluster:
-            eligible_leaders.check_cluster(self.rooms.features, own, values)
+
+        def edit(layers: Layers) -> Layers:
+            own = layers.cluster if is_cluster else layers.broker
+            values = apply_changes(
+                {} if replaces else own, changes, lambda: describe_broker(layers)
+            )
+            settings.check_dynamic(values, cluster=is_cluster)
+            if is_cluster:
+                eligible_leaders.check_cluster(self.rooms.features, own, values)
+            else:
+                eligible_leaders.check_broker(self.rooms.features, [each.name for each in changes])
+            if values == own:
+                return layers
+            return layers.with_dynamic(**{"cluster" if is_cluster else "broker": values})
+
+        if self.validate_only:
+            edit(settings.layers)
         else:
-            eligible_leaders.check_broker(self.rooms.features, [each.name for each in changes])
-        if self.validate_only or values == own:
-            return
-        if is_cluster:
-            await settings.alter(cluster=values)
-        else:
-            await settings.alter(broker=values)
+            await settings.edit(edit)
 
     async def _alter_group(self, changes: list[Change], replaces: bool) -> None:
         settings = self.rooms.settings
-        own = settings.group_overrides.get(self.name, {})
-        values = apply_changes(
-            {} if replaces else own, changes, lambda: describe_group(settings.layers, own)
-        )
-        if not self.name:
-            raise InvalidRequest("settings of all groups are those of the broker; name a group")
-        settings.check_group(values)
-        if not self.validate_only and values != own:
-            await settings.alter_group(self.name, values)
+
+        def edit(own: Mapping[str, str]) -> Mapping[str, str]:
+            values = apply_changes(
+                {} if replaces else own, changes, lambda: describe_group(settings.layers, own)
+            )
+            if not self.name:
+                raise InvalidRequest("settings of all groups are those of the broker; name a group")
+            settings.check_group(values)
+            return values
+
+        if self.validate_only:
+            edit(settings.group_overrides.get(self.name, {}))
+        else:
+            await settings.edit_group(self.name, edit)
 
     async def _alter_client_metrics(self, changes: list[Change], replaces: bool) -> None:
         settings = self.rooms.settings
-        own = settings.client_metrics.get(self.name, {})
-        # Kafka has no types for them, so that nothing is a list to be appended to.
-        values = apply_changes({} if replaces else own, changes, tuple)
-        if not self.name:
-            raise InvalidRequest("a subscription to metrics of clients has a name")
-        check_subscription(values)
-        if not self.validate_only and values != own:
-            await settings.alter_client_metrics(self.name, values)
+
+        def edit(own: Mapping[str, str]) -> Mapping[str, str]:
+            # Kafka has no types for them, so that nothing is a list to be appended to.
+            values = apply_changes({} if replaces else own, changes, tuple)
+            if not self.name:
+                raise InvalidRequest("a subscription to metrics of clients has a name")
+            check_subscription(values)
+            return values
+
+        if self.validate_only:
+            edit(settings.client_metrics.get(self.name, {}))
+        else:
+            await settings.edit_client_metrics(self.name, edit)
 
     def _alter_loggers(self, changes: list[Change]) -> None:
         check_broker(self.name, self.rooms.identity.node_id)

@@ -34,9 +34,10 @@ async def update(context: RequestContext, request: UpdateFeaturesRequest) -> Upd
         Update(each.feature, each.max_version_level, each.upgrade_type)
         for each in request.feature_updates
     ]
+    settings = context.rooms.settings
     try:
         await context.rooms.features.update(updates, validate_only=request.validate_only)
-        agree(context.rooms.features, context.rooms.settings)
+        await settings.between(lambda: agree(context.rooms.features, settings))
     except KafkaError as error:
         return UpdateFeaturesResponse(
             error_code=error.code,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 
 T = TypeVar("T")
 
@@ -54,31 +55,53 @@ class Tasks:
             failed(task)
 
 
-class OneByOne:
-    """Changes of one thing, one after the other, each to its end whoever awaits it (loop only).
+class Reservations:
+    """Things that one task holds at a time; the others wait in the order they came (loop only)."""
 
-    An ``expected`` exception of a change that nobody awaits any more is dropped.
+    __slots__ = ("_lines",)
+
+    def __init__(self) -> None:
+        self._lines: dict[Hashable, tuple[asyncio.Lock, int]] = {}  # how many hold it or wait
+
+    @asynccontextmanager
+    async def hold(self, thing: Hashable) -> AsyncIterator[None]:
+        """Hold a thing: others that ask for it wait."""
+        lock, count = self._lines.get(thing) or (asyncio.Lock(), 0)
+        self._lines[thing] = lock, count + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            _, count = self._lines.pop(thing)
+            if count > 1:
+                self._lines[thing] = lock, count - 1
+
+
+class OneByOne:
+    """Changes, those of one thing one after the other, each to its end whoever awaits it.
+
+    Loop only. An ``expected`` exception of a change that nobody awaits any more is dropped.
     """
 
-    __slots__ = ("_expected", "_lock", "_name", "_tasks")
+    __slots__ = ("_expected", "_held", "_name", "_tasks")
 
     def __init__(self, name: str, *expected: type[Exception]) -> None:
         self._name = name
         self._expected = expected
-        self._lock = asyncio.Lock()
+        self._held = Reservations()
         self._tasks = Tasks()
 
-    async def make(self, change: Coroutine[Any, Any, T]) -> T:
-        """Make a change when those before it are made; raises what the change raises."""
-        task = self._tasks.start(self._make_in_turn(change), self._name)
+    async def make(self, change: Coroutine[Any, Any, T], thing: Hashable = None) -> T:
+        """Make a change of a thing when those before it are made; raises what the change raises."""
+        task = self._tasks.start(self._make_in_turn(change, thing), self._name)
         return await to_its_end(task, *self._expected)
 
     async def finish(self) -> None:
         """Wait until all of them are made."""
         await self._tasks.finish()
 
-    async def _make_in_turn(self, change: Coroutine[Any, Any, T]) -> T:
-        async with self._lock:
+    async def _make_in_turn(self, change: Coroutine[Any, Any, T], thing: Hashable) -> T:
+        async with self._held.hold(thing):
             return await change
 
 

@@ -11,7 +11,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siltstone.protocol.errors import FeatureUpdateFailed, InvalidUpdateVersion
+from siltstone.broker.process.tasks import OneByOne
+from siltstone.protocol.errors import FeatureUpdateFailed, InvalidUpdateVersion, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,6 +69,7 @@ class Features:
 
     def __init__(self, catalog: CatalogWriter) -> None:
         self._catalog = catalog
+        self._changes = OneByOne("features", KafkaError)
 
     @property
     def epoch(self) -> int:
@@ -88,6 +90,13 @@ class Features:
             FeatureUpdateFailed: This feature's level never changes here.
             KafkaStorageError: The catalogue could not be written.
         """
+        await self._changes.make(self._update(updates, validate_only=validate_only))
+
+    async def close(self) -> None:
+        """Wait until every change that was begun has ended."""
+        await self._changes.finish()
+
+    async def _update(self, updates: Sequence[Update], *, validate_only: bool) -> None:
         last = {update.feature: update for update in updates}
         for update in last.values():
             self._check(update)

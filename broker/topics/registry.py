@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
 from siltstone.broker.process.loop_share import work_off
-from siltstone.broker.process.tasks import Tasks, to_its_end
+from siltstone.broker.process.tasks import Reservations, Tasks, to_its_end
 from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import (
     InvalidPartitions,
@@ -33,7 +33,6 @@ from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import (
-        AsyncIterator,
         Awaitable,
         Callable,
         Collection,
@@ -60,25 +59,6 @@ if TYPE_CHECKING:
     from siltstone.storage.manager import LogManager
 
 
-class Reservations:
-    """Names that are in use by one task at a time; others wait, in no order (loop only)."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, asyncio.Event] = {}
-
-    @asynccontextmanager
-    async def hold(self, name: str) -> AsyncIterator[None]:
-        """Hold the name: others that ask for it wait."""
-        while name in self._held:
-            await self._held[name].wait()
-        free = self._held[name] = asyncio.Event()
-        try:
-            yield
-        finally:
-            del self._held[name]
-            free.set()
-
-
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -91,10 +71,10 @@ class TopicRegistry:
 
     ``logs`` may also hold logs of no topic, which are in no Metadata. ``version`` grows with each
     change of topics and partitions, which also empties ``listings``: what answers about all topics
-    say of each, kept like `Topic.answers`. A name is reserved while its topic is being created or
-    deleted: other requests for it wait. ``retired`` are names of deleted topics of which groups may
-    still have offsets; no topic is made of such a name until `release`. Work that has begun runs to
-    its end even if its client disconnects.
+    say of each, kept like `Topic.answers`. A name is reserved while its topic is being created,
+    altered or deleted: other requests for it wait. ``retired`` are names of deleted topics of which
+    groups may still have offsets; no topic is made of such a name until `release`. Work that has
+    begun runs to its end even if its client disconnects.
     """
 
     def __init__(
@@ -278,15 +258,23 @@ class TopicRegistry:
         await self._finish(self._add_partitions(topic, count))
 
     async def alter(self, topic: Topic, overrides: Mapping[str, str]) -> None:
-        """Replace a topic's own settings, which are valid; in force before the first wait.
+        """Replace a topic's own settings, which are valid; as `edit` does."""
+        await self.edit(topic, lambda _: overrides)
+
+    async def edit(
+        self, topic: Topic, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Have ``change`` make a topic's own settings of those that the change before has left.
+
+        They are in force at once and on the disk when this returns. What ``change`` raises is
+        raised, and nothing has changed.
 
         Raises:
             PolicyViolation: There would be too many bytes of settings.
+            UnknownTopicOrPartition: The topic was deleted meanwhile.
             KafkaStorageError: The catalogue could not be written; the change is undone.
         """
-        with self._settings.claim(topic.name, topic.overrides, overrides):
-            self._configure(topic, overrides)
-            await self._finish(self._keep(topic, overrides))
+        await self._finish(self._edit(topic, change))
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that continues if the request that began it is cancelled."""
@@ -381,19 +369,22 @@ class TopicRegistry:
         finally:
             del self._coming[name]
 
-    async def _keep(self, topic: Topic, overrides: Mapping[str, str]) -> None:
-        def change(state: CatalogState) -> None:
-            entry = state.topics.get(topic.name)
-            if entry is not None and entry.id == topic.id:
-                state.topics[topic.name] = replace(entry, overrides=dict(overrides))
-
-        try:
-            await self._catalog.commit(change)
-        except KafkaStorageError:
-            kept = self._catalog.state.topics.get(topic.name)
-            if topic.overrides is overrides and kept is not None and kept.id == topic.id:
-                self._configure(topic, kept.overrides)  # a change before may have failed, too
-            raise
+    async def _edit(
+        self, topic: Topic, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        async with self._names.hold(topic.name):
+            self._check_current(topic)
+            before = topic.overrides
+            overrides = dict(change(before))
+            if overrides == before:
+                return
+            with self._settings.claim(topic.name, before, overrides):
+                self._configure(topic, overrides)
+                try:
+                    await self._catalog.commit(_override(topic, overrides))
+                except KafkaStorageError:
+                    self._configure(topic, before)
+                    raise
 
     async def _create_logs(self, name: str, entry: CatalogTopic, indexes: Iterable[int]) -> None:
         partitions = [TopicPartition(name, index) for index in indexes]
@@ -501,6 +492,13 @@ class TopicRegistry:
     def _check_current(self, topic: Topic) -> None:
         if self.topics.get(topic.name) is not topic:
             raise UnknownTopicOrPartition(f"topic {topic.name} was deleted meanwhile")
+
+
+def _override(topic: Topic, overrides: Mapping[str, str]) -> Callable[[CatalogState], None]:
+    def change(state: CatalogState) -> None:
+        state.topics[topic.name] = replace(state.topics[topic.name], overrides=overrides)
+
+    return change
 
 
 def _resize(topic: Topic, partitions: int) -> Callable[[CatalogState], None]:

@@ -111,6 +111,7 @@ class RoomsOnDisk:
         await self.rooms.coordinators.get().close()
         await self.rooms.producer_ids.close()
         await self.rooms.settings.close()
+        await self.rooms.features.close()
         await self.rooms.topics.close()
         await self.rooms.moves.close()
         await self.cleaner.stop()

@@ -5,21 +5,23 @@ Dynamic values are kept by the catalogue, so they survive a restart (Kafka: Dyna
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.process.client_limits import CONFIG_BYTES, SUBSCRIPTIONS, Limits
-from siltstone.broker.process.tasks import Tasks, to_its_end
+from siltstone.broker.process.tasks import OneByOne
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
 from siltstone.config.errors import ConfigError
 from siltstone.config.groups import check_group, effective_group
 from siltstone.config.reloading import find_differences
-from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
+from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaError, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from typing import TypeAlias
 
     from siltstone.broker.topics.catalog_writer import CatalogWriter
     from siltstone.config.consumer_groups import GroupConfig
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from siltstone.config.server import ServerConfig
     from siltstone.config.topic import TopicConfig
     from siltstone.storage.directory.catalog import CatalogState
+
+    Own: TypeAlias = Mapping[str, str]
+    Edit: TypeAlias = Callable[[Own], Own]
+    """Makes other settings of something of those that it has; raises if it may not have them."""
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +45,11 @@ _SETTING_BYTES: Final = 100
 class BrokerSettings:
     """The layers of settings now in force, and how they change (loop only).
 
-    A change is in force at once and durable when `alter` returns; if the disk does not take it, it
-    is undone. Each change makes new layers, so whatever is derived can be cached by them.
-    ``limits`` are those of them that limit what clients make the broker keep.
+    Changes of one thing are made one after the other, each of what the one before has left: else
+    one would be lost, or what was refused be kept with the next. A change of the broker's is in
+    force at once and durable when `alter` returns; if the disk does not take it, it is undone.
+    Each makes new layers, so whatever is derived can be cached by them. ``limits`` are those of
+    them that limit what clients make the broker keep.
     """
 
     def __init__(self, layers: Layers, catalog: CatalogWriter) -> None:
@@ -52,9 +60,9 @@ class BrokerSettings:
         self._config_bytes = 0  # of the catalogue's state that was counted last
         self._coming_bytes = 0  # of what is being written
         self._coming: set[str] = set()  # subscriptions that are
-        self._tasks = Tasks()
+        self._changes = OneByOne("settings", KafkaError)
+        self._telling = asyncio.Lock()
         self.layers = with_stored(layers, catalog.state)
-        self._kept = self.layers  # with the dynamic values that are on the disk
         self.limits = Limits(lambda: self.server)
 
     @property
@@ -95,14 +103,27 @@ class BrokerSettings:
         """Return the settings of a group: its own, within today's bounds, and the broker's."""
         return effective_group(self.server, self.group_overrides.get(group_id, {}))
 
-    async def alter_group(self, group_id: str, values: Mapping[str, str]) -> None:
-        """Replace the settings that a group has of its own; the group need not exist.
+    async def alter_group(self, group_id: str, values: Own) -> None:
+        """Replace the settings that a group has of its own, as `edit_group` does."""
+        await self.edit_group(group_id, lambda _: values)
+
+    async def edit_group(self, group_id: str, edit: Edit) -> None:
+        """Change the settings that a group has of its own; the group need not exist.
+
+        What ``edit`` raises is raised, and nothing has changed.
 
         Raises:
             InvalidConfig: With every fault; nothing has changed.
             PolicyViolation: There would be too many bytes of settings; nothing has changed.
             KafkaStorageError: The catalogue could not be written; nothing has changed.
         """
+        await self._changes.make(self._edit_group(group_id, edit), ("group", group_id))
+
+    async def _edit_group(self, group_id: str, edit: Edit) -> None:
+        own = self.group_overrides.get(group_id, {})
+        values = edit(own)
+        if values == own:
+            return
         self.check_group(values)
 
         def change(state: CatalogState) -> None:
@@ -110,7 +131,7 @@ class BrokerSettings:
                 state.group_configs, self.group_overrides, group_id, values
             )
 
-        with self.claim(group_id, self.group_overrides.get(group_id, {}), values):
+        with self.claim(group_id, own, values):
             await self._catalog.commit(change)
 
     def check_group(self, values: Mapping[str, str]) -> None:
@@ -129,14 +150,27 @@ class BrokerSettings:
         """The subscriptions to metrics of clients; another object after each change."""
         return self._catalog.state.client_metrics
 
-    async def alter_client_metrics(self, name: str, values: Mapping[str, str]) -> None:
-        """Replace the settings of a subscription; without any it is gone.
+    async def alter_client_metrics(self, name: str, values: Own) -> None:
+        """Replace the settings of a subscription, as `edit_client_metrics` does."""
+        await self.edit_client_metrics(name, lambda _: values)
+
+    async def edit_client_metrics(self, name: str, edit: Edit) -> None:
+        """Change the settings of a subscription; without any it is gone.
+
+        What ``edit`` raises is raised, and nothing has changed.
 
         Raises:
             PolicyViolation: There would be too many, or too many bytes; nothing has changed.
             KafkaStorageError: The catalogue could not be written; nothing has changed.
         """
+        await self._changes.make(self._edit_client_metrics(name, edit), ("metrics", name))
+
+    async def _edit_client_metrics(self, name: str, edit: Edit) -> None:
         known = self.client_metrics
+        own = known.get(name, {})
+        values = edit(own)
+        if values == own:
+            return
         if values and name not in known:
             self.limits.check(SUBSCRIPTIONS, len(known.keys() | self._coming | {name}))
 
@@ -145,7 +179,7 @@ class BrokerSettings:
                 state.client_metrics, self.client_metrics, name, values
             )
 
-        with self.claim(name, known.get(name, {}), values):
+        with self.claim(name, own, values):
             self._coming.add(name)
             try:
                 await self._catalog.commit(change)
@@ -218,68 +252,83 @@ class BrokerSettings:
         for warning in warnings:
             log.warning("dynamic setting: %s", warning)
 
-    def assume(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+    def assume(self, *, cluster: Own, broker: Own) -> None:
         """Set dynamic values that follow from others; no part is told of them.
 
-        They are written with the next change; until then a start derives them again.
+        They are written with the next change; until then a start derives them again. Where clients
+        may alter settings already, `between` calls it.
         """
-        self._kept = self.layers.with_dynamic(cluster=cluster, broker=broker)
-        self._replace(self._kept)
+        self._replace(self.layers.with_dynamic(cluster=cluster, broker=broker))
 
-    async def alter(
-        self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
-    ) -> None:
+    async def between(self, call: Callable[[], None]) -> None:
+        """Call something when no change of dynamic values of brokers is on its way."""
+
+        async def make() -> None:
+            call()
+
+        await self._changes.make(make(), "broker")
+
+    async def alter(self, *, cluster: Own | None = None, broker: Own | None = None) -> None:
         """Replace the dynamic values of all brokers or of this one; None keeps what there is.
+
+        As `edit` does.
+        """
+        await self.edit(lambda layers: layers.with_dynamic(cluster=cluster, broker=broker))
+
+    async def edit(self, edit: Callable[[Layers], Layers]) -> None:
+        """Change dynamic values: ``edit`` gets those in force and returns others, or the same.
+
+        What ``edit`` raises is raised, and nothing has changed. The change is completed even if the
+        client disconnects.
 
         Raises:
             ConfigError: A value does not parse or is out of range; nothing has changed.
             KafkaStorageError: The catalogue could not be written; the change is undone.
         """
-        before = self.layers
-        after = before.with_dynamic(cluster=cluster, broker=broker)
-        self._replace(after)
-        _tell_differences(before, after)
-        # The change is completed even if the client disconnects.
-        await to_its_end(self._tasks.start(self._keep(after), "settings"), KafkaStorageError)
+        await self._changes.make(self._edit(edit), "broker")
 
     async def close(self) -> None:
         """Wait until every change that was begun has ended."""
-        await self._tasks.finish()
+        await self._changes.finish()
 
     async def reload(self, layers: Layers) -> None:
         """Put layers in force whose static values were read again; the dynamic ones are the same.
 
         The differences are logged as those of any change are.
         """
-        before = self.layers
-        self._kept = _with_dynamic_of(self._kept, layers)
-        self._replace(layers)
-        _tell_differences(before, layers)
-        await self._tell()
+        await self._put_in_force(layers)
 
-    async def _keep(self, after: Layers) -> None:
+    async def _edit(self, edit: Callable[[Layers], Layers]) -> None:
+        before = self.layers
+        after = edit(before)
+        if after is before:
+            return
+
         def change(state: CatalogState) -> None:
             state.cluster_configs = after.cluster
             state.broker_configs = after.broker
 
-        await self._tell()
+        await self._put_in_force(after)
         try:
             await self._catalog.commit(change)
         except KafkaStorageError:
-            if self.layers is after:  # a change before it may have failed, too
-                self._replace(self._kept)
-                _tell_differences(after, self._kept)
-                await self._tell()
+            if self.layers is not after:  # the static values were read again meanwhile
+                dynamic = {"cluster": before.cluster, "broker": before.broker}
+                before = self.layers.with_dynamic(**dynamic)
+            await self._put_in_force(before)
             raise
-        self._kept = _with_dynamic_of(after, self._kept)
+
+    async def _put_in_force(self, layers: Layers) -> None:
+        before = self.layers
+        self._replace(layers)
+        _tell_differences(before, layers)
+        async with self._telling:  # who is told later sees the later settings
+            for callback in self._callbacks:
+                await callback()
 
     def _replace(self, layers: Layers) -> None:
         self.layers = layers
         self._topic_configs = {}
-
-    async def _tell(self) -> None:
-        for callback in self._callbacks:
-            await callback()
 
 
 def _size_of(name: str, own: Mapping[str, str]) -> int:
@@ -299,11 +348,6 @@ def _replaced(
     if own:
         copied[name] = dict(own)
     return copied
-
-
-def _with_dynamic_of(dynamic: Layers, static: Layers) -> Layers:
-    """Return layers with the dynamic values of the first and the others of the second."""
-    return static.with_dynamic(cluster=dynamic.cluster, broker=dynamic.broker)
 
 
 def _tell_differences(before: Layers, after: Layers) -> None:

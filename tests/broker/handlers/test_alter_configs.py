@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from kio.schema.incremental_alter_configs.v1 import request as incremental
 
 from siltstone.broker.topics.eligible_leaders import agree
 from siltstone.broker.topics.features import Update
+from siltstone.protocol.errors import InvalidUpdateVersion
+from siltstone.storage.directory.catalog import CatalogState
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
 
@@ -192,6 +195,111 @@ async def test_validating_changes_nothing(home: RoomsOnDisk) -> None:
     assert logging.root.level == level
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [(BROKER, "", ("log.retention.ms", "1000")), (BROKER, "1", ("log.segment.bytes", "2000"))],
+        [(BROKER, "1", ("log.retention.ms", "1000")), (BROKER, "1", ("log.roll.ms", "2000"))],
+        [(TOPIC, "t", ("retention.ms", "1000")), (TOPIC, "t", ("segment.ms", "2000"))],
+        [
+            (GROUP, "g", ("consumer.session.timeout.ms", "50000")),
+            (GROUP, "g", ("consumer.heartbeat.interval.ms", "6000")),
+        ],
+        [(METRICS, "m", ("interval.ms", "1000")), (METRICS, "m", ("metrics", "a."))],
+    ],
+    ids=["both brokers", "broker", "topic", "group", "metrics"],
+)
+async def test_what_is_altered_side_by_side_is_all_kept(
+    tmp_path: Path, changes: list[tuple[int, str, tuple[str, str]]]
+) -> None:
+    """Whoever is told first, and whichever request comes to the disk first."""
+    home = await RoomsOnDisk(tmp_path).open()
+    await home.rooms.topics.create("t", 1, {})
+    turns = iter([3, 1])
+
+    async def obey_at_leisure() -> None:
+        for _ in range(next(turns, 0)):
+            await asyncio.sleep(0)
+
+    home.rooms.settings.on_change(obey_at_leisure)
+    answers = await asyncio.gather(
+        *(_change(home, (kind, name, [(key, SET, value)])) for kind, name, (key, value) in changes)
+    )
+    assert [each.error_code for [each] in answers] == [ErrorCode.none] * 2
+    home.crash()
+    again = await RoomsOnDisk(tmp_path).open()
+    settings = again.rooms.settings
+
+    kept = {
+        (BROKER, ""): settings.layers.cluster,
+        (BROKER, "1"): settings.layers.broker,
+        (TOPIC, "t"): again.rooms.topics.topics["t"].overrides,
+        (GROUP, "g"): settings.group_overrides.get("g", {}),
+        (METRICS, "m"): settings.client_metrics.get("m", {}),
+    }
+    assert [kept[kind, name].get(key) for kind, name, (key, _) in changes] == [
+        value for _, _, (_, value) in changes
+    ]
+    await again.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "first", "second"),
+    [
+        (BROKER, "1", ("log.retention.ms", "6000"), ("log.roll.ms", "7000")),
+        (TOPIC, "t", ("retention.ms", "6000"), ("segment.ms", "7000")),
+        (
+            GROUP,
+            "g",
+            ("consumer.session.timeout.ms", "50000"),
+            ("consumer.heartbeat.interval.ms", "6000"),
+        ),
+        (METRICS, "m", ("interval.ms", "6000"), ("metrics", "a.")),
+    ],
+)
+async def test_what_was_refused_is_not_kept_by_the_next_change(
+    home: RoomsOnDisk,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: int,
+    name: str,
+    first: tuple[str, str],
+    second: tuple[str, str],
+) -> None:
+    """The disk refuses a change while the next one comes: that one alone is in force."""
+    topic = await home.rooms.topics.create("t", 1, {})
+    settings, write = home.rooms.settings, home.catalog.write
+    begun, may_fail = threading.Event(), threading.Event()
+
+    def refuse_once(_state: CatalogState) -> None:
+        monkeypatch.setattr(home.catalog, "write", write)
+        begun.set()
+        may_fail.wait(10)
+        raise OSError(28, "No space left on device")
+
+    async def change(key: str, value: str) -> ErrorCode:
+        [answer] = await _change(home, (kind, name, [(key, SET, value)]))
+        code: ErrorCode = answer.error_code
+        return code
+
+    monkeypatch.setattr(home.catalog, "write", refuse_once)
+    refused = asyncio.create_task(change(*first))
+    await asyncio.to_thread(begun.wait, 10)
+    taken = asyncio.create_task(change(*second))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    may_fail.set()
+    answers = [await refused, await taken]
+    own = {
+        BROKER: lambda: settings.layers.broker,
+        TOPIC: lambda: topic.overrides,
+        GROUP: lambda: settings.group_overrides.get("g", {}),
+        METRICS: lambda: settings.client_metrics.get("m", {}),
+    }[kind]()
+
+    assert answers == [ErrorCode.kafka_storage_error, ErrorCode.none]
+    assert own == dict([second])
+
+
 async def test_dynamic_values_of_brokers_survive_a_restart(tmp_path: Path) -> None:
     """For all brokers and for this one."""
     home = await RoomsOnDisk(tmp_path).open()
@@ -307,6 +415,21 @@ async def _levels(home: RoomsOnDisk, level: int) -> None:
     update = Update("eligible.leader.replicas.version", level, 1 if level else 2)
     await home.rooms.features.update([update], validate_only=False)
     agree(home.rooms.features, home.rooms.settings)
+
+
+async def test_a_level_is_judged_by_the_one_that_the_change_before_has_left(
+    home: RoomsOnDisk,
+) -> None:
+    """Of two downgrades side by side the second would be none."""
+    features = home.rooms.features
+    outcomes = await asyncio.gather(
+        features.update([Update("transaction.version", 0, 3)], validate_only=False),
+        features.update([Update("transaction.version", 1, 3)], validate_only=False),
+        return_exceptions=True,
+    )
+
+    assert [type(each) for each in outcomes] == [type(None), InvalidUpdateVersion]
+    assert features.level("transaction.version") == 0
 
 
 async def test_brokers_agree_on_the_least_in_sync(home: RoomsOnDisk) -> None:

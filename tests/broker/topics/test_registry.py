@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -295,19 +296,46 @@ async def test_partitions_that_cannot_all_be_made_are_not_made(
     assert _folders(home) == ["orders-0"]
 
 
-async def test_altered_settings_are_in_force_before_they_are_durable(home: RoomsOnDisk) -> None:
-    """Two changes at once do not lose each other: the second sees the first."""
-    topics = home.rooms.topics
+async def test_altered_settings_are_in_force_before_they_are_durable(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logs obey while the disk is still busy, and the next change is made of these."""
+    topics, write = home.rooms.topics, home.catalog.write
     topic = await topics.create("orders", 1, {})
-    first = asyncio.ensure_future(topics.alter(topic, {"retention.ms": "5"}))
-    await asyncio.sleep(0)
-    seen = dict(topic.overrides)
-    await topics.alter(topic, {**seen, "segment.ms": "7"})
-    await first
+    begun, may_end = threading.Event(), threading.Event()
+
+    def write_slowly(state: CatalogState) -> None:
+        begun.set()
+        may_end.wait(10)
+        write(state)
+
+    monkeypatch.setattr(home.catalog, "write", write_slowly)
+    first = asyncio.create_task(topics.edit(topic, lambda own: {**own, "retention.ms": "5"}))
+    second = asyncio.create_task(topics.edit(topic, lambda own: {**own, "segment.ms": "7"}))
+    await asyncio.to_thread(begun.wait, 10)
+    config = topics.logs["orders", 0].config
+    assert (config.retention_ms, config.segment_ms) == (5, 604_800_000)
+    may_end.set()
+    await asyncio.gather(first, second)
 
     config = topics.logs["orders", 0].config
     assert (config.retention_ms, config.segment_ms) == (5, 7)
     assert home.writer.state.topics["orders"].overrides == topic.overrides
+
+
+async def test_a_deleted_topic_is_not_altered(home: RoomsOnDisk) -> None:
+    """Nor is the next one of its name: a change that waited for the deletion is refused."""
+    topics = home.rooms.topics
+    topic = await topics.create("orders", 1, {})
+    outcomes = await asyncio.gather(
+        topics.delete(topic),
+        topics.create("orders", 1, {}),
+        topics.alter(topic, {"retention.ms": "5"}),
+        return_exceptions=True,
+    )
+
+    assert isinstance(outcomes[2], UnknownTopicOrPartition)
+    assert topics.topics["orders"].overrides == {}
 
 
 async def test_a_client_that_goes_away_leaves_nothing_half_done(home: RoomsOnDisk) -> None:

@@ -1,12 +1,15 @@
 """Dynamic settings: in force at once, kept, undone if the disk does not take them."""
 
 import asyncio
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from siltstone.broker.groups.consumer.policy import GroupPolicies
 from siltstone.config.errors import ConfigError
+from siltstone.config.layers import Given, Layers
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 from siltstone.storage.directory.catalog import CatalogState
 from tests.support.rooms import RoomsOnDisk
@@ -81,6 +84,56 @@ async def test_changes_that_fail_together_are_undone_together(
     assert [type(each) for each in outcomes] == [KafkaStorageError] * 4
     assert settings.layers is before
     assert (topic.overrides, topic.config.retention_ms) == ({"retention.ms": "7"}, 7)
+
+
+async def test_a_refused_change_is_undone_below_what_was_read_again_meanwhile(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file's new values stay in force, without those that the disk did not take."""
+    settings = home.rooms.settings
+    begun, may_fail = threading.Event(), threading.Event()
+
+    def write(_state: CatalogState) -> None:
+        begun.set()
+        may_fail.wait(10)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(home.catalog, "write", write)
+    refused = asyncio.create_task(settings.alter(cluster={"log.retention.ms": "1"}))
+    await asyncio.to_thread(begun.wait, 10)
+    static = {**settings.layers.static, "log.segment.bytes": Given("2000000", "test")}
+    await settings.reload(replace(settings.layers, static=static))
+    may_fail.set()
+    with pytest.raises(KafkaStorageError):
+        await refused
+
+    defaults = settings.server.topic_defaults
+    assert (defaults.retention_ms, defaults.segment_bytes) == (604_800_000, 2_000_000)
+    assert "log.retention.ms" not in settings.layers.cluster
+
+
+async def test_who_is_told_last_sees_the_last_settings(home: RoomsOnDisk) -> None:
+    """Else a part that obeys in a thread could end with the older of two at once."""
+    settings = home.rooms.settings
+    told: list[Layers] = []
+    turns = iter([5, 1])
+    begun = asyncio.Event()
+
+    async def obey() -> None:
+        begun.set()
+        seen = settings.layers
+        for _ in range(next(turns)):
+            await asyncio.sleep(0)
+        told.append(seen)
+
+    settings.on_change(obey)
+    changed = asyncio.create_task(settings.alter(cluster={"log.retention.ms": "7"}))
+    await begun.wait()
+    await settings.reload(replace(settings.layers))
+    await changed
+
+    assert told[0] is not told[1]
+    assert told[1] is settings.layers
 
 
 async def test_what_does_not_parse_changes_nothing(home: RoomsOnDisk) -> None:
