@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siltstone.broker.net.tls.contexts import TlsError, files_of, make_endpoint
 from siltstone.broker.net.tls.handshakes import Handshakes, Turns
@@ -27,6 +27,14 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
 """How often the files are looked at for a change."""
+
+
+class Made(NamedTuple):
+    """What the files said when they were read."""
+
+    number: int
+    """Higher for what was begun to be read later."""
+    endpoints: Mapping[str, Endpoint]
 
 
 class Endpoints:
@@ -53,18 +61,21 @@ class Endpoints:
         self._io = io
         self._seen = _look(settings)
         self._on_taken = on_taken
+        self._begun = self._taken = 0
         self.handshakes: Mapping[str, Handshakes] = {
             name: Handshakes(name, endpoint, turns, audit) for name, endpoint in _make_all(settings)
         }
         for name, each in self.handshakes.items():
             _tell(name, each.endpoint)
 
-    async def make(self) -> dict[str, Endpoint]:
+    async def make(self) -> Made:
         """Return what the files say now, for `take`.
 
         Raises:
             ConfigError: One cannot be used; what runs goes on.
         """
+        self._begun += 1
+        number = self._begun
         seen = await self._io.run(_look, self._settings)
         try:
             made = await self._io.run(lambda: dict(_make_all(self._settings)))
@@ -74,11 +85,17 @@ class Endpoints:
             self._seen = seen
             raise ConfigError([str(error)]) from error
         self._seen = seen
-        return made
+        return Made(number, made)
 
-    def take(self, made: Mapping[str, Endpoint]) -> None:
-        """Put in force what `make` has returned: for handshakes that begin from now on."""
-        for name, endpoint in made.items():
+    def take(self, made: Made) -> None:
+        """Put in force what `make` has returned: for handshakes that begin from now on.
+
+        Not over what was read later, and taken while who made this waited for something else.
+        """
+        if made.number < self._taken:
+            return
+        self._taken = made.number
+        for name, endpoint in made.endpoints.items():
             handshakes = self.handshakes[name]
             if endpoint.certificate != handshakes.endpoint.certificate:
                 _tell(name, endpoint)

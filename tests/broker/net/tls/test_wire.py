@@ -704,6 +704,23 @@ async def test_a_faulty_file_leaves_what_runs(
         assert subject_of(await connect(home, trusting(authority))) == "first"
 
 
+async def test_what_was_read_before_is_not_put_over_what_was_read_later(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """A reload waits for its other files while the look at the certificates finds newer ones."""
+    store = tmp_path / "store.pem"
+    store.write_bytes(authority.issue("first").store.read_bytes())
+    async with running(tmp_path / "data", TWO, f"ssl.keystore.location={store}") as home:
+        certificates = home.broker.certificates
+        assert certificates is not None
+        older = await certificates.make()
+        store.write_bytes(authority.issue("second").store.read_bytes())
+        await certificates.look()
+        certificates.take(older)
+
+        assert subject_of(await connect(home, trusting(authority))) == "second"
+
+
 async def test_a_changed_file_is_taken(tmp_path: Path, authority: Authority) -> None:
     """Nobody need send a signal."""
     store = tmp_path / "store.pem"
