@@ -103,29 +103,27 @@ async def alter(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Make and delete credentials, each user for itself."""
-    security = context.rooms.security
-    credentials = security.users.get().credentials
     changes: dict[str, Change] = {}
     faults: dict[str, tuple[int, str]] = {}
     named = Counter([each.name for each in request.deletions])
     named.update(each.name for each in request.upsertions)
-    for deletion in request.deletions:
-        _judge(deletion.name, named, _check_deletion(deletion, credentials), faults)
-        changes[deletion.name] = partial(_delete, deletion=deletion)
-    for upsertion in request.upsertions:
-        _judge(upsertion.name, named, _check_upsertion(upsertion), faults)
-        changes[upsertion.name] = partial(_upsert, upsertion=upsertion)
-    wanted = {name: change for name, change in changes.items() if name not in faults}
 
     def edit(draft: Credentials) -> None:
-        for change in wanted.values():
-            change(draft)
+        for deletion in request.deletions:
+            _judge(deletion.name, named, _check_deletion(deletion, draft), faults)
+            changes[deletion.name] = partial(_delete, deletion=deletion)
+        for upsertion in request.upsertions:
+            _judge(upsertion.name, named, _check_upsertion(upsertion), faults)
+            changes[upsertion.name] = partial(_upsert, upsertion=upsertion)
+        for name, change in changes.items():
+            if name not in faults:
+                change(draft)
 
-    if wanted:
-        try:
-            await security.writer.get().change(edit)
-        except KafkaStorageError as error:
-            faults.update(dict.fromkeys(wanted, (int(error.code), error.message)))
+    try:
+        await context.rooms.security.writer.get().change(edit)
+    except KafkaStorageError as error:
+        refusal = int(error.code), error.message
+        faults = {**dict.fromkeys(changes, refusal), **faults}
     return AlterUserScramCredentialsResponse(results=[_result(name, faults) for name in changes])
 
 

@@ -142,7 +142,8 @@ class UserWriter:
     async def _change(self, edit: Callable[[Credentials], None]) -> None:
         draft = copy_of(self._store.credentials)
         edit(draft)
-        await self.file.put(self._store.write, draft)
+        if draft != self._store.credentials:
+            await self.file.put(self._store.write, draft)
 
 
 def copy_of(credentials: Credentials) -> Credentials:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -263,4 +264,20 @@ async def test_credentials_are_stored_whoever_asks(home: Running) -> None:
     assert [(each.user, each.error_code) for each in described] == [
         ("a", ErrorCode.none),
         ("d", ErrorCode.resource_not_found),
+    ]
+
+
+async def test_a_credential_is_deleted_once(home: Running) -> None:
+    """Of two who delete it side by side the second is told that it is gone, as by Kafka."""
+    deletion = request_class(51, 0, "ScramCredentialDeletion")
+    upsertion = request_class(51, 0, "ScramCredentialUpsertion")
+    made = upsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=bytes(32))
+    gone = request_class(51, 0)(deletions=(deletion(name="a", mechanism=1),), upsertions=())
+    first, second = await home.call(), await home.call()
+    await first.ask(request_class(51, 0)(deletions=(), upsertions=(made,)))
+    answers = await asyncio.gather(first.ask(gone), second.ask(gone))
+
+    assert sorted(each.results[0].error_code for each in answers) == [
+        ErrorCode.none,
+        ErrorCode.resource_not_found,
     ]
