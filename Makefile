@@ -4,6 +4,9 @@
 #   make run          the broker, in the foreground
 #   make test         what every change needs, in about three minutes; make test ARGS=tests/storage
 #   make test-all     that and the rest: JVM, Spark, kills; what this machine lacks is listed
+#   make test PYTHON=python3.14  on another Python than that of .venv, in .cache/venv-3.14
+#   make test-debian  make test on another Debian, kept in .cache: its Python and OpenSSL; as root:
+#                     make test-debian DEBIAN=sid ARGS=tests/storage
 #   make check        format, lint and types
 #   make bench        the hot paths in figures
 #   make bench-record stock clients' frames, recorded anew for the bench to play
@@ -41,7 +44,16 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-BIN := .venv/bin
+# What is compiled has the version of Python in its name, so that several have room in one tree.
+VENV := .venv
+ifeq ($(origin PYTHON) $(wildcard .venv),command line .venv)
+ASKED := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(wildcard .venv/lib/python$(ASKED)),)
+VENV := .cache/venv-$(ASKED)
+endif
+endif
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+BIN := $(VENV)/bin
 CODE := siltstone broker protocol storage cleaner config pipeline pyspark_siltstone
 KERNELS_IN := $(shell find $(CODE) -type f '(' -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -path 'protocol/core/constants.py' -o -path 'protocol/messages/columns.py' ')')
 KERNELS_IN += $(wildcard $(patsubst %.pxd,%.py,$(filter %.pxd,$(KERNELS_IN))))
@@ -55,8 +67,8 @@ OTHER_PIP := $(PYTHON) -m pip --python $(BIN)/python
 PIP = PIP_NO_COMPILE=0 $(shell test -x $(BIN)/pip && echo '$(BIN)/python -m pip' || echo '$(OTHER_PIP)') --disable-pip-version-check
 INSTALL.pip = $(PIP) install --force-reinstall
 # The kernels need no package of the broker's: pip, which is slow, fetches these meanwhile.
-BEFORE.uv := .venv/.runtime-uv
-BEFORE.pip := .venv/.made-pip
+BEFORE.uv := $(VENV)/.runtime-uv
+BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
@@ -65,53 +77,55 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: help run setup test test-all test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernels-sanitized model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
+.PHONY: again help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
-.venv/.runtime-uv: uv.lock
-	@echo 'siltstone: fetching what the broker needs into .venv, once' >&2
+$(VENV)/.runtime-uv: uv.lock
+	@echo 'siltstone: fetching what the broker needs into $(VENV), once' >&2
 	@uv sync --quiet --locked --inexact --no-install-project --python '$(PYTHON)'
-	@rm -f .venv/.runtime-* .venv/.made-* .venv/.installed
+	@rm -f $(VENV)/.runtime-* $(VENV)/.made-* $(VENV)/.installed
 	@touch $@
 
-.venv/.made-pip:
-	@echo 'siltstone: making .venv, once' >&2
-	@$(PYTHON) -m venv --without-pip .venv
-	@$(OTHER_PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
-	@rm -f .venv/.runtime-* .venv/.environment-* .venv/.installed
+$(VENV)/.made-pip:
+	@echo 'siltstone: making $(VENV), once' >&2
+	@$(PYTHON) -m venv --without-pip $(VENV)
+	@$(OTHER_PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@rm -f $(VENV)/.runtime-* $(VENV)/.environment-* $(VENV)/.installed
 	@touch $@
 
-.venv/.runtime-pip: .venv/.made-pip docker/requirements.lock
-	@echo 'siltstone: fetching what the broker needs into .venv, once' >&2
+$(VENV)/.runtime-pip: $(VENV)/.made-pip docker/requirements.lock
+	@echo 'siltstone: fetching what the broker needs into $(VENV), once' >&2
 	@$(PIP) install --quiet --quiet --require-hashes --requirement docker/requirements.lock
 	@touch $@
 
 # An exact sync takes our own package out again, so it comes before `.installed`.
-.venv/.environment-uv: .venv/.runtime-uv uv.lock
-	@echo 'siltstone: fetching what the tests need into .venv, once' >&2
+$(VENV)/.environment-uv: $(VENV)/.runtime-uv uv.lock
+	@echo 'siltstone: fetching what the tests need into $(VENV), once' >&2
 	@uv sync --quiet --locked --extra test --extra spark --extra oauth --no-install-project --python '$(PYTHON)'
-	@rm -f .venv/.environment-* .venv/.installed
+	@rm -f $(VENV)/.environment-* $(VENV)/.installed
 	@touch $@
 
-.venv/.environment-pip: .venv/.runtime-pip requirements.lock
-	@echo 'siltstone: fetching what the tests need into .venv, once' >&2
+$(VENV)/.environment-pip: $(VENV)/.runtime-pip requirements.lock
+	@echo 'siltstone: fetching what the tests need into $(VENV), once' >&2
 	@$(PIP) install --quiet --quiet --require-hashes --requirement requirements.lock
-	@rm -f .venv/.environment-*
+	@rm -f $(VENV)/.environment-*
 	@touch $@
 
-.venv/.installed: $(BEFORE.$(INSTALLER)) pyproject.toml hatch_build.py $(KERNELS_IN)
+# If nothing could be compiled and there is a compiler now, it is tried again.
+AGAIN := $(if $(wildcard protocol/core/*.so),,$(if $(shell command -v gcc cc),again))
+$(VENV)/.installed: $(BEFORE.$(INSTALLER)) pyproject.toml hatch_build.py $(KERNELS_IN) $(AGAIN)
 	@echo 'siltstone: compiling the kernels, once' >&2
 	@$(INSTALL.$(INSTALLER)) --quiet --no-deps --editable .
 	@touch $@
 
 # Two steps, since `.installed` is looked at anew when the tests' packages are there.
-setup: .venv/.environment-$(INSTALLER)
-	@$(MAKE) --no-print-directory .venv/.installed
+setup: $(VENV)/.environment-$(INSTALLER)
+	@$(MAKE) --no-print-directory $(VENV)/.installed
 
 run:
-	@$(MAKE) --no-print-directory --jobs=2 .venv/.installed .venv/.runtime-$(INSTALLER)
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.installed $(VENV)/.runtime-$(INSTALLER)
 	@exec $(BIN)/siltstone serve $(ARGS)
 
 test: setup
@@ -119,6 +133,11 @@ test: setup
 
 test-all: setup
 	@$(BIN)/python -m tests.tiers all $(ARGS)
+
+DEBIAN ?= trixie
+DEBIAN_ROOT ?= $(or $(SILTSTONE_CACHE),.cache)/debian-$(DEBIAN)
+test-debian:
+	@tests/debian.sh '$(DEBIAN)' '$(DEBIAN_ROOT)' test ARGS='$(ARGS)'
 
 check: setup
 	@$(BIN)/ruff check .
@@ -161,6 +180,7 @@ SANITIZED := .cache/sanitized
 $(KERNEL_TOOLS)/Cython: pyproject.toml | setup
 	@$(TARGET.$(INSTALLER)) '$(KERNEL_TOOLS)' --quiet $(shell grep -o '\(cython\|setuptools\)==[0-9.]*' pyproject.toml)
 	@touch $@
+kernel-tools: $(KERNEL_TOOLS)/Cython
 kernels-sanitized: $(KERNEL_TOOLS)/Cython
 	@rm -rf '$(SANITIZED)' && mkdir -p '$(SANITIZED)'
 	@cp -r $(CODE) tests tools hatch_build.py pyproject.toml '$(SANITIZED)'
@@ -240,7 +260,7 @@ stream-kills: KILLS := $(if $(filter command line,$(origin KILLS)),$(KILLS),20)
 stream-kills: setup
 	@STREAM_KILLS=$(KILLS) $(BIN)/python -m pytest tests/pipeline/test_killed_stream.py $(ARGS)
 
-sbom: .venv/.runtime-$(INSTALLER)
+sbom: $(VENV)/.runtime-$(INSTALLER)
 	@mkdir -p dist
 	@$(BIN)/python -m tools.sbom > dist/siltstone.cdx.json
 	@echo dist/siltstone.cdx.json

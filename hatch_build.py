@@ -1,9 +1,10 @@
 """Compiles the kernels when the project is built or installed.
 
-KERNELS=auto (default) goes on in plain Python, with a warning, where there is no Cython or no
-compiler; off does not try; require fails. An editable install gets the extensions beside their
-sources, a wheel gets them inside and becomes platform-specific. `python hatch_build.py` puts them
-into the checkout at hand.
+KERNELS=auto (default) goes on in plain Python, and says so in a line, where there is no Cython or
+no compiler; off does not try; require fails. pip and uv hide what a build says, so the start and
+`siltstone doctor` say it again. An editable install gets the extensions beside their sources, a
+wheel gets them inside and becomes platform-specific. `python hatch_build.py` puts them into the
+checkout at hand.
 """
 
 import os
@@ -11,7 +12,6 @@ import runpy
 import sys
 import sysconfig
 import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 ROOT = Path(__file__).parent
 PACKAGES = ("siltstone/broker", "siltstone/protocol", "siltstone/storage")
 CONSTANTS = (  # of Python, and so of C
-    "protocol/core/constants.py",
-    "protocol/messages/columns.py",
+    "siltstone/protocol/core/constants.py",
+    "siltstone/protocol/messages/columns.py",
 )
 
 
@@ -60,6 +60,7 @@ LOOPS = {
     "siltstone/protocol/core/_compaction.pyx": ("-O3", "-finline-limit=3000"),
     "siltstone/protocol/core/_records.pyx": ("-O3",),
 }
+EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")
 # The arithmetic of C may not depend on how the interpreter was compiled.
 FLAGS = ("-g0", "-fwrapv")
 SANITIZED = (
@@ -147,7 +148,12 @@ def build(target: Path) -> list[Path]:
     except (Exception, SystemExit) as error:
         if mode == "require":
             raise
-        warnings.warn(f"kernels stay plain Python, and slow: {error}", stacklevel=2)
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        sys.stderr.write(
+            f"siltstone: NOTHING IS COMPILED ({reason}), and plain Python takes five to nine times "
+            "as long for each record; install a C compiler and Python's headers (Debian: apt-get "
+            "install gcc python3-dev), then build again\n"
+        )
         return []
     finally:
         os.chdir(before)
@@ -166,7 +172,8 @@ def build_sanitized(target: Path) -> None:
 def build_in_place() -> list[Path]:
     """Put the extensions beside their sources; processes that run keep the old ones.
 
-    Where none are made, those of an older source go: they would be taken for this one's.
+    Where none are made, those of an older source go: they would be taken for this one's. Those of
+    other Pythons stay: their environments are made of them.
     """
     placed = []
     with tempfile.TemporaryDirectory(dir=ROOT, prefix=".kernels-") as scratch:
@@ -176,8 +183,7 @@ def build_in_place() -> list[Path]:
             placed.append(place)
     if not placed:
         for kernel in map(ROOT.joinpath, KERNELS):
-            for stale in kernel.parent.glob(f"{kernel.stem}.*.so"):
-                stale.unlink()
+            kernel.with_name(kernel.stem + EXTENSION).unlink(missing_ok=True)
     return placed
 
 

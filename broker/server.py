@@ -44,6 +44,7 @@ from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITI
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.process.kernels import tell_kernels, why_slow
 from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
@@ -443,6 +444,9 @@ class Broker:
             )
         announce(self._rooms.advertised)
         warn_of_exposed(self._settings.server)
+        slow = why_slow()
+        if slow is not None:
+            log.warning("%s", slow)
         self._readiness.open()
         fault = await self._readiness.find_fault()
         if fault is not None:
@@ -451,7 +455,7 @@ class Broker:
         log.info(
             "ready version=%s kernels=%s topics=%d partitions=%d seconds=%.2f",
             VERSION,
-            _kernels(),
+            tell_kernels(),
             len(self.topics.topics),
             len(self.logs.logs),
             self._clock.monotonic() - self._began,
@@ -567,7 +571,7 @@ class Broker:
         pages = Pages(
             self._rooms,
             version=VERSION,
-            kernels=_kernels(),
+            kernels=tell_kernels(),
             began=self._began,
             requests=self.requests,
             listeners=self.listeners,
@@ -724,7 +728,3 @@ def _read_certificates(
         return Endpoints(settings, io, security.audit, partial(note_anew, io, directory))
     except TlsError as error:
         raise StartError(str(error)) from error
-
-
-def _kernels() -> str:
-    return "compiled" if core.COMPILED else "off"

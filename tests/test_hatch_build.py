@@ -14,7 +14,7 @@ from siltstone.protocol.messages import columns
 
 def fail(target: Path) -> list[Path]:
     """Stand for a machine without a compiler."""
-    raise OSError(f"no compiler for {target}")
+    raise OSError(f"no compiler for {target}\nand more of it")
 
 
 def test_off_compiles_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -25,32 +25,45 @@ def test_off_compiles_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert hatch_build.build(tmp_path) == []
 
 
-def test_auto_goes_on_with_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a compiler the project installs all the same."""
+def test_auto_goes_on_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a compiler the project installs all the same; one line says why, and what to do."""
     monkeypatch.delenv("KERNELS", raising=False)
     monkeypatch.setattr(hatch_build, "compile_kernels", fail)
 
-    with pytest.warns(UserWarning, match="stay plain Python"):
-        assert hatch_build.build(tmp_path) == []
+    assert hatch_build.build(tmp_path) == []
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"siltstone: NOTHING IS COMPILED (no compiler for {tmp_path})")
+    assert "install a C compiler" in line
 
 
 def test_no_old_extension_stays_where_none_is_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Else a source that no longer compiles would be tested with the binary of an older one."""
+    """A source that no longer compiles would be tested with the binary of an older one.
+
+    What another Python has compiled stays.
+    """
     monkeypatch.setenv("KERNELS", "auto")
     monkeypatch.setattr(hatch_build, "compile_kernels", fail)
     monkeypatch.setattr(hatch_build, "ROOT", tmp_path)
     monkeypatch.setattr(hatch_build, "KERNELS", ("broker/_kernel.py",))
     (tmp_path / "broker").mkdir()
-    old, other = (tmp_path / "broker" / f"{name}.cpython.so" for name in ("_kernel", "_other"))
-    for path in (old, other):
+    old, *others = (
+        tmp_path / "broker" / name
+        for name in (
+            f"_kernel{hatch_build.EXTENSION}",
+            f"_other{hatch_build.EXTENSION}",
+            "_kernel.cpython-39-any.so",
+        )
+    )
+    for path in (old, *others):
         path.touch()
 
-    with pytest.warns(UserWarning, match="stay plain Python"):
-        assert hatch_build.build_in_place() == []
+    assert hatch_build.build_in_place() == []
     assert not old.exists()
-    assert other.exists()
+    assert all(path.exists() for path in others)
 
 
 def test_require_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """What is built and shipped, and that the three lists of dependencies are one."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -12,11 +14,24 @@ from typing import Any
 
 import pytest
 
+import hatch_build
 from siltstone import VERSION
-from tests.support.built import build, copy_tree
+from tests.support.built import build, copy_tree, unpack
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"siltstone", "pyspark_siltstone"}
+LISTED = """
+import json, sys
+from pathlib import Path
+import hatch_build
+hatch_build.write_constants(Path(sys.argv[1]))
+print(json.dumps([hatch_build.KERNELS, hatch_build.DEPENDS]))
+"""
+LOADED = """
+import importlib, sys
+for name in sys.argv[1:]:
+    print(importlib.import_module(name).__file__)
+"""
 LOCKS = {"requirements.lock": ["test", "spark", "oauth"], "docker/requirements.lock": ["oauth"]}
 
 
@@ -44,10 +59,10 @@ def test_nobody_is_told_to_install_a_package_that_is_not_ours() -> None:
     assert {name: found[0] for name, text in texts.items() if (found := told.search(text))} == {}
 
 
-def rehearse(target: str, tree: Path, path: str) -> str:
+def rehearse(target: str, tree: Path, path: str, *options: str) -> str:
     """Return the commands of a target in a fresh clone, without running one."""
     done = subprocess.run(
-        ["make", "--dry-run", target],
+        ["make", "--dry-run", target, *options],
         cwd=tree,
         capture_output=True,
         check=True,
@@ -98,6 +113,48 @@ def test_pip_fetches_what_the_broker_needs_while_the_kernels_are_compiled(tmp_pa
     assert ".venv/.made-pip" in fetched
     assert ".venv/.runtime-pip" not in compiled
     assert "--jobs=2" in rehearse("run", tree, "/usr/bin:/bin")
+
+
+def test_another_python_has_an_environment_of_its_own(tmp_path: Path) -> None:
+    """Make leaves `.venv` to the Python that it was made with, and takes it for that one."""
+    tree = tmp_path / "tree"
+    copy_tree(tree)
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    asked = f"PYTHON={sys.executable}"
+
+    fresh = rehearse("setup", tree, "/usr/bin:/bin", asked)
+    (tree / ".venv/lib/python3.1").mkdir(parents=True)
+    beside = rehearse("setup", tree, "/usr/bin:/bin", asked)
+    (tree / f".venv/lib/python{ours}").mkdir()
+    same = rehearse("setup", tree, "/usr/bin:/bin", asked)
+
+    assert f"{sys.executable} -m venv --without-pip .venv\n" in fresh
+    assert f"{sys.executable} -m venv --without-pip .cache/venv-{ours}\n" in beside
+    assert f".cache/venv-{ours}" not in same
+
+
+def test_what_could_not_be_compiled_is_tried_again_with_a_compiler(tmp_path: Path) -> None:
+    """Whoever installs one need not know what make remembers; without one it does nothing."""
+    tree, tools = tmp_path / "tree", tmp_path / "tools"
+    copy_tree(tree)
+    tools.mkdir()
+    for name in ("bash", "env", "find", "make", "python3", "sh", "test"):
+        found = shutil.which(name)
+        if found is not None:
+            (tools / name).symlink_to(found)
+    (tree / ".venv").mkdir()
+    for name in (".made-pip", ".installed"):
+        (tree / ".venv" / name).touch()
+
+    without = rehearse(".venv/.installed", tree, str(tools))
+    (tools / "gcc").touch(mode=0o755)
+    tried = rehearse(".venv/.installed", tree, str(tools))
+    (tree / "protocol/core/_records.cpython.so").touch()
+    compiled = rehearse(".venv/.installed", tree, str(tools))
+
+    assert "compiling the kernels" not in without
+    assert "compiling the kernels" in tried
+    assert "compiling the kernels" not in compiled
 
 
 @pytest.fixture(scope="module")
@@ -181,12 +238,64 @@ def test_source_archive_can_build_the_kernels(built: Path) -> None:
     assert not [name for name in names if name.endswith((".so", ".c"))]
 
 
-def test_a_wheel_of_the_source_archive_is_that_of_the_tree(built: Path, tmp_path: Path) -> None:
-    """The links of siltstone/ are folders in the archive, and none of them is missing."""
+@pytest.fixture
+def unpacked(built: Path, tmp_path: Path) -> Path:
+    """What the source archive holds."""
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
-        opened.extractall(tmp_path, filter="data")
-    (unpacked,) = tmp_path.iterdir()
+        opened.extractall(tmp_path / "unpacked", filter="data")
+    (folder,) = (tmp_path / "unpacked").iterdir()
+    return folder
+
+
+def test_source_archive_compiles_what_the_tree_does(unpacked: Path, tmp_path: Path) -> None:
+    """The hook finds there all that it compiles, and the lists that it makes headers of."""
+    told = subprocess.run(
+        [sys.executable, "-c", LISTED, str(tmp_path)],
+        cwd=unpacked,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+
+    assert json.loads(told.stdout) == [list(hatch_build.KERNELS), list(hatch_build.DEPENDS)]
+    assert all((unpacked / path).is_file() for path in (*hatch_build.KERNELS, *hatch_build.DEPENDS))
+    for path in hatch_build.CONSTANTS:
+        assert (tmp_path / Path(path).with_suffix(".pxi").name).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_wheel_of_the_source_archive_is_compiled(unpacked: Path, tmp_path: Path) -> None:
+    """As who publishes one makes it; Python takes every kernel from there."""
+    tools = ROOT / ".cache" / "kernel-tools"
+    if not (tools / "Cython").is_dir():
+        pytest.skip("kernel-tools: Cython is not there")
+    (tmp_path / "dist").mkdir()
+    build(unpacked, tmp_path / "dist", kernels="require", path=tools)
+
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    assert not wheel.name.endswith("-any.whl")
+    site = tmp_path / "site"
+    unpack(wheel, site)
+    modules = [path.rpartition(".")[0].replace("/", ".") for path in hatch_build.KERNELS]
+    told = subprocess.run(
+        [sys.executable, "-c", LOADED, *modules],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+        text=True,
+        env={"PYTHONPATH": str(site)},
+    )
+    places = told.stdout.splitlines()
+    assert len(places) == len(modules)
+    assert all(place.startswith(str(site)) and place.endswith(".so") for place in places)
+
+
+def test_a_wheel_of_the_source_archive_is_that_of_the_tree(
+    built: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    """The links of siltstone/ are folders in the archive, and none of them is missing."""
     (tmp_path / "dist").mkdir()
     build(unpacked, tmp_path / "dist")
 

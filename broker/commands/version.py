@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from siltstone import VERSION
-from siltstone.protocol import core
+from siltstone.broker.process.kernels import tell_kernels
 
 if TYPE_CHECKING:
     import argparse
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def run_version(options: argparse.Namespace) -> int:
     """Print the version and whether the kernels are compiled."""
-    kernels = "compiled" if core.COMPILED else "off"
+    kernels = tell_kernels()
     if options.json:
         sys.stdout.write(json.dumps({"version": VERSION, "kernels": kernels}) + "\n")
     else:

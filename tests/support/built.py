@@ -36,13 +36,22 @@ def copy_tree(target: Path) -> None:
             place.write_bytes(source.read_bytes())
 
 
-def build(tree: Path, folder: Path, *options: str) -> None:
-    """Build the wheel of a tree into a folder, and with ``--sdist`` the source archive."""
+def build(
+    tree: Path, folder: Path, *options: str, kernels: str = "off", path: Path | None = None
+) -> None:
+    """Build the wheel of a tree into a folder, and with ``--sdist`` the source archive.
+
+    To compile ``kernels`` takes Cython, which is imported from ``path``.
+    """
     subprocess.run(
         [sys.executable, "-c", BUILD, str(folder), *options],
         cwd=tree,
         check=True,
-        env={"KERNELS": "off", "PATH": "/usr/bin:/bin"},
+        env={
+            "KERNELS": kernels,
+            "PATH": "/usr/bin:/bin",
+            **({} if path is None else {"PYTHONPATH": str(path)}),
+        },
     )
 
 

