@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from siltstone.config.trust import make_client_context
 from siltstone.pipeline.errors import BadOption
 from siltstone.storage import files
 
@@ -37,7 +38,7 @@ def make_context(settings: Mapping[str, str]) -> ssl.SSLContext:
     """
     authorities = _read(settings, "ssl.truststore.location", "ssl.truststore.certificates")
     try:
-        context = ssl.create_default_context(cadata=authorities)
+        context = make_client_context(text=authorities)
     except (ssl.SSLError, ValueError) as error:
         raise BadOption(
             "kafka.ssl.truststore.location or kafka.ssl.truststore.certificates has no certificate "

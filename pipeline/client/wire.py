@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
+from siltstone.config.trust import why_untrusted
 from siltstone.pipeline.client.login import Login, read_login
 from siltstone.pipeline.client.tls import SETTINGS, make_context
 from siltstone.pipeline.errors import BadOption, PipelineError, SourceUnavailable
@@ -172,6 +173,12 @@ class Wire:
         return f"{self._address[0]}:{self._address[1]}"
 
     def _silent(self, error: Exception) -> SourceUnavailable:
+        untrusted = why_untrusted(error) if isinstance(error, OSError) else None
+        if untrusted is not None:
+            return SourceUnavailable(
+                f"{self._name} is not who it should be: {untrusted}; name a PEM file of its "
+                "authority by ssl.truststore.location"
+            )
         why = getattr(error, "strerror", None) or error  # without its number
         return SourceUnavailable(f"no Kafka broker answers at {self._name}: {why}; {self._remedy}")
 

@@ -26,38 +26,34 @@ def find_trust(directory: Path | None) -> "ssl.SSLContext":
     Raises:
         OSError: The file of authorities cannot be read, or has none; the text says which.
     """
-    import ssl  # noqa: PLC0415  # few brokers encrypt their HTTP port
+    from siltstone.config.trust import make_client_context  # noqa: PLC0415  # few encrypt that port
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     authorities = os.environ.get(CA_VARIABLE, "")
     own = None if directory is None else directory / files.CONTROL_CERTIFICATE
     if authorities:
         try:
-            context.load_verify_locations(authorities)
+            return make_client_context(authorities)
         except OSError as error:  # ssl.SSLError is one
             raise OSError(
                 f"{authorities} has no certificates of authorities that can be read "
                 f"({getattr(error, 'reason', None) or error.strerror}); name a PEM file"
             ) from error
-    elif own is not None and own.exists():
-        # This very certificate, whatever names are in it and whoever signed it.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.check_hostname = False
-        context.load_verify_locations(own)
-    else:
-        context.load_default_certs()
+    if own is None or not own.exists():
+        return make_client_context()
+    context = make_client_context(own)  # this very one, whoever signed it
+    context.check_hostname = False  # and whatever names are in it
     return context
 
 
 def explain(error: OSError) -> str:
     """Return why a connection failed; of a certificate that is not trusted, with what to do."""
-    message = getattr(error, "verify_message", None)
-    if message is None:
+    from siltstone.config.trust import why_untrusted  # noqa: PLC0415  # likewise
+
+    untrusted = why_untrusted(error)
+    if untrusted is None:
         return str(error)
     return (
-        f"its certificate is not trusted ({message}); name a PEM file of the authority that has "
-        f"signed it by --ca or {CA_VARIABLE}"
+        f"{untrusted}; name a PEM file of the authority that has signed it by --ca or {CA_VARIABLE}"
     )
 
 

@@ -25,6 +25,7 @@ from siltstone.config.tls import (
     TRUST_STORE_COMMAND,
     versions_of,
 )
+from siltstone.config.trust import judge_as_java
 from siltstone.storage import files
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def make_endpoint(settings: TlsConfig) -> Endpoint:
     certificate = _check_dates(certificates, chain_from)
     _load(context, keys, settings, chain_from)
     context.verify_mode = _CLIENT_AUTH[settings.ssl_client_auth]
+    judge_as_java(context)
     _load_authorities(context, settings)
     pem = next(block.text for block in keys if block.label == "CERTIFICATE")
     return Endpoint(context, certificate, _rules(settings), pem, notes)

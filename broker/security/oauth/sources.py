@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 import stat
 import threading
 from functools import partial
@@ -17,8 +16,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from siltstone.config.oauth import path_of
+from siltstone.config.trust import make_client_context, why_untrusted
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from siltstone.config.oauth import OAuthSettings
@@ -45,12 +46,11 @@ def make_reader(settings: OAuthSettings) -> Callable[[], bytes]:
     if path is not None:
         return partial(read_file, path)
     try:
-        context = ssl.create_default_context(cafile=settings.authorities)
+        context = make_client_context(settings.authorities)
     except (OSError, ValueError) as error:
         raise SourceError(
             f"ssl.truststore.location {settings.authorities} cannot be read as PEM certificates"
         ) from error
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     return partial(fetch, settings.url, context)
 
 
@@ -106,10 +106,19 @@ def fetch(url: str, context: ssl.SSLContext) -> bytes:
             end.cancel()
             end.join()
     except (OSError, HTTPException) as error:
-        words = _LATE if is_late.is_set() else f"it does not answer: {type(error).__name__}"
-        raise SourceError(words) from error
+        raise SourceError(_LATE if is_late.is_set() else _why_silent(error)) from error
     finally:
         connection.close()
+
+
+def _why_silent(error: OSError | HTTPException) -> str:
+    untrusted = why_untrusted(error) if isinstance(error, OSError) else None
+    if untrusted is None:
+        return f"it does not answer: {type(error).__name__}"
+    return (
+        f"{untrusted}; name a PEM file of its authority by ssl.truststore.location in "
+        "sasl.jaas.config"
+    )
 
 
 def _shut(channel: socket.socket, is_late: threading.Event) -> None:

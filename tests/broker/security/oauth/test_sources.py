@@ -127,12 +127,16 @@ def test_an_answer_that_drips_is_given_up(
 
 
 def test_a_stranger_is_not_believed(authority: Authority, tmp_path: Path) -> None:
-    """The certificate must be signed by an authority of the listener's, or of the system."""
+    """The authority must be one of the listener or the system; the log says how to name it."""
     other = Authority(tmp_path / "other")
+    fault = (
+        r"^its certificate is not trusted \(.+\); name a PEM file of its authority by "
+        r"ssl\.truststore\.location in sasl\.jaas\.config$"
+    )
     for authorities in (str(other.certificate), None):
         with (
             serving(authority, send(b"")) as url,
-            pytest.raises(SourceError, match="SSLCertVerificationError"),
+            pytest.raises(SourceError, match=fault),
         ):
             make_reader(settings(url, authorities=authorities))()
 
