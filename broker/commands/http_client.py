@@ -76,8 +76,17 @@ def ask(
     words = status_line.split(b" ", 2)
     _, end_of_head, content = rest.partition(b"\r\n\r\n")
     if not words[0].startswith(b"HTTP/1.") or len(words) < 2 or not end_of_head:
-        raise ValueError(f"{host}:{port} does not answer as the broker's http.listener does")
+        raise ValueError(f"{host}:{port} {_why_strange((reachable(host), port), trust)}")
     return ControlAnswer(int(words[1]), content)
+
+
+def _why_strange(address: tuple[str, int], trust: ssl.SSLContext | None) -> str:
+    if trust is None:
+        from siltstone.pipeline.client.tls import speaks_tls  # noqa: PLC0415  # only where it fails
+
+        if speaks_tls(address):
+            return "speaks TLS; set http.security.protocol to SSL or SASL_SSL, as the broker has it"
+    return "does not answer as the broker's http.listener does"
 
 
 def _connect(

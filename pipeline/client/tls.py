@@ -4,6 +4,7 @@ What is read here is told to librdkafka too, by its own names. (Java: DefaultSsl
 """
 
 import re
+import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ SETTINGS: Final = frozenset(
     }
 )
 """Those that are obeyed."""
+_HANDSHAKE_SECONDS: Final = 5.0
 _BLOCK: Final = re.compile(r"(-----BEGIN ([A-Z ]+)-----)(.*?)(-----END \2-----)\s*", re.DOTALL)
 
 
@@ -53,6 +55,21 @@ def make_context(settings: Mapping[str, str]) -> ssl.SSLContext:
             key = unfold(settings.get("ssl.keystore.key", ""))
         _show(context, chain, key, settings.get("ssl.key.password"))
     return context
+
+
+def speaks_tls(address: tuple[str, int]) -> bool:
+    """Return whether a listener begins with a handshake; whom it shows is not looked at. Blocks."""
+    context = make_client_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection(address, _HANDSHAKE_SECONDS) as channel:
+            context.wrap_socket(channel, server_hostname=address[0]).close()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # it wants another version, or a certificate
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:

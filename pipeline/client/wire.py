@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from siltstone.config.trust import why_untrusted
 from siltstone.pipeline.client.login import Login, read_login
-from siltstone.pipeline.client.tls import SETTINGS, make_context
+from siltstone.pipeline.client.tls import SETTINGS, make_context, speaks_tls
 from siltstone.pipeline.errors import BadOption, PipelineError, SourceUnavailable
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message, sasl_authenticate, sasl_handshake
@@ -23,6 +23,7 @@ _SECONDS: Final = 60.0
 _MAX_FRAME_BYTES: Final = 1 << 30
 _HEAD: Final = struct.Struct(">hhih")
 _CORRELATION_BYTES: Final = 4
+_NOT_THERE: Final = (ConnectionRefusedError, TimeoutError, socket.gaierror)
 _OBEYED: Final = {
     "security.protocol",
     "sasl.mechanism",
@@ -70,6 +71,7 @@ class Wire:
             raise BadOption(f"kafka.security.protocol is one of {', '.join(sorted(_SECURITY))}")
         login = read_login(settings) if protocol.startswith("SASL") else None
         context = make_context(settings) if protocol.endswith("SSL") else None
+        self._encrypts = context is not None
         self._correlation = 0
         try:
             self._socket = socket.create_connection(address, _SECONDS)
@@ -180,6 +182,10 @@ class Wire:
                 "authority by ssl.truststore.location"
             )
         why = getattr(error, "strerror", None) or error  # without its number
+        if self._encrypts and self._correlation == 0 and not isinstance(error, _NOT_THERE):
+            why = f"it ends no TLS handshake ({getattr(error, 'reason', None) or why})"
+        elif not self._encrypts and self._correlation == 1 and speaks_tls(self._address):
+            why = "it speaks TLS; set security.protocol to SSL, or to SASL_SSL for a login"
         return SourceUnavailable(f"no Kafka broker answers at {self._name}: {why}; {self._remedy}")
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from siltstone.config.layers import Layers
+    from siltstone.config.listeners import Listener
 
 START: Final = -2
 END: Final = -1
@@ -216,8 +217,10 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
     """Connect and run a command; return its exit code, 1 with a sentence if it is refused."""
     layers = read_settings(options)
     try:
-        address = _find_address(layers, options.bootstrap_server)
         settings = _read_settings(options)
+        if options.bootstrap_server is None:
+            _check_protocol(layers.server().bound_listeners[0], settings)
+        address = _find_address(layers, options.bootstrap_server)
         client_id = settings.get("client.id", CLIENT_ID)
         remedy = "check --bootstrap-server and --command-config"
         with Wire(address, settings, client_id, remedy=remedy) as wire:
@@ -227,6 +230,35 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
     except NobodyAnswers as error:
         complain(error.advice)
     return 1
+
+
+def _check_protocol(listener: Listener, settings: Mapping[str, str]) -> None:
+    """Refuse to ask a listener otherwise than the settings that were read say of it.
+
+    Raises:
+        Refused: It encrypts or asks for a login, and the command does not, or the other way.
+    """
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    if protocol == listener.protocol:
+        return
+    wanted = [f"security.protocol={listener.protocol}"]
+    if listener.protocol.startswith("SASL"):
+        wanted.append("sasl.mechanism and sasl.jaas.config")
+    if listener.protocol.endswith("SSL"):
+        wanted.append("ssl.truststore.location, a PEM file of its authority")
+    raise Refused(
+        f"listener {listener} {_MANNERS[listener.protocol]}, and the command comes with "
+        f"{protocol}: name a file with {', '.join(wanted)} by --command-config, or another "
+        "listener by --bootstrap-server"
+    )
+
+
+_MANNERS: Final = {
+    "PLAINTEXT": "neither encrypts nor asks for a login",
+    "SSL": "encrypts",
+    "SASL_PLAINTEXT": "asks for a login",
+    "SASL_SSL": "encrypts and asks for a login",
+}
 
 
 def _find_address(layers: Layers, given: tuple[str, int] | None) -> tuple[str, int]:

@@ -152,6 +152,11 @@ async def test_commands_trust_what_the_broker_has_noted(
         assert await asyncio.to_thread(main, ["health", *options]) == 1
         assert "its certificate is not trusted" in capsys.readouterr().err
 
+        plain = [f"log.dirs={tmp_path / 'none'}", f"http.listener=127.0.0.1:{port}"]
+        options = [word for each in plain for word in ("--set", each)]
+        assert await asyncio.to_thread(main, ["reload", *options]) == 1
+        assert f"127.0.0.1:{port} speaks TLS; set http.security" in capsys.readouterr().err
+
 
 async def test_commands_trust_authorities_that_are_named(
     tmp_path: Path,

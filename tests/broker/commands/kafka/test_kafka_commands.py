@@ -22,6 +22,7 @@ from siltstone.broker.__main__ import main
 from siltstone.broker.commands.kafka.broker import why
 from siltstone.broker.commands.kafka.consume import BadFormat, read_format, read_offset
 from siltstone.broker.commands.kafka.produce import lines_of, murmur2, partition_for
+from tests.support.authority import Authority
 from tests.support.broker import siltstone
 from tests.support.commits import commit
 from tests.support.running import Running, running
@@ -241,6 +242,76 @@ async def test_a_port_that_speaks_http(capsys: pytest.CaptureFixture[str]) -> No
 
     assert code == 1
     assert "it speaks HTTP, not Kafka's protocol" in capsys.readouterr().err
+
+
+async def test_a_listener_with_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command says that it is one, and one that wants TLS of another says that it is none."""
+    pair = Authority(tmp_path / "ca").issue("server")
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SSL\n")
+    sets = (
+        "listeners=SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        f"ssl.keystore.location={pair.store}",
+    )
+
+    async with running(tmp_path / "data", *sets) as home:
+        tls, plain = (f"127.0.0.1:{each.port}" for each in home.listeners)
+        codes = [
+            await asyncio.to_thread(main, ["topics", "-b", tls]),
+            await asyncio.to_thread(main, ["topics", "-b", tls, "--command-config", str(config)]),
+            await asyncio.to_thread(main, ["topics", "-b", plain, "--command-config", str(config)]),
+        ]
+
+    assert codes == [1, 1, 1]
+    without, untrusted, none = capsys.readouterr().err.splitlines()
+    assert without == (
+        f"no Kafka broker answers at {tls}: it speaks TLS; set security.protocol to SSL, or to "
+        "SASL_SSL for a login; check --bootstrap-server and --command-config"
+    )
+    assert f"{tls} is not who it should be: its certificate is not trusted (" in untrusted
+    assert untrusted.endswith("; name a PEM file of its authority by ssl.truststore.location")
+    assert f"no Kafka broker answers at {plain}: it ends no TLS handshake (" in none
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given", "sentence"),
+    [
+        (
+            "SASL_SSL",
+            "",
+            (
+                "encrypts and asks for a login, and the command comes with PLAINTEXT: name a file "
+                "with security.protocol=SASL_SSL, sasl.mechanism and sasl.jaas.config, "
+                "ssl.truststore.location, a PEM file of its authority by --command-config, or "
+                "another listener by --bootstrap-server"
+            ),
+        ),
+        ("SSL", "", "encrypts, and the command comes with PLAINTEXT"),
+        ("SASL_PLAINTEXT", "SSL", "asks for a login, and the command comes with SSL"),
+        ("PLAINTEXT", "SSL", "neither encrypts nor asks for a login, and the command comes with"),
+    ],
+)
+def test_what_the_settings_say_of_the_listener(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    protocol: str,
+    given: str,
+    sentence: str,
+) -> None:
+    """Known before anything is asked, so that no line of a log is spent on it."""
+    sets = ["--set", f"listeners={protocol}://127.0.0.1:1"]
+    if protocol.startswith("SASL"):
+        sets += ["--set", "sasl.enabled.mechanisms=PLAIN"]
+    if protocol.endswith("SSL"):
+        sets += ["--set", "ssl.keystore.location=/none"]
+    if given:
+        config = tmp_path / "client.properties"
+        config.write_text(f"security.protocol={given}\n")
+        sets += ["--command-config", str(config)]
+
+    assert main(["topics", *sets]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"listener {protocol}://127.0.0.1:1 {sentence}")
 
 
 async def test_lines_become_records_and_lines_again(shell: Shell) -> None:
