@@ -10,6 +10,10 @@ class BadOption(PipelineError, ValueError):
     """An option that is not known, or has an impossible value."""
 
 
+class Refused(PipelineError):
+    """What could have given a wrong table or topic; nothing was changed."""
+
+
 class DataLost(PipelineError):
     """Offsets that were asked for are not there any more."""
 

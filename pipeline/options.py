@@ -136,6 +136,8 @@ class ReadOptions:
             faults.append("name the topics by exactly one of subscribe, subscribePattern, assign")
         if self.quarantine and self.on_corrupt != "skip":
             faults.append("quarantine takes what onCorrupt=skip passes over; set that too")
+        if "://" in self.quarantine:
+            faults.append(f"quarantine={self.quarantine} is no path that this machine sees")
         if self.starting_offsets == LATEST and self.ending_offsets == EARLIEST:
             faults.append("startingOffsets latest with endingOffsets earliest leaves nothing")
         return faults

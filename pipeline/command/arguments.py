@@ -67,7 +67,7 @@ def _add_replay(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--partitions", choices=("same", "key"), default="same", help="key: by the hash of the key"
     )
-    parser.add_argument("--progress", type=Path, metavar="DIR", help="go on where it says")
+    parser.add_argument("--progress", type=_path, metavar="DIR", help="go on where it says")
     parser.add_argument(
         "--exactly-once", action="store_true", help="transactions, with the progress in them"
     )
@@ -91,7 +91,7 @@ def _add_audit(jobs: "Jobs[argparse.ArgumentParser]") -> None:
         action="store_false",
         help="every batch and record of every segment, which is what it does anyway",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
+    parser.add_argument("--json", type=_path, metavar="FILE", help="write the report there")
     _add_reading(parser)
     _add_engine(parser)
 
@@ -100,7 +100,7 @@ def _add_plan(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser = jobs.add_parser("plan", help="say what compaction would come to and what it needs")
     parser.add_argument("topic", nargs="?")
     parser.add_argument("--all", action="store_true", help="every topic")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument("--json", type=_path, metavar="FILE", help="write the figures there")
     _add_reading(parser)
     _add_engine(parser)
 
@@ -109,7 +109,7 @@ def _add_stream(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser = jobs.add_parser("stream", help="keep a table of the last values up to date")
     parser.add_argument("topic")
     _add_target(parser)
-    parser.add_argument("--checkpoint", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--checkpoint", required=True, type=_path, metavar="DIR")
     parser.add_argument("--via", choices=("siltstone", "connector"), default="siltstone")
     parser.add_argument("--jars", default="", metavar="DIR", help="of the connector")
     parser.add_argument("--once", action="store_true", help="what there is now, then end")
@@ -120,6 +120,19 @@ def _add_stream(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument("--headers", action="store_true", help="keep the headers")
     _add_reading(parser)
     _add_engine(parser)
+
+
+def _path(text: str) -> Path:
+    """Return a path of this machine's file systems.
+
+    Raises:
+        ArgumentTypeError: It is a URI, of which a path would make a folder here.
+    """
+    if "://" in text:
+        raise argparse.ArgumentTypeError(
+            f"{text} is no path of a file system that this machine sees"
+        )
+    return Path(text)
 
 
 def _add_target(parser: argparse.ArgumentParser) -> None:

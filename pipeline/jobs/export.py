@@ -19,12 +19,12 @@ import pyarrow.json as pj
 from siltstone.pipeline.columns import TYPES, check_names
 from siltstone.pipeline.command.progress import seconds_text, size
 from siltstone.pipeline.engine import Engine
-from siltstone.pipeline.errors import BadOption, CorruptLog, PipelineError
+from siltstone.pipeline.errors import BadOption, CorruptLog
 from siltstone.pipeline.jobs.reading import committed, moment_of
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
-from siltstone.pipeline.sinks.staging import FILE_BYTES, ParquetFiles, StagedFile, sweep
+from siltstone.pipeline.sinks.staging import FILE_BYTES, ParquetFiles, StagedFile
 from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import open_table
 
@@ -84,16 +84,14 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
     began = engine.clock.monotonic()
     check_names(spec.columns)
     sink = open_table(spec.target)
-    sink.sweep()
-    there = sink.files()
-    if there and spec.mode == "error":
-        raise BadOption(f"{sink.path} has data already; take --mode append or --mode overwrite")
-    sink.check(spec.schema, keeps=spec.mode == "append", takes_over=spec.mode != "error")
     read = committed(options)
-    with moment_of(read, engine.clock) as moment:
-        splits = moment.plan()
-        work = partial(export_split, sink.staging, spec)
-        try:
+    with sink.held():
+        if sink.files() and spec.mode == "error":
+            raise BadOption(f"{sink.path} has data already; take --mode append or --mode overwrite")
+        sink.check(spec.schema, keeps=spec.mode == "append", takes_over=spec.mode != "error")
+        with moment_of(read, engine.clock) as moment:
+            splits = moment.plan()
+            work = partial(export_split, sink.staging.folder, spec)
             results = engine.run("export", splits, work, lambda split: split.size)
             moment.check()
             files = [file for staged in results for file in staged]
@@ -103,9 +101,6 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
                 files,
                 None if spec.mode == "overwrite" else [],
             )
-        except PipelineError:
-            sweep(sink.staging)
-            raise
     return ExportSummary(
         rows=sum(file.rows for file in files),
         files=len(files),

@@ -36,7 +36,7 @@ def merge(
     With ``by_partition`` the same key in another partition is another key.
     """
     paths = tuple(change.path for change in changes)
-    work = partial(_rewrite, sink.staging, schema, paths, by_partition)
+    work = partial(_rewrite, sink.staging.folder, schema, paths, by_partition)
     merged = Merged()
     files = sink.files()
     for path, replacement in zip(

@@ -20,12 +20,10 @@ import pyarrow as pa
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.command.progress import seconds_text
 from siltstone.pipeline.engine import Engine
-from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
 from siltstone.pipeline.jobs.merge import Merged, merge
 from siltstone.pipeline.jobs.reading import Moment, committed, moment_of
 from siltstone.pipeline.planning.ranges import OffsetRange
-from siltstone.pipeline.sinks.staging import sweep
 from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.storage.topic_partition import TopicPartition
@@ -110,18 +108,16 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
     """
     began = engine.clock.monotonic()
     sink = open_table(spec.target)
-    sink.check(spec.schema, keeps=False)
-    sink.sweep()
     read = committed({"subscribe": spec.topic, **options})
-    with moment_of(read, engine.clock) as moment:
-        state, reason = _usable_state(sink, spec, moment) if spec.incremental else (None, "")
-        if reason:
-            sys.stderr.write(f"the whole table is built anew: {reason}\n")
-        try:
+    with sink.held():
+        sink.check(spec.schema, keeps=False)
+        with moment_of(read, engine.clock) as moment:
+            state, reason = _usable_state(sink, spec, moment)
+            if reason and spec.incremental:
+                sys.stderr.write(f"the whole table is built anew: {reason}\n")
+            if not spec.incremental:
+                state, reason = None, ""
             summary = _Run(engine, sink, spec, moment, state).finish()
-        except PipelineError:
-            sweep(sink.staging)
-            raise
     summary.reason = reason
     summary.seconds = engine.clock.monotonic() - began
     return summary
@@ -147,7 +143,7 @@ class _Run:
         self._ranges = dict(moment.ranges) if state is None else _increments(moment, state)
         self._splits = moment.plan_by_partition(self._ranges)
         self._tasks = LatestTasks(
-            folder=sink.staging,
+            folder=sink.staging.folder,
             schema=spec.schema,
             by_time=spec.key_scope == "topic",
             is_increment=state is not None,
@@ -249,7 +245,11 @@ class _Run:
 def _usable_state(
     sink: TableSink, spec: SnapshotSpec, moment: Moment
 ) -> tuple[TableState | None, str]:
-    """Return the state from which an increment goes on; else None, and why it must be whole."""
+    """Return the state from which an increment goes on; else None, and why it must be whole.
+
+    Raises:
+        Refused: The table's rows are another writer's.
+    """
     try:
         state = sink.state()
     except ValueError as error:

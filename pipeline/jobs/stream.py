@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.command.progress import seconds_text
 from siltstone.pipeline.engine import LocalEngine
-from siltstone.pipeline.errors import BadOption, PipelineError
+from siltstone.pipeline.errors import BadOption, PipelineError, Refused
 from siltstone.pipeline.jobs.latest_tasks import LatestTasks
 from siltstone.pipeline.jobs.merge import Merged, merge
 from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PLACES: Final = {"bootstrap", "data", "control", "archive", "transport", "unpinned"}
+_BY_PARTITION: Final = "partition"
+_EVERY_RECORD: Final = "record"
+_ROWS_OF: Final = {
+    _BY_PARTITION: "the last row of each key of a partition",
+    _EVERY_RECORD: "every record",
+    "topic": "the last row of each key of the topic",
+    "export": "the rows of an export",
+}
 _CONNECTOR_OPTIONS: Final = ("starting", "ending", "kafka.", "max", "min", "fail", "include")
 
 
@@ -47,6 +55,11 @@ class StreamSpec:
     every: str = "10 seconds"
     headers: bool = False
     upsert: bool = True
+
+    @property
+    def key_scope(self) -> str:
+        """Return of what the table has one row."""
+        return _BY_PARTITION if self.upsert else _EVERY_RECORD
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,62 +90,81 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
     """Follow a topic until the query ends: with ``once`` at the present end, else when stopped.
 
     Raises:
-        PipelineError: The table is of another topic, or has other columns.
+        PipelineError: The table is of another topic, has other columns, or another writer has
+            changed it.
     """
     clock = Clock()
     began = clock.monotonic()
     summary = StreamSummary()
     sink = open_table(spec.target)
-    sink.check(spec.schema, keeps=True)
-    topic_id = _find_topic_id(options, spec)
-    check_topic(sink, spec.topic, topic_id)
-    writer = BatchWriter(sink, spec, summary, clock, topic_id)
-    frame = _reader(session, options, spec)
-    query = frame.writeStream.foreachBatch(writer.write).option(
-        "checkpointLocation", str(spec.checkpoint.absolute())
-    )
-    query = (
-        query.trigger(availableNow=True) if spec.once else query.trigger(processingTime=spec.every)
-    )
-    running = query.start()
-    try:
-        running.awaitTermination()
-    finally:
-        running.stop()
-        summary.seconds = clock.monotonic() - began
+    with sink.held():
+        sink.check(spec.schema, keeps=True)
+        topic_id = _find_topic_id(options, spec)
+        check_topic(sink, spec, topic_id)
+        writer = BatchWriter(sink, spec, summary, clock, topic_id)
+        frame = _reader(session, options, spec)
+        query = frame.writeStream.foreachBatch(writer.write).option(
+            "checkpointLocation", str(spec.checkpoint.absolute())
+        )
+        running = (
+            query.trigger(availableNow=True)
+            if spec.once
+            else query.trigger(processingTime=spec.every)
+        ).start()
+        try:
+            running.awaitTermination()
+        finally:
+            running.stop()
+            summary.seconds = clock.monotonic() - began
     return summary
 
 
-def check_topic(sink: TableSink, topic: str, topic_id: str) -> None:
+def check_topic(sink: TableSink, spec: StreamSpec, topic_id: str) -> None:
     """Make sure that a table is of this topic: offsets of another one mean nothing here.
 
     Raises:
-        BadOption: It is of a topic of another name, or of a deleted one. An id may be empty: not
-            every broker tells it.
+        BadOption: It is of a topic of another name, of a deleted one, or has other rows. An id may
+            be empty: not every broker tells it.
+        Refused: It has rows of another writer.
     """
     state = sink.state()
     if state is None:
         return
-    if state.topic != topic:
+    if state.topic != spec.topic:
         raise BadOption(
-            f"the table {sink.path} is of topic {state.topic}, and the stream of {topic}; name "
-            "another table"
+            f"the table {sink.path} is of topic {state.topic}, and the stream of {spec.topic}; "
+            "name another table"
         )
     if state.topic_id and topic_id and state.topic_id != topic_id:
         raise BadOption(
-            f"topic {topic} was deleted and made again since the table {sink.path} was written; "
-            "name another table"
+            f"topic {spec.topic} was deleted and made again since the table {sink.path} was "
+            "written; name another table"
+        )
+    if state.key_scope not in {spec.key_scope, _BY_PARTITION}:
+        raise BadOption(
+            f"the table {sink.path} has {_ROWS_OF.get(state.key_scope, 'other rows')}, and this "
+            f"stream keeps {_ROWS_OF[spec.key_scope]}; name another table"
         )
 
 
 def _find_topic_id(options: Mapping[str, str], spec: StreamSpec) -> str:
-    """Return the id of the topic as it is now; empty if it cannot be told."""
-    place = {name: value for name, value in options.items() if name.lower() in _PLACES}
+    """Return the id of the topic as it is now; empty if the broker does not tell it.
+
+    Raises:
+        PipelineError: The topic cannot be looked at.
+    """
+    place = {
+        name: value
+        for name, value in options.items()
+        if name.lower() in _PLACES or name.lower().startswith("kafka.")
+    }
     try:
         with open_source(ReadOptions.parse({**place, "subscribe": spec.topic})) as source:
             return next((each.topic_id for each in source.view().partitions), "")
     except PipelineError:
-        return ""  # the query reports it
+        if spec.via == "siltstone":
+            raise
+        return ""  # the connector knows logins that are not known here, and reports what is wrong
 
 
 class BatchWriter:
@@ -153,10 +185,20 @@ class BatchWriter:
         self._topic_id = topic_id
 
     def write(self, frame: "DataFrame", batch_id: int) -> None:
-        """Write one batch, without what the table has already."""
-        self._sink.sweep()
+        """Write one batch, without what the table has already.
+
+        Raises:
+            Refused: Another writer has changed the table, or it is not that of the checkpoint.
+        """
+        self._sink.look()
         state = self._sink.state()
-        folder = self._sink.staging / f"batch-{batch_id}"
+        if state is None and batch_id:  # the first batch leaves a state, also without rows
+            raise Refused(
+                f"{self._sink.path} has nothing of the batches before, which the checkpoint "
+                f"{self._spec.checkpoint} has: the table was taken away; delete the checkpoint "
+                "too, to begin at the start"
+            )
+        folder = self._sink.staging.folder / f"batch-{batch_id}"
         columns = list(self._spec.schema.names)
         self._stage(frame.select(columns), folder)
         offsets = {} if state is None else dict(state.offsets)
@@ -166,9 +208,9 @@ class BatchWriter:
         ]
         rows = sum(table.num_rows for table in tables)
         self._summary.batches += 1
-        if not rows:
+        if not rows and state is not None:
             self._summary.repeated += 1
-            sweep(self._sink.staging)
+            sweep(self._sink.staging.folder)
             return
         self._commit(tables, offsets, is_first=state is None)
         self._summary.rows += rows
@@ -200,7 +242,7 @@ class BatchWriter:
         self, tables: list[pa.Table], offsets: Mapping[int, int], *, is_first: bool
     ) -> None:
         tasks = LatestTasks(
-            folder=self._sink.staging,
+            folder=self._sink.staging.folder,
             schema=self._spec.schema,
             by_time=False,
             is_increment=not is_first,
@@ -222,7 +264,7 @@ class BatchWriter:
                 topic=self._spec.topic,
                 topic_id=self._topic_id,
                 taken_at_ms=self._clock.now_ms(),
-                key_scope="partition",
+                key_scope=self._spec.key_scope,
                 columns=described(self._spec.schema),
                 offsets=_advanced(offsets, tables),
             ),

@@ -6,46 +6,83 @@ that a reader lists the files of one state or of the other. What stays is linked
 
 import ctypes
 import errno
+import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from siltstone.pipeline.errors import BadOption
-from siltstone.pipeline.sinks.staging import StagedFile, full_disk_told, sweep
+from siltstone.pipeline.sinks.staging import (
+    StagedFile,
+    Staging,
+    full_disk_told,
+    not_changed,
+    other_writer,
+    sweep,
+    taken_out,
+)
 from siltstone.pipeline.sinks.state import TableState, check_columns
 from siltstone.storage import files
 
 STATE_FILE: Final = "_siltstone.json"
 """Readers ignore names that begin with an underscore."""
+_FILES: Final = "files"
+"""In the state file: the names of the files that the job left."""
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 
 
 class ParquetTable:
-    """The folder ``path``; one job at a time writes it."""
+    """The folder ``path``.
+
+    All that is said of it is of one moment. A commit is refused if it has changed since.
+    """
 
     kind = "parquet"
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self.staging = self.path.with_name(f".{self.path.name}-staging")
+        self.staging = Staging(self.path.with_name(f".{self.path.name}-staging"))
 
-    def sweep(self) -> None:
-        """Delete what killed jobs have left."""
-        sweep(self.staging)
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other jobs from the table until the block ends.
+
+        Raises:
+            Refused: Another job holds it.
+        """
+        with self.staging.held(self.path, lambda _: True):
+            self.look()
+            yield
+
+    def look(self) -> None:
+        """Speak of the present folder from now on."""
+        self.__dict__.pop("_seen", None)
 
     def state(self) -> TableState | None:
-        """Return the state of the table; None if no job has written it."""
-        try:
-            return TableState.from_json((self.path / STATE_FILE).read_text())
-        except FileNotFoundError:
+        """Return the state of the table; None if it has no files.
+
+        Raises:
+            Refused: It has files that the last job did not leave.
+        """
+        there = {path.name for path in self._seen.files}
+        text = self._seen.state
+        if text is None:
+            if there:
+                raise other_writer(self.path)
             return None
+        state = TableState.from_json(text)
+        if there != set(json.loads(text).get(_FILES, there)):
+            raise other_writer(self.path)
+        return state
 
     def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:
         """Make sure that the folder is a table: a commit replaces it with everything in it.
@@ -70,7 +107,7 @@ class ParquetTable:
 
     def files(self) -> list[Path]:
         """Return the files of the table."""
-        return sorted(self.path.glob("*.parquet"))
+        return list(self._seen.files)
 
     def commit(
         self,
@@ -83,27 +120,54 @@ class ParquetTable:
 
         Raises:
             SinkFailed: The disk does not take it; the table is as it was.
+            Refused: The folder has changed since it was read.
         """
-        following = self.staging / f"next-{state.job}"
+        gone = set(taken_out(self.files(), removed, self.path))
+        following = self.staging.folder / f"next-{state.job}"
         with full_disk_told(self.path):
             following.mkdir(parents=True)
-            gone = set(self.files() if removed is None else removed)
             for kept in set(self.files()) - gone:
                 _link_or_copy(kept, following / kept.name)
             for file in added:
                 os.rename(file.path, following / file.path.name)  # noqa: PTH104  # as it says
-            (following / STATE_FILE).write_text(state.to_json())
             if not any(following.glob("*.parquet")):
                 empty = following / "part-empty.parquet"
                 pq.write_table(schema.empty_table(), empty)
+            names = sorted(path.name for path in following.glob("*.parquet"))
+            noted = json.loads(state.to_json()) | {_FILES: names}
+            (following / STATE_FILE).write_text(json.dumps(noted))
             files.fsync_directory(following)
+            if self._look_again() != self._seen:
+                raise not_changed(
+                    f"table {self.path}", self.staging.folder, (), "its files are others"
+                )
             if self.path.exists():
                 exchange(following, self.path)
             else:
                 os.rename(following, self.path)  # noqa: PTH104  # as it says
             files.fsync_directory(self.path.parent)
-            sweep(self.staging)
+            sweep(self.staging.folder)
+        self.look()
         return state.job
+
+    @cached_property
+    def _seen(self) -> "_Seen":
+        """The moment of which everything is said."""
+        return self._look_again()
+
+    def _look_again(self) -> "_Seen":
+        try:
+            text = (self.path / STATE_FILE).read_text()
+        except FileNotFoundError:
+            text = None
+        return _Seen(text, tuple(sorted(self.path.glob("*.parquet"))))
+
+
+class _Seen(NamedTuple):
+    """What is in the folder: the text of the state, and the files of rows."""
+
+    state: str | None
+    files: tuple[Path, ...]
 
 
 def _is_of_table(path: Path) -> bool:

@@ -5,11 +5,12 @@ by speculation, leaves files that no commit names; the next job deletes them.
 """
 
 import errno
+import fcntl
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.errors import PipelineError, Refused
 
 STAGING: Final = "_staging"
 ROW_GROUP_ROWS: Final = 256 << 10
@@ -45,6 +46,64 @@ class StagedFile:
     size: int
     min_offset: int = -1
     max_offset: int = -1
+
+
+class Staging:
+    """The folder beside a table in which its jobs write, one job at a time.
+
+    A job has a folder of its own in it, and holds the folder itself by a lock, which ends with the
+    process, however that ends.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / f"job-{uuid.uuid4().hex[:12]}"
+        """Where this job writes."""
+
+    @contextmanager
+    def held(self, table: Path, was_committed: Callable[[str], bool]) -> Iterator[None]:
+        """Keep other jobs from the table until the block ends; delete what killed ones have left.
+
+        ``was_committed`` tells whether a commit is in the table.
+
+        Raises:
+            Refused: Another job holds it.
+            SinkFailed: The place cannot be written.
+        """
+        missing = [each for each in (self.root, *self.root.parents) if not each.exists()]
+        with full_disk_told(table):
+            fd = self._lock(table)
+        try:
+            _sweep_left(self.root, was_committed)
+            yield
+        finally:
+            if not _notes(self.root):  # else the next job sees whether its files were committed
+                sweep(self.root)
+                with suppress(OSError):  # what was made meanwhile stays
+                    for each in missing[1:]:
+                        each.rmdir()
+            os.close(fd)
+
+    def _lock(self, table: Path) -> int:
+        while True:
+            self.root.mkdir(parents=True, exist_ok=True)
+            try:
+                fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # the job before has just removed it
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self.root.exists() and os.path.samestat(os.fstat(fd), self.root.stat()):
+                    return fd
+            except BlockingIOError as error:
+                os.close(fd)
+                raise Refused(
+                    f"another job is writing {table}; run this one again when that has ended"
+                ) from error
+            except OSError:
+                os.close(fd)
+                raise
+            os.close(fd)
 
 
 def path_of(uri: str) -> Path:
@@ -146,7 +205,7 @@ def move_into(
 ) -> list[StagedFile]:
     """Rename staged files into the folder of a table, where they count after a commit.
 
-    Their names are first noted in the staging folder, for `sweep_moved`.
+    Their names are first noted in the staging folder, for the next job if this one is killed.
     """
     moved = [replace(file, path=folder / file.path.name) for file in staged]
     with full_disk_told(folder):
@@ -160,28 +219,67 @@ def move_into(
 
 
 def sweep(folder: Path) -> None:
-    """Delete what earlier jobs have left in a staging folder."""
+    """Delete a staging folder."""
     with suppress(FileNotFoundError):
         shutil.rmtree(folder)
 
 
-def sweep_moved(staging: Path, was_committed: Callable[[str], bool]) -> None:
-    """Delete what a killed job has left, perhaps just before its commit."""
-    try:
-        note = json.loads((staging / _MOVED).read_text())
-    except (FileNotFoundError, ValueError):
-        note = None
-    if note is not None and not was_committed(note["job"]):
-        for name in note["files"]:
-            Path(name).unlink(missing_ok=True)
-    sweep(staging)
+def _sweep_left(root: Path, was_committed: Callable[[str], bool]) -> None:
+    """Delete what killed jobs have left, perhaps just before their commit."""
+    for path in _notes(root):
+        try:
+            note = json.loads(path.read_text())
+        except ValueError:
+            continue  # killed before it had moved a file
+        if not was_committed(note["job"]):
+            for name in note["files"]:
+                Path(name).unlink(missing_ok=True)
+    for left in root.iterdir():
+        if left.is_dir():
+            sweep(left)
+        else:
+            left.unlink()
 
 
-def not_changed(table: str, moved: Iterable[StagedFile], error: Exception) -> SinkFailed:
+def _notes(root: Path) -> list[Path]:
+    return [*root.glob(_MOVED), *root.glob(f"*/{_MOVED}")]
+
+
+def taken_out(there: Sequence[Path], removed: Sequence[Path] | None, table: Path) -> list[Path]:
+    """Return the files that a commit takes out of a table: all of them for None.
+
+    Raises:
+        Refused: One is not in the version that was read.
+    """
+    if removed is None:
+        return list(there)
+    missing = sorted(set(removed) - set(there))
+    if missing:
+        raise Refused(
+            f"{missing[0].name} is not in the version of {table} that was read, so the table was "
+            "not changed; run the job again"
+        )
+    return list(removed)
+
+
+def other_writer(table: Path) -> Refused:
+    """Return the error for a table whose newest rows are not of a job of ours."""
+    return Refused(
+        f"{table} has rows, and the newest are not of a job of this pipeline: another writer made "
+        "or changed it, so what it has of the topic is not known; name another table, or delete "
+        "its rows to have it built from the start"
+    )
+
+
+def not_changed(table: str, staging: Path, moved: Iterable[StagedFile], reason: object) -> Refused:
     """Delete the files of a commit that another writer was before, and return the error for it."""
     for file in moved:
         file.path.unlink(missing_ok=True)
-    return SinkFailed(f"the {table} was not changed ({error}); run the job again")
+    sweep(staging)
+    return Refused(
+        f"the {table} was not changed: another writer has changed it since it was read "
+        f"({reason}); run the job again"
+    )
 
 
 def full_disk(folder: Path) -> SinkFailed:
@@ -203,6 +301,4 @@ def full_disk_told(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT} or NO_SPACE in str(error):
             raise full_disk(folder) from error
-        raise SinkFailed(
-            f"{folder} can not be written ({error}); the table is as it was"
-        ) from error
+        raise SinkFailed(f"{folder} cannot be written ({error}); the table is as it was") from error

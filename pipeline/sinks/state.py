@@ -48,7 +48,7 @@ class TableState:
             facts = json.loads(text)
             facts["offsets"] = {int(number): at for number, at in facts["offsets"].items()}
             facts["columns"] = tuple(facts["columns"])
-            return cls(**facts)
+            return cls(**{name: facts[name] for name in cls.__slots__})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"that is not the state of a snapshot table: {error!r}") from error
 

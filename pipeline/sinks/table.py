@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.errors import BadOption, Refused
 
 if TYPE_CHECKING:
     from siltstone.pipeline.sinks.delta import DeltaSink
@@ -19,7 +19,13 @@ def open_table(target: str) -> TableSink:
 
     Raises:
         BadOption: There is no such kind of table.
+        Refused: The place is a URI.
     """
+    if "://" in target:
+        raise Refused(
+            f"{target} is no place that can be written: tables are folders of a file system that "
+            "this machine sees; name one by its path, such as delta:/data/users"
+        )
     kind, colon, place = target.partition(":")
     if not colon:
         kind, place = "parquet", target

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from siltstone.pipeline.command.arguments import make_parser
-from siltstone.pipeline.command.cli import read_options
+from siltstone.pipeline.command.cli import main, read_options
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.options import ReadOptions
 
@@ -38,3 +38,35 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """Told in a sentence that names the option."""
     with pytest.raises(BadOption, match=r"No such file or directory.*by --command-config"):
         options("--command-config", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["stream", "t", "--to", "parquet:/t", "--checkpoint", "s3://b/c"],
+        ["replay", "parquet:/t", "--topic", "t", "--progress", "hdfs://n/p"],
+        ["audit", "t", "--json", "gs://b/report.json"],
+        ["plan", "t", "--json", "abfss://b/plan.json"],
+    ],
+)
+def test_a_uri_is_no_path(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A place in object storage is wrong usage, not a folder of the scheme's name."""
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args(arguments)
+
+    assert ended.value.code == 2
+    assert "is no path of a file system that this machine sees" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", ["snapshot", "export"])
+def test_a_table_in_object_storage(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command says that it cannot write there and makes nothing."""
+    monkeypatch.chdir(tmp_path)
+    arguments = [job, "t", "--to", "delta:s3://b/t", "--engine", "local", "--archive", "/none"]
+
+    assert main(arguments) == 1
+
+    assert "delta:s3://b/t is no place that can be written" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -36,7 +36,7 @@ MOMENTS = (
     ".table-staging/**/*.parquet",  # what tasks wrote is there
     f"table/{STATE_FILE}",  # the table has it, the checkpoint does not know yet
     "checkpoint/offsets/[0-9]*",  # a batch is planned
-    ".table-staging/batch-*/_temporary",  # tasks write
+    ".table-staging/*/batch-*/_temporary",  # tasks write
 )
 """When it is killed: as soon as one of these changes."""
 pytestmark = [

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from siltstone.pipeline.columns import TYPES
-from siltstone.pipeline.errors import BadOption
-from siltstone.pipeline.jobs.stream import check_topic
+from siltstone.pipeline.errors import BadOption, Refused
+from siltstone.pipeline.jobs.stream import StreamSpec, check_topic
 from siltstone.pipeline.sinks import delta, iceberg, parquet, staging
 from siltstone.pipeline.sinks.staging import ParquetFiles, SinkFailed, write_tables
 from siltstone.pipeline.sinks.state import TableState
@@ -21,7 +26,6 @@ from siltstone.pipeline.sinks.table import TableSink, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64())])
 KINDS = ("parquet:{}/p", "delta:{}/d", "iceberg:{}/w/users")
@@ -47,7 +51,8 @@ def state(job: str, end: int) -> TableState:
 
 def stage(sink: TableSink, *tables: pa.Table) -> list[staging.StagedFile]:
     """Write each table into a file of its own."""
-    return [file for table in tables for file in write_tables(sink.staging, SCHEMA, [table])]
+    folder = sink.staging.folder
+    return [file for table in tables for file in write_tables(folder, SCHEMA, [table])]
 
 
 def offsets(sink: TableSink) -> list[int]:
@@ -172,8 +177,8 @@ def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) 
     again = open_table(target)
     assert offsets(again) == [0, 1]
     assert again.state() == state("a", 2)
-    again.sweep()
-    assert names(sink.path.parent) == kept
+    with again.held():
+        assert names(sink.path.parent) == kept
 
 
 def test_killed_after_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,10 +196,10 @@ def test_killed_after_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
 
     again = open_table(target)
-    again.sweep()
-    assert offsets(again) == [2, 3]
-    assert again.state() == state("b", 4)
-    assert not again.staging.exists()
+    with again.held():
+        assert offsets(again) == [2, 3]
+        assert again.state() == state("b", 4)
+    assert not again.staging.root.exists()
 
 
 def test_full_disk_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,12 +276,195 @@ def test_readers_of_parquet_see_one_state(tmp_path: Path) -> None:
 def test_a_stream_into_the_table_of_another_topic(target: str) -> None:
     """Its offsets say nothing of this one: rows below them would be taken for known."""
     sink = open_table(target)
-    check_topic(sink, "t", "id")
+    spec = StreamSpec(topic="t", target=target, checkpoint=sink.path)
+    check_topic(sink, spec, "id")
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
 
-    check_topic(sink, "t", "id")
-    check_topic(sink, "t", "")
+    check_topic(sink, spec, "id")
+    check_topic(sink, spec, "")
     with pytest.raises(BadOption, match="is of topic t, and the stream of other"):
-        check_topic(sink, "other", "id")
+        check_topic(sink, replace(spec, topic="other"), "id")
     with pytest.raises(BadOption, match="topic t was deleted and made again since"):
-        check_topic(sink, "t", "another id")
+        check_topic(sink, spec, "another id")
+
+
+@pytest.mark.parametrize("scope", ["record", "topic", "export"])
+def test_a_stream_into_a_table_of_other_rows(target: str, scope: str) -> None:
+    """A merge by partition and key is right only beside rows that were kept in the same way."""
+    sink = open_table(target)
+    spec = StreamSpec(topic="t", target=target, checkpoint=sink.path)
+    held = replace(state("a", 2), key_scope=scope)
+    sink.commit(held, SCHEMA, stage(sink, rows(0, 1)), None)
+
+    with pytest.raises(BadOption, match="this stream keeps the last row of each key"):
+        check_topic(sink, spec, "id")
+
+
+def test_no_uri_is_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target in object storage is refused, and no folder of its name is made."""
+    monkeypatch.chdir(tmp_path)
+
+    for target in ("delta:s3://b/t", "parquet:gs://b/t", "iceberg:abfss://b/w/t", "hdfs://n/t"):
+        with pytest.raises(Refused, match="is no place that can be written"):
+            open_table(target)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def append_elsewhere(target: str, *offsets: int) -> None:
+    """Add rows as another writer does, which knows of no state."""
+    sink = open_table(target)
+    if isinstance(sink, delta.DeltaSink):
+        write_deltalake(str(sink.path), rows(*offsets), mode="append")
+    elif isinstance(sink, iceberg.IcebergSink):
+        table = sink.open()
+        assert table is not None
+        with closing(table.catalog):
+            table.append(rows(*offsets))
+    else:
+        pq.write_table(rows(*offsets), sink.path / "part-of-another.parquet")
+
+
+def test_another_writer_on_top(target: str) -> None:
+    """Whose newest rows are another writer's has no state to go on from, and is refused."""
+    sink = open_table(target)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
+    append_elsewhere(target, 9)
+
+    with pytest.raises(Refused, match="the newest are not of a job of this pipeline"):
+        open_table(target).state()
+
+
+def test_another_writer_in_mid_job(target: str) -> None:
+    """A commit onto another version than the one that was read changes nothing."""
+    sink = open_table(target)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1), rows(2)), None)
+    with sink.held():
+        assert sink.state() == state("a", 2)
+        gone = sink.files()[:1]
+        append_elsewhere(target, 9)
+
+        for removed in (gone, None, []):
+            with pytest.raises(Refused, match="another writer has changed it since it was read"):
+                sink.commit(state("b", 3), SCHEMA, stage(sink, rows(3)), removed)
+
+    assert offsets(open_table(target)) == [0, 1, 2, 9]
+    assert not sink.staging.root.exists()
+    assert len(list(sink.path.rglob("*.parquet"))) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_another_writer_before_the_first_commit(tmp_path: Path, kind: str) -> None:
+    """A table that somebody made since it was looked for is not taken over."""
+    target = kind.format(tmp_path)
+    sink, other = open_table(target), open_table(target)
+    assert sink.state() is None
+    other.commit(state("a", 2), SCHEMA, stage(other, rows(0, 1)), None)
+
+    with pytest.raises(Refused, match="another writer has changed it"):
+        sink.commit(state("b", 3), SCHEMA, stage(sink, rows(3)), None)
+
+    assert offsets(open_table(target)) == [0, 1]
+
+
+def test_a_compaction_keeps_the_state(tmp_path: Path) -> None:
+    """Delta's OPTIMIZE and VACUUM change no row, so the state below them is that of the table."""
+    target = f"delta:{tmp_path}/d"
+    sink = open_table(target)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0), rows(1)), None)
+    table = DeltaTable(str(sink.path))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+    again = open_table(target)
+    assert again.state() == state("a", 2)
+    again.commit(state("b", 3), SCHEMA, stage(again, rows(2)), again.files())
+    assert offsets(open_table(target)) == [2]
+
+
+def test_a_delta_table_whose_log_was_cleaned(tmp_path: Path) -> None:
+    """Where the commit that had the state is gone, the rows are of unknown offsets: refused."""
+    target = f"delta:{tmp_path}/d"
+    sink = open_table(target)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0), rows(1)), None)
+    table = DeltaTable(str(sink.path))
+    table.optimize.compact()
+    table.create_checkpoint()
+    for commit in (sink.path / "_delta_log").glob("*0.json"):
+        commit.unlink()
+
+    with pytest.raises(Refused, match="the newest are not of a job"):
+        open_table(target).state()
+
+
+def test_iceberg_replacement_keeps_the_state(tmp_path: Path) -> None:
+    """A snapshot that only replaces files has the rows that were there, and so their state."""
+    target = f"iceberg:{tmp_path}/w/users"
+    sink = open_table(target)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0), rows(1)), None)
+    assert isinstance(sink, iceberg.IcebergSink)
+    table = sink.open()
+    assert table is not None
+    newest = table.current_snapshot()
+    assert newest is not None
+    assert newest.summary is not None
+    replaced = newest.model_copy(
+        update={
+            "snapshot_id": newest.snapshot_id + 1,
+            "parent_snapshot_id": newest.snapshot_id,
+            "sequence_number": (newest.sequence_number or 0) + 1,
+            "summary": Summary(Operation.REPLACE),
+        }
+    )
+    with closing(table.catalog), table.transaction() as transaction:
+        head = {"ref-name": "main", "type": "branch", "snapshot-id": replaced.snapshot_id}
+        update = SetSnapshotRefUpdate.model_validate(head)
+        transaction._apply((AddSnapshotUpdate(snapshot=replaced), update))
+
+    assert open_table(target).state() == state("a", 2)
+
+
+def test_a_file_that_is_not_there_is_not_taken_out(target: str) -> None:
+    """A commit that would remove a file of another version changes nothing."""
+    sink = open_table(target)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
+
+    with pytest.raises(Refused, match=r"part-gone\.parquet is not in the version"):
+        sink.commit(state("b", 3), SCHEMA, [], [sink.path / "part-gone.parquet"])
+
+    assert offsets(open_table(target)) == [0, 1]
+
+
+def test_two_jobs_at_once(target: str) -> None:
+    """The second is refused in a sentence, and what the first has staged stays."""
+    first, second = open_table(target), open_table(target)
+    with first.held():
+        staged = stage(first, rows(0))
+        with pytest.raises(Refused, match=r"another job is writing .*; run this one again"):
+            second.held().__enter__()
+        first.commit(state("a", 1), SCHEMA, staged, None)
+    with second.held():
+        assert second.state() == state("a", 1)
+
+
+def test_a_refused_job_leaves_nothing(target: str, tmp_path: Path) -> None:
+    """A job that ends before its commit leaves no folder behind."""
+    sink = open_table(target)
+
+    with sink.held():
+        stage(sink, rows(0))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_catalogue_is_closed(tmp_path: Path) -> None:
+    """No connection to the catalogue's database outlives a job."""
+    target = f"iceberg:{tmp_path}/w/users"
+    sink = open_table(target)
+    with sink.held():
+        sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
+        assert sink.state() == state("a", 2)
+
+    opened = {path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    assert not [path for path in opened if path.name == "catalog.db"]

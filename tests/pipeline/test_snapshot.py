@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import random
 import shutil
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from siltstone.pipeline.engine import LocalEngine
-from siltstone.pipeline.errors import CorruptLog, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.errors import CorruptLog, Refused, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.jobs import snapshot as snapshot_module
+from siltstone.pipeline.jobs.merge import Merged, merge
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
 from siltstone.pipeline.sinks import parquet
+from siltstone.pipeline.sinks.iceberg import IcebergSink
 from siltstone.pipeline.sinks.table import open_table
 from siltstone.pipeline.transports import archive as archive_module
 from siltstone.storage import files
@@ -23,7 +29,7 @@ from tests.support.clock import FakeClock
 from tests.support.keyed_log import KeyedLog
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pyarrow as pa
 
     from siltstone.pipeline.planning.manifest import Manifest
 
@@ -44,11 +50,18 @@ class Made:
     def table(self) -> dict[tuple[int, Any], Any]:
         """Return what is in the table; no key is there twice."""
         found: dict[tuple[int, Any], Any] = {}
-        for path in open_table(self.target).files():
-            for row in pq.read_table(path, partitioning=None).to_pylist():
-                assert (row["partition"], row["key"]) not in found
-                found[row["partition"], row["key"]] = row["value"]
+        for row in self.rows():
+            assert (row["partition"], row["key"]) not in found
+            found[row["partition"], row["key"]] = row["value"]
         return found
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the table."""
+        return [
+            row
+            for path in open_table(self.target).files()
+            for row in pq.read_table(path, partitioning=None).to_pylist()
+        ]
 
 
 @pytest.fixture
@@ -90,6 +103,69 @@ def test_increments(tmp_path: Path, kind: str, plan: str) -> None:
         assert summary.mode == "increment"
         assert summary.reason == ""
         assert {at: start for at, (start, _) in summary.offsets.items()} == before
+
+
+@pytest.mark.parametrize("kind", ["parquet:{}/table", "delta:{}/table", "iceberg:{}/w/table"])
+def test_another_writer_in_mid_increment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What comes between the merge and the commit is kept, and the job says that it did nothing."""
+    made = Made(tmp_path)
+    made.target = kind.format(tmp_path)
+    made.log.write(500)
+    made.snapshot()
+    made.log.write(100)
+    left: list[int] = []
+
+    def then_rewritten(*arguments: Any, **named: Any) -> Merged:
+        merged = merge(*arguments, **named)
+        rewrite(made.target)
+        left.append(len(made.rows()))
+        return merged
+
+    monkeypatch.setattr(snapshot_module, "merge", then_rewritten)
+    with pytest.raises(Refused, match="another writer has changed it since it was read"):
+        made.snapshot(incremental=True)
+
+    assert [len(made.rows())] == left
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+@pytest.mark.parametrize("kind", ["parquet:{}/table", "iceberg:{}/w/table"])
+def test_rows_of_another_writer(tmp_path: Path, kind: str, incremental: bool) -> None:
+    """A table with another writer's rows on top is neither gone on with nor replaced."""
+    made = Made(tmp_path)
+    made.target = kind.format(tmp_path)
+    made.log.write(500)
+    made.snapshot()
+    before = len(rewrite(made.target))
+
+    with pytest.raises(Refused, match="are not of a job of this pipeline"):
+        made.snapshot(incremental=incremental)
+
+    assert len(made.rows()) == before
+
+
+def rewrite(target: str) -> pa.Table:
+    """Write a table again, as another writer compacts it."""
+    kind, _, place = target.partition(":")
+    if kind == "delta":
+        DeltaTable(place).optimize.compact()
+        return DeltaTable(place).to_pyarrow_table()
+    if kind == "parquet":
+        (old, *_) = Path(place).glob("*.parquet")
+        rows = pq.read_table(old)
+        pq.write_table(rows, old.with_name("part-compacted.parquet"))
+        old.unlink()
+        return pq.read_table(place)
+    warehouse, _, name = place.rpartition("/")
+    sink = IcebergSink(Path(warehouse), name)
+    table = sink.open()
+    assert table is not None
+    with closing(table.catalog):
+        rows = table.scan().to_arrow()
+        table.overwrite(rows)
+    return rows
 
 
 def test_increment_of_nothing(made: Made) -> None:
@@ -200,7 +276,7 @@ def test_damage_fails_and_changes_nothing(made: Made) -> None:
         made.snapshot()
 
     assert made.table() == before
-    assert not open_table(made.target).staging.exists()
+    assert not open_table(made.target).staging.root.exists()
 
 
 def test_killed_in_the_commit(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +297,7 @@ def test_killed_in_the_commit(made: Made, monkeypatch: pytest.MonkeyPatch) -> No
     made.snapshot(incremental=True)
 
     assert made.table() == made.log.live()
-    assert not open_table(made.target).staging.exists()
+    assert not open_table(made.target).staging.root.exists()
 
 
 def test_slow_scan_without_a_pin_is_refused(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.errors import BadOption, Refused
 from siltstone.pipeline.jobs.stream import StreamSpec, StreamSummary, connector_jars, stream
+from siltstone.pipeline.sinks.iceberg import IcebergSink
 from siltstone.pipeline.sinks.parquet import ParquetTable
 from siltstone.pipeline.sinks.table import open_table
 from tests.support.produced import create_topic, numbered, produce
@@ -162,6 +166,44 @@ def test_new_checkpoint_on_an_old_table(
     assert summary.rows == 0
     assert summary.repeated == summary.batches
     assert len(followed.rows()) == 120
+
+
+def test_a_table_that_another_writer_changed(
+    spark: SparkSession, pipeline_broker: SiltstoneProcess, tmp_path: Path
+) -> None:
+    """A stream does not append to a table whose newest snapshot is not its own."""
+    followed = Followed(spark, pipeline_broker, tmp_path)
+    followed.spec = replace(followed.spec, target=f"iceberg:{tmp_path}/w/table")
+    followed.produce(0, size=60)
+    followed.run()
+    sink = open_table(followed.spec.target)
+    assert isinstance(sink, IcebergSink)
+    table = sink.open()
+    assert table is not None
+    with closing(table.catalog):
+        table.overwrite(table.scan().to_arrow())
+    followed.produce(0, size=60)
+
+    with pytest.raises(Refused, match="another writer made or changed it"):
+        followed.run()
+
+    assert len(followed.rows()) == 120
+
+
+def test_a_table_that_was_taken_away(
+    spark: SparkSession, pipeline_broker: SiltstoneProcess, tmp_path: Path
+) -> None:
+    """A checkpoint goes on only with the table that has what came before it."""
+    followed = Followed(spark, pipeline_broker, tmp_path)
+    followed.produce(0, size=60)
+    followed.run()
+    shutil.rmtree(tmp_path / "table")
+    followed.produce(60, size=60)
+
+    with pytest.raises(PySparkException, match=r"nothing of the batches before, .*delete the"):
+        followed.run()
+
+    assert not (tmp_path / "table").exists()
 
 
 def test_jars_are_asked_for(tmp_path: Path) -> None:
