@@ -7,23 +7,27 @@ since then is sent again. With it, rows and progress are in the same transaction
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from siltstone.pipeline.command.progress import seconds_text, size
 from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.jobs.reading import committed, moment_of
 from siltstone.pipeline.jobs.replay_source import Part, count_bytes
-from siltstone.pipeline.jobs.replay_task import Target, TaskDone, send_part
-from siltstone.pipeline.sinks.kafka import check_partitions
+from siltstone.pipeline.jobs.replay_task import Target, TaskDone, check_progress, send_part
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.sinks.kafka import check_partitions, look_at
 from siltstone.pipeline.sinks.table import open_table
 from siltstone.storage.clock import Clock
 
-_TABLES = ("parquet:", "delta:", "iceberg:")
+_FOOTER_LENGTH: Final = 8  # four bytes of length, and the magic
+_TABLES: Final = ("parquet:", "delta:", "iceberg:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +79,9 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
         if name.startswith("kafka.") and name != "kafka.isolation.level"
     }
     with _parts(options, spec, engine.clock) as parts:
+        there = look_at(bootstrap, settings, spec.topic)
         if not spec.by_key:
-            check_partitions(bootstrap, settings, spec.topic, parts)
+            check_partitions(there, parts)
         target = Target(
             bootstrap=bootstrap,
             settings=settings,
@@ -85,8 +90,11 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
             by_key=spec.by_key,
             progress=spec.progress,
             exactly_once=spec.exactly_once,
-            job=_name_of(spec),
+            job=name_of(spec),
+            place=there.place,
+            ends=there.ends,
         )
+        check_progress(target, parts)
         done: list[TaskDone] = engine.run("replay", parts, partial(send_part, target), count_bytes)
     return ReplaySummary(
         records=sum(each.records for each in done),
@@ -104,13 +112,38 @@ def _parts(options: Mapping[str, str], spec: ReplaySpec, clock: Clock) -> Iterat
         files = open_table(spec.source).files()
         if not files:
             raise BadOption(f"{spec.source} has no files; there is nothing to send")
-        yield [Part(name=path.name, file=path) for path in files]
+        yield [Part(name=path.name, origin=_footer_of(path), file=path) for path in files]
         return
     with moment_of(committed({"subscribe": spec.source, **options}), clock) as moment:
-        by_partition = moment.plan_by_partition()
-        yield [Part(name=str(at), splits=splits) for at, splits in by_partition.items()]
+        yield [
+            Part(
+                name=str(at),
+                origin=_origin_of(splits[0], moment.view.cluster_id),
+                start=splits[0].start_offset,
+                splits=splits,
+            )
+            for at, splits in moment.plan_by_partition().items()
+        ]
 
 
-def _name_of(spec: ReplaySpec) -> str:
+def _origin_of(split: Split, cluster_id: str) -> str:
+    """Return the id of the topic (of its cluster, if it has none), and which records are read."""
+    rules = split.rules
+    isolation = "committed" if rules.is_committed else "uncommitted"
+    topic = split.topic_id or f"{cluster_id}/{split.topic}"
+    times = "" if rules.is_of_all_times else f" of {rules.time_from} to {rules.time_last} ms"
+    return f"topic {topic}, {isolation} records{times}"
+
+
+def _footer_of(path: Path) -> str:
+    """Return a hash of the end of a Parquet file, which describes all of it."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _FOOTER_LENGTH), os.SEEK_SET)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(max(0, path.stat().st_size - _FOOTER_LENGTH - length), os.SEEK_SET)
+        return f"file {hashlib.blake2b(file.read(), digest_size=8).hexdigest()}"
+
+
+def name_of(spec: ReplaySpec) -> str:
     """Return a name by which a later run of the same replay finds its progress."""
     return hashlib.blake2b(f"{spec.source}\n{spec.topic}".encode(), digest_size=6).hexdigest()

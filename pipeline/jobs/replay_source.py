@@ -19,9 +19,14 @@ _ROWS: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A source partition, as splits in order, or a Parquet file."""
+    """A source partition, as splits in order, or a Parquet file.
+
+    ``origin`` tells it from others of its name, and ``start`` is the first position to send.
+    """
 
     name: str
+    origin: str
+    start: int = 0
     splits: tuple[Split, ...] = ()
     file: Path | None = None
 

@@ -1,8 +1,8 @@
 """Sending one part of a replay: produce, note the progress, keep to the rate."""
 
-import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -10,9 +10,16 @@ from urllib.parse import quote
 from siltstone.pipeline.client.cluster import Cluster
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.jobs.replay_batches import read_batches
+from siltstone.pipeline.jobs.replay_progress import Noted, Progress, begin
 from siltstone.pipeline.jobs.replay_source import Chunk, Part, read_part
 from siltstone.pipeline.sinks.batches import BatchProducer
-from siltstone.pipeline.sinks.kafka import NotSent, make_producer, note_progress, read_progress
+from siltstone.pipeline.sinks.kafka import (
+    PROGRESS_TOPIC,
+    NotSent,
+    make_producer,
+    note_progress,
+    read_progress,
+)
 from siltstone.storage import files
 from siltstone.storage.clock import Clock
 from siltstone.storage.topic_partition import TopicPartition
@@ -37,15 +44,57 @@ class Target:
     progress: Path | None
     exactly_once: bool
     job: str
+    place: str
+    """The ids of the cluster and the topic."""
+    ends: dict[int, int]
+    """Of the topic's partitions, before anything was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDone:
-    """The result of one part; ``skipped`` is the position from which it went on."""
+    """The result of one part; ``skipped`` is how many records earlier runs have sent."""
 
     records: int
     skipped: int
     sent_bytes: int
+
+
+def check_progress(target: Target, parts: Sequence[Part]) -> None:
+    """Make sure, before anything is sent, that the progress of all parts is of this replay.
+
+    Raises:
+        Refused: That of a part is not.
+    """
+    found: Mapping[str, bytes] = {}
+    if target.exactly_once:
+        keys = [_key_of(target, part) for part in parts]
+        found = read_progress(target.bootstrap, target.settings, keys, is_whole=False)
+    for part in parts:
+        noted = _noted(target, part, found.get(_key_of(target, part)))
+        begin(part, target.place, target.ends, noted)
+
+
+def _key_of(target: Target, part: Part) -> str:
+    return f"{target.job}-{part.name}"
+
+
+def _progress_file(target: Target, part: Part) -> Path | None:
+    if target.progress is None:
+        return None
+    return target.progress / f"{target.job}-{quote(part.name, safe='')}.json"
+
+
+def _noted(target: Target, part: Part, record: bytes | None = None) -> Noted:
+    """Return what is noted of a part: in its file, or in a record of the progress topic."""
+    if target.exactly_once:
+        where = f"the record {_key_of(target, part)} of the topic {PROGRESS_TOPIC}"
+        return Noted(record, where, "delete that topic, which has the progress of all replays,")
+    path = _progress_file(target, part)
+    try:
+        text = None if path is None else path.read_bytes()
+    except FileNotFoundError:
+        text = None
+    return Noted(text, str(path), "delete that file")
 
 
 def send_part(target: Target, part: Part) -> TaskDone:
@@ -92,8 +141,10 @@ class _Sender:
         self._bytes = 0
         self._unnoted = 0
         self._began = self._clock.monotonic()
+        self._ends: dict[int, int] = {}
         self._open()
-        self._start = self._read_start()
+        self._before = begin(part, target.place, target.ends, self._read_progress())
+        self._start = self._before.following
 
     def send(self) -> TaskDone:
         """Send everything."""
@@ -104,7 +155,10 @@ class _Sender:
             following = chunk.following
             self._go_slowly(following)
         self._note(following, is_last=True)
-        return TaskDone(records=self._records, skipped=self._start, sent_bytes=self._bytes)
+        return self._done()
+
+    def _done(self) -> TaskDone:
+        return TaskDone(records=self._records, skipped=self._before.records, sent_bytes=self._bytes)
 
     def _go_slowly(self, following: int) -> None:
         """Note the progress if it is time, and wait if the rate demands it."""
@@ -119,12 +173,17 @@ class _Sender:
     def _open(self) -> None:
         self._producer = make_producer(self._target.bootstrap, self._target.settings)
 
-    def _read_start(self) -> int:
-        path = self._progress_file
-        try:
-            return 0 if path is None else int(json.loads(path.read_text())["next"])
-        except FileNotFoundError:
-            return 0
+    def _read_progress(self) -> Noted:
+        return _noted(self._target, self._part)
+
+    def _progress(self, following: int) -> Progress:
+        """Return the progress once all that was sent is acknowledged."""
+        return replace(
+            self._before,
+            following=following,
+            records=self._before.records + self._records,
+            ends=self._before.ends | self._ends,
+        )
 
     def _begin(self) -> None:
         """Get ready for rows."""
@@ -132,10 +191,10 @@ class _Sender:
     def _note(self, following: int, *, is_last: bool) -> None:  # noqa: ARG002  # for transactions
         """Wait until all rows are acknowledged, and note that."""
         self._flush()
-        path = self._progress_file
+        path = _progress_file(self._target, self._part)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            files.replace_file(path, json.dumps({"next": following}).encode())
+            files.replace_file(path, self._progress(following).to_json())
         self._unnoted = 0
 
     def _flush(self) -> None:
@@ -146,12 +205,6 @@ class _Sender:
                 f"topic {self._target.topic} did not take the records of {self._part.name}: "
                 f"{reason}; run the replay again to go on"
             )
-
-    @property
-    def _progress_file(self) -> Path | None:
-        if self._target.progress is None:
-            return None
-        return self._target.progress / f"{self._target.job}-{quote(self._part.name, safe='')}.json"
 
     def _send_chunk(self, chunk: Chunk) -> None:
         rows = len(chunk.keys)
@@ -194,9 +247,13 @@ class _Sender:
             except BufferError:
                 self._producer.poll(0.05)
 
-    def _on_delivery(self, error: "KafkaError | None", _message: "Message") -> None:
+    def _on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
         if error is not None:
             self._fault = error
+            return
+        partition, offset = message.partition(), message.offset()
+        if partition is not None and offset is not None:
+            self._ends[partition] = max(self._ends.get(partition, 0), offset + 1)
 
 
 class _Transactions(_Sender):
@@ -206,27 +263,26 @@ class _Transactions(_Sender):
     """
 
     def _open(self) -> None:
-        name = f"siltstone-replay-{self._key}"
+        name = f"siltstone-replay-{_key_of(self._target, self._part)}"
         self._producer = make_producer(self._target.bootstrap, self._target.settings, name)
         self._producer.init_transactions(_SECONDS)
 
-    def _read_start(self) -> int:
-        return read_progress(self._target.bootstrap, self._target.settings, self._key)
+    def _read_progress(self) -> Noted:
+        key = _key_of(self._target, self._part)
+        found = read_progress(self._target.bootstrap, self._target.settings, [key])
+        return _noted(self._target, self._part, found.get(key))
 
     def _begin(self) -> None:
         self._producer.begin_transaction()
 
     def _note(self, following: int, *, is_last: bool) -> None:
-        note_progress(self._producer, self._key, following)
         self._flush()
+        key = _key_of(self._target, self._part)
+        note_progress(self._producer, key, self._progress(following).to_json())
         self._producer.commit_transaction(_SECONDS)
         self._unnoted = 0
         if not is_last:
             self._producer.begin_transaction()
-
-    @property
-    def _key(self) -> str:
-        return f"{self._target.job}-{self._part.name}"
 
 
 class _BatchSender(_Sender):
@@ -239,17 +295,17 @@ class _BatchSender(_Sender):
             self._batches = BatchProducer(cluster, TopicPartition(self._target.topic, partition))
             following = self._start
             for batch in read_batches(self._part, self._start):
-                self._batches.send(batch.data)
+                self._batches.send(batch.data, batch.records)
                 self._records += batch.records
                 self._bytes += len(batch.data)
                 self._unnoted += len(batch.data)
                 following = batch.following
                 self._go_slowly(following)
             self._note(following, is_last=True)
-        return TaskDone(records=self._records, skipped=self._start, sent_bytes=self._bytes)
+        return self._done()
 
     def _open(self) -> None:
         """Do nothing: `send` opens the connection."""
 
     def _flush(self) -> None:
-        self._batches.flush()
+        self._ends = {self._part.splits[0].partition: self._batches.flush()}

@@ -62,6 +62,11 @@ class Rules:
     unpinned_deadline_ms: int = 0
     """The same for a reader that does not see the pinned files."""
 
+    @property
+    def is_of_all_times(self) -> bool:
+        """Whether no record is left out for its timestamp."""
+        return self.time_from == FIRST_TIME and self.time_last == LAST_TIME
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:

@@ -47,11 +47,12 @@ class BatchProducer:
             raise NotSent(f"{at} has no leader; see whether its broker runs, and run it again")
         self._at = at
         self._wire = cluster.wire(leader.node)
-        self._ahead: deque[int] = deque()
+        self._ahead: deque[tuple[int, int]] = deque()  # bytes and records of batches
         self._ahead_bytes = 0
+        self._end = 0
 
-    def send(self, batch: bytes | bytearray) -> None:
-        """Send a batch; it may have to wait for answers to earlier ones.
+    def send(self, batch: bytes | bytearray, records: int) -> None:
+        """Send a batch of so many records; it may have to wait for answers to earlier ones.
 
         Raises:
             NotSent: An earlier one was refused.
@@ -63,27 +64,31 @@ class BatchProducer:
         data = [PartitionProduceData(self._at.partition, batch)]
         topic = TopicProduceData(name=self._at.topic, partition_data=data)
         self._wire.send(_PRODUCE, ProduceRequest(None, _ACKS, _TIMEOUT_MS, [topic]))
-        self._ahead.append(len(batch))
+        self._ahead.append((len(batch), records))
         self._ahead_bytes += len(batch)
 
-    def flush(self) -> None:
-        """Wait until all batches are acknowledged.
+    def flush(self) -> int:
+        """Wait until all batches are acknowledged; return the offset after the last, 0 for none.
 
         Raises:
             NotSent: One was refused.
         """
         while self._ahead:
             self._take()
+        return self._end
 
     def _take(self) -> None:
         answer = self._wire.take(_PRODUCE)
-        self._ahead_bytes -= self._ahead.popleft()
-        error = answer.responses[0].partition_responses[0].error_code
+        size, records = self._ahead.popleft()
+        self._ahead_bytes -= size
+        taken = answer.responses[0].partition_responses[0]
+        error = taken.error_code
         if error:
             raise NotSent(
                 f"{self._at} did not take a batch ({error_name(error)}); run the replay again "
                 "to go on"
             )
+        self._end = max(self._end, taken.base_offset + records)
 
 
 def again(header: BatchHeader, data: memoryview, start: int, end: int) -> tuple[bytearray, int]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from siltstone.pipeline.engine import LocalEngine
-from siltstone.pipeline.errors import BadOption, SourceUnavailable
+from siltstone.pipeline.errors import BadOption, Refused, SourceUnavailable
 from siltstone.pipeline.jobs.export import ExportSpec, export
-from siltstone.pipeline.jobs.replay import ReplaySpec, replay
-from siltstone.pipeline.sinks.kafka import check_partitions, read_progress
+from siltstone.pipeline.jobs.replay import ReplaySpec, name_of, replay
+from siltstone.pipeline.sinks.kafka import PROGRESS_TOPIC, look_at, make_producer, read_progress
 from tests.support.broker import ADDRESS, SiltstoneProcess
-from tests.support.produced import create_topic
+from tests.support.produced import create_topic, delete_topic, produce
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
 
 if TYPE_CHECKING:
@@ -79,6 +82,117 @@ def test_goes_on_after_a_crash(
         assert found == expected
     else:
         assert list(dict.fromkeys(map(repr, found))) == list(map(repr, expected))
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_a_topic_that_was_made_again(
+    broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool
+) -> None:
+    """What was sent to the topic that had the name before is not in the new one: refused."""
+    run = Run(broker, f"again-{exactly_once}")
+    wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path / "progress"}
+    run(**wanted)
+    assert run(**wanted).records == 0
+    assert run(**wanted).skipped == COUNT
+    delete_topic(broker.bootstrap, run.topic)
+    run = Run(broker, run.topic)
+
+    with pytest.raises(Refused, match=r"not the progress of this replay: .* made again; delete"):
+        run(**wanted)
+
+    assert run.rows() == []
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_another_range(broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool) -> None:
+    """What was never sent is not said to be there; a part of what was sent is."""
+    run = Run(broker, f"range-{exactly_once}")
+    wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path / "progress"}
+    late = {"startingOffsets": '{"source":{"0":100,"1":100}}'}
+    sent = run(options=late, **wanted)
+    assert (sent.records, sent.skipped) == (COUNT - 200, 0)
+
+    with pytest.raises(Refused, match="it has 100 to 150, and what is asked for begins at 0"):
+        run(options={"endingOffsets": '{"source":{"0":50,"1":50}}'}, **wanted)
+    with pytest.raises(Refused, match="other records of it are asked for"):
+        run(options={**late, "timestampFrom": "2020-01-01"}, **wanted)
+
+    later = {"startingOffsets": '{"source":{"0":120,"1":130}}'}
+    assert run(options=later, **wanted).skipped == COUNT - 200
+    assert len(run.rows()) == COUNT - 200
+
+
+def test_progress_beyond_the_targets_end(broker: SiltstoneProcess, tmp_path: Path) -> None:
+    """A target that ends before what was acknowledged has lost it."""
+    run = Run(broker, "lost-its-end")
+    run(progress=tmp_path / "progress")
+    for path in (tmp_path / "progress").iterdir():
+        facts = json.loads(path.read_bytes())
+        facts["ends"] = {number: end + 1 for number, end in facts["ends"].items()}
+        path.write_text(json.dumps(facts))
+
+    with pytest.raises(Refused, match=r"ends at 150, below 151, up to which it was sent"):
+        run(progress=tmp_path / "progress")
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_progress_of_an_earlier_version(
+    broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool
+) -> None:
+    """A position that says of no topic is refused, with what to do."""
+    run = Run(broker, f"old-{exactly_once}")
+    wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path}
+    old = json.dumps({"next": 7})
+    spec = ReplaySpec(source="source", topic=run.topic)
+    (tmp_path / f"{name_of(spec)}-source-0.json").write_text(old)
+    record = {"key": f"{name_of(spec)}-source-0", "value": old, "partition": 0}
+    if exactly_once:
+        read_progress(broker.bootstrap, {}, [])
+        produce(broker.bootstrap, PROGRESS_TOPIC, [record])
+
+    with pytest.raises(Refused, match=r'earlier versions left it \(\{"next": 7\}\); delete that'):
+        run(**wanted)
+
+    assert run.rows() == []
+
+
+def test_a_table_that_was_written_again(broker: SiltstoneProcess, tmp_path: Path) -> None:
+    """A file with another one's name is not taken for what was sent."""
+    run = Run(broker, "another-file")
+    (tmp_path / "t").mkdir()
+    for values in ([b"1", b"2"], [b"3", b"4"]):
+        table = pa.table({"key": [b"a", b"b"], "value": values, "partition": [0, 1]})
+        pq.write_table(table, tmp_path / "t" / "part-0.parquet")
+        if values[0] == b"1":
+            run(f"parquet:{tmp_path}/t", progress=tmp_path / "progress")
+
+    with pytest.raises(Refused, match=r"part-0\.parquet was file \w+ then and is file"):
+        run(f"parquet:{tmp_path}/t", progress=tmp_path / "progress")
+
+
+@pytest.mark.timeout(60)
+def test_progress_behind_an_open_transaction(
+    broker: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progress that cannot be read in time is an error, for 0 would send everything again."""
+    read_progress(broker.bootstrap, {}, [])
+    other = make_producer(broker.bootstrap, {}, "another-replay")
+    other.init_transactions(10)
+    other.begin_transaction()
+    other.produce(PROGRESS_TOPIC, key=b"other", value=b"open", partition=0)
+    other.flush(10)
+    mine = make_producer(broker.bootstrap, {}, "my-replay")
+    mine.init_transactions(10)
+    mine.begin_transaction()
+    mine.produce(PROGRESS_TOPIC, key=b"mine", value=b"7", partition=0)
+    mine.commit_transaction(10)
+    monkeypatch.setattr("siltstone.pipeline.sinks.kafka._PROGRESS_SECONDS", 2.0)
+
+    with pytest.raises(SourceUnavailable, match=r"could not be read within 2 s \(a transaction"):
+        read_progress(broker.bootstrap, {}, ["mine"])
+    other.abort_transaction(10)
+
+    assert read_progress(broker.bootstrap, {}, ["mine", "other"]) == {"mine": b"7"}
 
 
 def test_rate(broker: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +261,8 @@ def test_a_login_that_is_refused(tmp_path: Path) -> None:
         process.start()
         at = process.daemon.wait_for(ADDRESS.format("SASL_PLAINTEXT"))[1]
         for look in (
-            partial(check_partitions, topic="t", parts=()),
-            partial(read_progress, key="k"),
+            partial(look_at, topic="t"),
+            partial(read_progress, keys=["k"]),
         ):
             with pytest.raises(SourceUnavailable, match=r"no way in at .* Authentication failed"):
                 look(at, login)

@@ -1,0 +1,108 @@
+"""The progress of a replay: how far each part of its source is, and of which topics that is so.
+
+A position alone says nothing: a topic may have been deleted and made again since, or the range may
+be another. What is not of this replay is refused, never taken for sent.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Final, NamedTuple, Self
+
+from siltstone.pipeline.errors import Refused
+from siltstone.pipeline.jobs.replay_source import Part
+
+_SHOWN: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """All of a part from ``start`` to below ``following`` is in the target."""
+
+    origin: str
+    target: str
+    start: int
+    following: int
+    records: int
+    """How many were sent."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """The offset after the last one that the broker acknowledged, by partition of the target."""
+
+    def to_json(self) -> bytes:
+        """Return it as JSON text."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: The text is none, or of a version that noted a position alone.
+        """
+        try:
+            facts = json.loads(text)
+            facts["ends"] = {int(number): end for number, end in facts["ends"].items()}
+            return cls(**facts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"that is no progress of a replay: {error!r}") from error
+
+
+class Noted(NamedTuple):
+    """What is noted of a part, None for nothing; in words where, and what deletes it."""
+
+    text: bytes | None
+    where: str
+    remedy: str
+
+
+def begin(part: Part, target: str, ends: Mapping[int, int], noted: Noted) -> Progress:
+    """Return the progress from which a part goes on; if nothing is noted, that of its start.
+
+    ``target`` names the cluster and the topic, and ``ends`` are the present ends of its partitions.
+
+    Raises:
+        Refused: What is noted is not of this replay.
+    """
+    if noted.text is None:
+        return Progress(
+            origin=part.origin, target=target, start=part.start, following=part.start, records=0
+        )
+    try:
+        stored = Progress.from_json(noted.text)
+    except ValueError:
+        said = noted.text[:_SHOWN].decode(errors="replace")
+        why = f"it does not say of which topics it is, as earlier versions left it ({said})"
+    else:
+        why = _difference(part, target, ends, stored)
+        if not why:
+            return stored
+    raise Refused(
+        f"{noted.where} is not the progress of this replay: {why}; {noted.remedy} to send "
+        "everything, or from startingOffsets on"
+    )
+
+
+def _difference(part: Part, target: str, ends: Mapping[int, int], stored: Progress) -> str:
+    """Return why a progress is not of a replay; empty if it is."""
+    if stored.target != target:
+        return (
+            f"it is of the cluster and topic {stored.target}, and now they are {target}: this is "
+            "another cluster, or the topic was deleted and made again"
+        )
+    if stored.origin != part.origin:
+        return (
+            f"{part.name} was {stored.origin} then and is {part.origin} now: it was made again, or "
+            "other records of it are asked for"
+        )
+    if not stored.start <= part.start <= stored.following:
+        return (
+            f"of {part.name} it has {stored.start} to {stored.following}, and what is asked for "
+            f"begins at {part.start}"
+        )
+    for partition, end in stored.ends.items():
+        if ends.get(partition, 0) < end:
+            return (
+                f"partition {partition} of the topic ends at {ends.get(partition, 0)}, below "
+                f"{end}, up to which it was sent: the broker has lost records"
+            )
+    return ""
