@@ -22,6 +22,8 @@ class Kind(StrEnum):
     OVERLAP = "overlap"
     CHECKPOINT = "checkpoint"
     MISSING_FILE = "missing-file"
+    MISSING_SEGMENT = "missing-segment"
+    CUT_END = "cut-end"
     LOST_LATEST = "lost-latest"
     EARLY_TOMBSTONE = "early-tombstone"
     DOUBLED_KEY = "doubled-key"

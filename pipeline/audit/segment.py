@@ -13,17 +13,23 @@ from typing import Final
 import pyarrow.compute as pc
 
 from siltstone.pipeline.audit.findings import Findings, Kind
+from siltstone.pipeline.audit.transactions import Step, Steps
 from siltstone.pipeline.planning.manifest import PinnedPartition, PinnedSegment
 from siltstone.pipeline.reading.decoder import Decoder, Fault, Wanted
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.stores import StoredFile, join, open_store
 from siltstone.protocol.core.columns import Survey
 from siltstone.protocol.core.constants import BAD_RECORD, FAULTS, FULL, OFFSET_BACKWARDS, WRONG_CRC
-from siltstone.protocol.errors import CorruptMessage
-from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
+from siltstone.protocol.records.batch import (
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    BatchHeader,
+    has_valid_crc,
+)
 from siltstone.storage import files
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 CHUNK_BYTES: Final = 8 << 20
 _COLUMNS: Final = ("isTombstone", "timestampMs")
@@ -44,6 +50,13 @@ class SegmentReport:
     last_offset: int = -1
     """The last offset of the last whole batch; -1 if there is none."""
     findings: Findings = field(default_factory=Findings)
+    steps: list[Step] = field(default_factory=list)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last whole batch, or the base if there is none."""
+        return max(self.base_offset, self.last_offset + 1)
 
 
 def audit_segment(partition: PinnedPartition, segment: PinnedSegment) -> SegmentReport:
@@ -74,6 +87,8 @@ class _SegmentAudit:
         self._timestamps = array("q")
         self._readable = segment.size  # the end of what can be read: damage hides the rest
         self._rowless: set[int] | None = None  # last offsets of control and empty batches
+        self._steps = Steps()
+        self.report.steps = self._steps.found
 
     def check(self) -> None:
         """Check everything."""
@@ -134,8 +149,8 @@ class _SegmentAudit:
         return fault.size
 
     def _survey(self, chunk: memoryview, origin: int, survey: Survey) -> None:
-        """List the batches of data of a chunk."""
-        start = 0
+        """List the batches of data of a chunk, and the steps of transactions if it has any."""
+        start, size, flags = 0, 0, 0
         while start < len(chunk):
             survey.scan(chunk, start, origin, False)
             for row in survey.rows:
@@ -143,10 +158,14 @@ class _SegmentAudit:
                 self._last_offsets.append(row.last_offset)
                 self._timestamps.append(row.max_timestamp)
             self.report.batches += len(survey.rows)
+            size += survey.rows.size
+            flags |= survey.flags
             if survey.status != FULL:
                 break
             start = survey.position
         self.report.last_offset = max(self.report.last_offset, survey.last_offset)
+        if flags & TRANSACTIONAL or size < len(chunk):  # or something has no rows, as markers do
+            self._steps.add(chunk)
 
     def _note_damage(self, position: int, reason: str) -> None:
         kind = {
@@ -226,22 +245,21 @@ class _SegmentAudit:
                 )
 
     def _check_transaction_index(self) -> None:
-        """Check that each entry is of a possible transaction."""
+        """Read the entries, which are compared when all segments have been read."""
         if files.TRANSACTION_INDEX not in self._segment.files:
             return
         data = self._read(files.TRANSACTION_INDEX)
-        try:
-            aborted = transaction_index.parse(data)
-        except CorruptMessage as error:
-            self._note_entry(Kind.BAD_TRANSACTION_INDEX, str(error))
-            return
-        for each in aborted:
-            if each.first_offset > each.last_offset or each.producer_id < 0:
-                self._note_entry(
-                    Kind.BAD_TRANSACTION_INDEX,
-                    f"the transaction of producer {each.producer_id} from {each.first_offset} to "
-                    f"{each.last_offset} can not be",
-                )
+        is_open = self._segment.is_active or self._is_damaged
+        if is_open:
+            data = data[: len(data) - len(data) % transaction_index.ENTRY.size]
+        damage = transaction_index.damage_of(data, self._segment.base_offset)
+        if damage is not None:
+            self._note_entry(Kind.BAD_TRANSACTION_INDEX, damage)
+        self.report.aborted = [
+            each
+            for each in transaction_index.parse(data)
+            if not is_open or each.last_offset <= self.report.last_offset
+        ]
 
     @property
     def _is_damaged(self) -> bool:

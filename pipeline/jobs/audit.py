@@ -20,6 +20,7 @@ import pyarrow as pa
 from siltstone.pipeline.audit.findings import Findings, Kind
 from siltstone.pipeline.audit.laws import COLUMNS, Rows, check_laws
 from siltstone.pipeline.audit.segment import SegmentReport, audit_segment
+from siltstone.pipeline.audit.transactions import SegmentSteps, compare
 from siltstone.pipeline.client.pins import Control, find_control
 from siltstone.pipeline.columns import arrow_schema
 from siltstone.pipeline.command.progress import counted, seconds_text, size
@@ -30,6 +31,8 @@ from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.manifest import PinnedPartition
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.stores import join
+from siltstone.storage import files
 from siltstone.storage.clock import Clock
 from siltstone.storage.segment.readable import open_segment
 from siltstone.storage.topic_partition import TopicPartition
@@ -37,6 +40,7 @@ from siltstone.storage.topic_partition import TopicPartition
 TASK_BYTES: Final = 128 << 20
 _POLL_SECONDS: Final = 0.2
 _CLEAN_SECONDS: Final = 600.0
+_FINDING: Final = {"failOnDataLoss": "false"}  # what is lost is a finding
 _UNFINISHED: Final = {"requested", "in-progress", "aborting"}
 
 
@@ -126,7 +130,7 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
     """
     began = engine.clock.monotonic()
     report = AuditReport()
-    read = committed(options)
+    read = committed(_FINDING | dict(options))
     with ExitStack() as stack:
         before = None
         if spec.before:
@@ -191,11 +195,23 @@ def audit_part(partition: PinnedPartition) -> list[SegmentReport]:
 def check_order(
     partition: PinnedPartition, reports: Sequence[SegmentReport], findings: Findings
 ) -> None:
-    """Check the order of segments, and the checkpoint of the cleaner."""
+    """Check segments beside each other, and the checkpoint of the cleaner.
+
+    Of a log that was cleaned a missing segment cannot be told: its offsets have gaps by right.
+    """
     ordered = sorted(reports, key=lambda report: report.base_offset)
+    is_whole = not (partition.is_compacted or partition.first_dirty_offset)
     last = -1
     for one, other in pairwise(ordered):
         last = max(last, one.last_offset)
+        if is_whole and not one.findings.total and one.end_offset < other.base_offset:
+            findings.add(
+                Kind.MISSING_SEGMENT,
+                f"the offsets {one.end_offset} to {other.base_offset - 1} of "
+                f"{partition.topic_partition} are missing: segment {one.base_offset} ends before "
+                f"them, and the next one is {other.base_offset}",
+                offset=one.end_offset,
+            )
         if last >= other.base_offset:
             findings.add(
                 Kind.OVERLAP,
@@ -209,6 +225,31 @@ def check_order(
             f"the cleaner's checkpoint of {partition.topic_partition} is "
             f"{partition.first_dirty_offset}, above the end {partition.end_offset}",
             offset=partition.first_dirty_offset,
+        )
+    if partition.lost_end:
+        findings.add(Kind.CUT_END, partition.lost_end, offset=partition.end_offset)
+    for name in partition.orphans:
+        file = join(partition.folder, name)
+        findings.add(Kind.MISSING_FILE, f"{file} has no {files.LOG} beside it", file=file)
+    is_sound = not (findings.total or any(report.findings.total for report in reports))
+    _check_transactions(partition, ordered, findings, is_whole=is_whole and is_sound)
+
+
+def _check_transactions(
+    partition: PinnedPartition,
+    ordered: Sequence[SegmentReport],
+    findings: Findings,
+    *,
+    is_whole: bool,
+) -> None:
+    """Check that the transaction indexes say what the markers say."""
+    listed = (SegmentSteps(each.base_offset, each.steps, each.aborted) for each in ordered)
+    first = ordered[0].base_offset if ordered else 0
+    for told in compare(listed, first, is_whole=is_whole):
+        name = files.segment_file_name(told.base_offset, files.TRANSACTION_INDEX)
+        file = join(partition.folder, name)
+        findings.add(
+            Kind.BAD_TRANSACTION_INDEX, f"{file}: {told.sentence}", file=file, offset=told.offset
         )
 
 
@@ -299,7 +340,7 @@ def _of_archive(options: Mapping[str, str], folder: str) -> ReadOptions:
     """Return the same topics, out of an archive."""
     kept = ("subscribe", "subscribepattern", "assign")
     names = {name: value for name, value in options.items() if name.lower() in kept}
-    return committed({**names, "transport": "archive", "archive": folder})
+    return committed({**_FINDING, **names, "transport": "archive", "archive": folder})
 
 
 def _clean(control: Control, moment: Moment, clock: Clock) -> None:

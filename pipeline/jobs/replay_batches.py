@@ -27,14 +27,17 @@ def read_batches(part: Part, start: int) -> Iterator[SentBatch]:
 
     Raises:
         CorruptLog: A batch is damaged.
+        DataLost: Offsets of an archive are missing.
         SnapshotExpired: A file is not the one that was planned.
     """
     for split in part.splits:
         if split.end_offset <= start:
             continue
         is_aborted = AbortedIndex(split.aborted if split.rules.is_committed else ())
-        first = max(start, split.start_offset)
+        first = following = max(start, split.start_offset)
         for header, data in _batches(split):
+            split.check_gap(following, header.base_offset)
+            following = max(following, header.next_offset)
             is_wanted = first <= header.last_offset and header.base_offset < split.end_offset
             if not is_wanted or header.is_control or not header.count:
                 continue
@@ -43,6 +46,7 @@ def read_batches(part: Part, start: int) -> Iterator[SentBatch]:
             batch, records = again(header, data, first, split.end_offset)
             if records:
                 yield SentBatch(batch, records, min(header.last_offset + 1, split.end_offset))
+        split.check_gap(following, split.end_offset)
 
 
 def _batches(split: Split) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -33,6 +33,9 @@ class ArchiveView:
         self._store, self._path = open_store(place)
         self._starts = self._offsets(files.LOG_START_OFFSETS)
         self._cleaned = self._offsets(files.CLEANER_OFFSETS)
+        self._known_ends = [
+            self._offsets(name) for name in (files.RECOVERY_POINTS, files.HIGH_WATERMARKS)
+        ]
         self._overrides = self._topic_overrides()
 
     def partitions(self) -> list[TopicPartition]:
@@ -65,9 +68,11 @@ class ArchiveView:
         first = segments[0].base_offset if segments else 0
         start = max(first, self._starts.get(key, 0))
         end = start
+        lost_end = ""
         if segments:
-            last, end = self._bounded(folder, segments[-1])
+            last, end, lost_end = self._bounded(folder, segments[-1])
             segments[-1] = last
+        lost_end = lost_end or self._lost_end(key, names, end)
         stable = end
         if is_committed:
             stable = self._first_open(folder, names, segments, end)
@@ -84,6 +89,8 @@ class ArchiveView:
             delete_retention_ms=int(policy.get("delete.retention.ms", 86_400_000)),
             first_dirty_offset=self._cleaned.get(key, 0),
             segments=tuple(segments),
+            lost_end=lost_end,
+            orphans=_orphans(names),
         )
 
     def _segment(self, folder: str, base: int, names: dict[str, int]) -> PinnedSegment:
@@ -96,11 +103,17 @@ class ArchiveView:
         size = names[files.segment_file_name(base)]
         return PinnedSegment(base_offset=base, size=size, files=kinds, inode=inode)
 
-    def _bounded(self, folder: str, segment: PinnedSegment) -> tuple[PinnedSegment, int]:
-        """Return the last segment without its torn tail, and the offset after its last batch."""
+    def _bounded(self, folder: str, segment: PinnedSegment) -> tuple[PinnedSegment, int, str]:
+        """Return the last segment without its torn tail, the offset after it, and what is torn."""
         view = SegmentView(self._store, folder, segment)
         try:
             size, end = view.find_end()
+            lost_end = ""
+            if view.has_bytes_at(size):
+                lost_end = (
+                    f"the end of {join(folder, segment.file_name(files.LOG))} is cut off: the "
+                    f"bytes from {size} on are no whole batch"
+                )
         finally:
             view.close()
         bounded = PinnedSegment(
@@ -110,7 +123,17 @@ class ArchiveView:
             files=segment.files,
             inode=segment.inode,
         )
-        return bounded, end
+        return bounded, end, lost_end
+
+    def _lost_end(self, key: TopicPartition, names: Iterable[str], end: int) -> str:
+        """Return why it is known that a log ended further on; empty if nothing says so."""
+        known = max((offsets.get(key, 0) for offsets in self._known_ends), default=0)
+        if known > end:
+            return f"{key} ends at offset {end}, and the directory's checkpoints know of {known}"
+        stopped = max(_offsets_of(names, files.SNAPSHOT), default=0)
+        if stopped > end:
+            return f"{key} ends at offset {end}, and a snapshot of its producers is of {stopped}"
+        return ""
 
     def _first_open(
         self, folder: str, names: dict[str, int], segments: list[PinnedSegment], end: int
@@ -133,12 +156,7 @@ class ArchiveView:
 
     def _snapshot(self, folder: str, names: dict[str, int], end: int) -> tuple[int, dict[int, int]]:
         """Return the offset of the newest usable snapshot, and the transactions open then."""
-        offsets = [
-            parsed.base_offset
-            for name in names
-            if (parsed := files.parse_name(name)) and parsed.kind == files.SNAPSHOT
-        ]
-        for offset in sorted(offsets, reverse=True):
+        for offset in sorted(_offsets_of(names, files.SNAPSHOT), reverse=True):
             name = files.segment_file_name(offset, files.SNAPSHOT)
             data = self._store.read(join(folder, name)) if offset <= end else None
             try:
@@ -211,7 +229,21 @@ def list_folder(store: Store, path: str) -> dict[str, int]:
 
 
 def _bases(names: Iterable[str]) -> list[int]:
+    return sorted(_offsets_of(names, files.LOG))
+
+
+def _offsets_of(names: Iterable[str], kind: str) -> set[int]:
+    """Return the offsets in the names of the files of a kind."""
     parsed = (files.parse_name(name) for name in names)
-    return sorted(
-        each.base_offset for each in parsed if each and each.kind == files.LOG and not each.suffix
+    return {each.base_offset for each in parsed if each and each.kind == kind and not each.suffix}
+
+
+def _orphans(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the indexes whose segment has no ``.log``."""
+    names = tuple(names)
+    logs = _offsets_of(names, files.LOG)
+    return tuple(
+        files.segment_file_name(base, kind)
+        for kind in files.SEGMENT_KINDS
+        for base in sorted(_offsets_of(names, kind) - logs)
     )

@@ -58,6 +58,10 @@ class PinnedPartition:
     first_dirty_offset: int = 0
     """The cleaner's checkpoint: below it there is one record a key."""
     segments: tuple[PinnedSegment, ...] = ()
+    lost_end: str = ""
+    """Of an archive, why it is known that the log went on; empty if nothing says so."""
+    orphans: tuple[str, ...] = ()
+    """Of an archive, the indexes without a ``.log``."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -121,7 +125,12 @@ class Manifest:
 
 def _partitions(facts: dict[str, Any]) -> tuple[PinnedPartition, ...]:
     return tuple(
-        PinnedPartition(**(_known(PinnedPartition, each) | {"segments": _segments(each)}))
+        PinnedPartition(
+            **(
+                _known(PinnedPartition, each)
+                | {"segments": _segments(each), "orphans": tuple(each.get("orphans", ()))}
+            )
+        )
         for each in facts["partitions"]
     )
 

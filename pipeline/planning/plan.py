@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Final
 
 from siltstone.pipeline.columns import WALKED
-from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.errors import DataLost, SourceUnavailable
 from siltstone.pipeline.options import LAST_TIME, ReadOptions
 from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
 from siltstone.pipeline.planning.partition_plan import PartitionPlan
-from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resolve
+from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, last_offset, resolve
 from siltstone.pipeline.planning.split import Lease, Rules, Split
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -50,7 +50,11 @@ def plan_splits(
     target = target_bytes(sum(sizes.values()), options)
     for partition in view.partitions:
         wanted = ranges.get(partition.topic_partition)
-        if wanted is None or wanted.start >= wanted.end:
+        if wanted is None:
+            continue
+        if not is_live and options.fail_on_data_loss:
+            _check_end(partition, wanted, options)
+        if wanted.start >= wanted.end:
             continue
         whole = Split(
             transport=transport,
@@ -71,10 +75,26 @@ def plan_splits(
             kafka=options.kafka,
         )
         if partition.folder:
-            splits += _cut_files(partition, whole, options, target)
+            cut = _cut_files(partition, whole, options, target)
+            if not cut:
+                whole.check_gap(wanted.start, wanted.end)
+            splits += cut
         else:
             splits += _cut_offsets(whole, options, sum(map(_length, ranges.values())))
     return splits
+
+
+def _check_end(partition: PinnedPartition, wanted: OffsetRange, options: ReadOptions) -> None:
+    """Refuse to read up to an end that is known not to be the log's.
+
+    Raises:
+        DataLost: It is not.
+    """
+    if partition.lost_end and wanted.end >= last_offset(partition, options):
+        raise DataLost(
+            f"{partition.lost_end}; restore it, have a broker start and stop in the directory, "
+            "which keeps what is whole, or set failOnDataLoss=false to read what is left"
+        )
 
 
 def rules_of(options: ReadOptions) -> Rules:

@@ -110,6 +110,10 @@ class SegmentView:
             position = find_batch_after(self._opened(), size, 0, end) if size < end else end
         return size, offset
 
+    def has_bytes_at(self, position: int) -> bool:
+        """Tell whether something was written there; room that was reserved is zeros."""
+        return any(self._opened().read(position, HEADER_SIZE))
+
     def cut_before(self, position: int, start: int) -> Batch | None:
         """Return the last batch that begins at or before a position, from ``start`` on.
 

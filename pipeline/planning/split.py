@@ -6,6 +6,7 @@ files or a broker, and says how strictly to check what is found.
 
 from dataclasses import dataclass, field, replace
 
+from siltstone.pipeline.errors import DataLost
 from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
 from siltstone.pipeline.reading.decoder import Wanted
 from siltstone.storage import files
@@ -97,6 +98,26 @@ class Split:
     def size(self) -> int:
         """Bytes to read; 0 if that is not known."""
         return sum(piece.size for piece in self.pieces)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every offset has to be there: in an archive nothing retains or cleans."""
+        rules = self.rules
+        is_chosen = rules.is_of_all_times and rules.fails_on_data_loss
+        return self.transport == "archive" and not self.is_compacted and is_chosen
+
+    def check_gap(self, expected: int, found: int) -> None:
+        """Make sure that no offset is missing between one that was read and the next.
+
+        Raises:
+            DataLost: One is.
+        """
+        if found > expected and self.is_dense:
+            raise DataLost(
+                f"the offsets {expected} to {found - 1} of {self.topic_partition} are missing in "
+                f"{self.folder}: a segment is gone or cut; restore it, or set "
+                "failOnDataLoss=false to go on with what is left"
+            )
 
     def at_home(self) -> "Split":
         """Return the same offsets in the partition's own folder, whose files may change."""

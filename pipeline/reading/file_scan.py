@@ -48,7 +48,7 @@ class FileScan:
         """Yield the records.
 
         Raises:
-            PipelineError: they cannot be read, or not as of one moment.
+            PipelineError: they cannot be read, or not as of one moment, or some are missing.
         """
         with self._watch:
             yield from self._pieces(self._split)
@@ -64,7 +64,9 @@ class FileScan:
             try:
                 check_identity(split)
                 for piece in split.pieces:
+                    self._check_gap(piece.segment)
                     yield from self._piece(piece)
+                self._check_gap(split.end_offset)
                 return
             except (Replaced, FileNotFoundError) as error:
                 relocations += 1
@@ -77,6 +79,15 @@ class FileScan:
                     ) from error
                 split = relocate(self._split.at_home(), self._decoder.next_offset)
                 self._decoder.restart(split.start_offset)
+
+    def _check_gap(self, offset: int) -> None:
+        """Make sure that nothing is missing before an offset, but what was passed over.
+
+        Raises:
+            DataLost: Something is.
+        """
+        if not self._scanned.corrupt:
+            self._split.check_gap(self._decoder.next_offset, offset)
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         store, path = open_store(piece.place)

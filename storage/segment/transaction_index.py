@@ -98,13 +98,17 @@ def find_aborted(
 def find_damage(path: Path, base_offset: int) -> str | None:
     """Return what is wrong with a file, None if nothing is or there is none."""
     try:
-        data = path.read_bytes()
+        return damage_of(path.read_bytes(), base_offset)
     except FileNotFoundError:
         return None
+
+
+def damage_of(data: bytes, base_offset: int) -> str | None:
+    """Return what is wrong with the bytes of a segment's file, None if nothing is."""
     if len(data) % ENTRY.size:
         return f"its length {len(data)} is no multiple of {ENTRY.size}"
     for number, (version, _, _, last_offset, _) in enumerate(ENTRY.iter_unpack(data)):
-        if version > VERSION:
+        if not 0 <= version <= VERSION:
             return f"entry {number} has version {version}"
         if last_offset < base_offset:
             return f"entry {number} ends at {last_offset}, below the segment"
