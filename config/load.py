@@ -36,7 +36,7 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
     warnings: list[str] = []
     given_last = [*environment_entries(environ, faults), *set_entries(sets, faults)]
     over = [*_kafka_entries(environ, given_last, faults, warnings), *given_last]
-    in_file = _file_entries(path, faults) if path is not None else []
+    in_file = _file_entries(path, faults, warnings) if path is not None else []
     in_file = _without_outranked(in_file, over, warnings)
     entries = [*_without_replaced(in_file, over, warnings), *over]
     faulty = {entry.name for entry in entries if _is_faulty(entry, faults, warnings)}
@@ -47,6 +47,7 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
     warnings += _shadowed(given)
     layers = Layers(static=_other_names(given) | given)
     warnings += _left_out(layers)
+    warnings += _one_copy(entries, faulty)
     if faulty.isdisjoint(_CHECKED_TOGETHER) and not any(map(parse_name, faulty)):
         faults += _start_faults(layers)
     if faults:
@@ -75,6 +76,37 @@ def _left_out(layers: Layers) -> Iterable[str]:
             f"{where}: {', '.join(names)} in listeners is not opened: it is a controller's, and "
             "one node needs none"
         )
+
+
+def _one_copy(entries: Iterable[Entry], faulty: set[str]) -> Iterable[str]:
+    """Say in a line what settings for several replicas come to where there is one broker."""
+    asking = {each.name: each for each in entries if each.name not in faulty and _asks_copies(each)}
+    if asking:
+        where = next(iter(asking.values())).where
+        told = ", ".join(f"{name}={each.text}" for name, each in asking.items())
+        yield (
+            f"{where}: {told}: this broker is alone, so that a topic has one copy, which acks=all "
+            "waits for; a disk that is lost takes it along: see siltstone backup"
+        )
+
+
+def _asks_copies(entry: Entry) -> bool:
+    """Tell whether a setting wants more than one replica of something, or to wait for more."""
+    text = entry.text.strip()
+    return entry.name in _OF_REPLICAS and text.isascii() and text.isdigit() and int(text) > 1
+
+
+_OF_REPLICAS = frozenset(
+    {
+        "default.replication.factor",
+        "min.insync.replicas",
+        "offsets.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.replication.factor",
+    }
+)
 
 
 def _kafka_entries(
@@ -143,11 +175,11 @@ def _last(entries: Iterable[Entry], name: str) -> Entry | None:
     return next((each for each in reversed([*entries]) if each.name == name), None)
 
 
-def _file_entries(path: Path, faults: list[str]) -> list[Entry]:
+def _file_entries(path: Path, faults: list[str], warnings: list[str]) -> list[Entry]:
     if path.suffix == ".properties":
         from siltstone.config.properties import properties_entries  # noqa: PLC0415 - as below
 
-        return properties_entries(path, faults)
+        return properties_entries(path, faults, warnings)
     from siltstone.config.file import file_entries  # noqa: PLC0415 - brings YAML, which few starts need
 
     return file_entries(path, faults)
@@ -164,7 +196,9 @@ def _is_faulty(entry: Entry, faults: list[str], warnings: list[str]) -> bool:
             # The text may be a secret.
             faults.append(f"{entry.where}: {entry.name} must be {error}")
     elif setting is None:
-        unknown_broker_setting(entry.name, entry.text, entry.where, faults, warnings)
+        unheard: list[str] = []  # `_one_copy` has a line for all of its kind
+        kept = unheard if _asks_copies(entry) else warnings
+        unknown_broker_setting(entry.name, entry.text, entry.where, faults, kept)
     else:
         value = checked(setting, entry.text, entry.where, faults)
         warnings += (f"{entry.where}: {words}" for words in advice(setting, value, entry.text))

@@ -1,5 +1,6 @@
-r"""Settings from a file as Apache Kafka has them: java.util.Properties, every fault with its line.
+r"""Settings from a file as Apache Kafka has them: java.util.Properties, each with its line.
 
+Of a name that comes twice the last value counts, as scripts that append to a file expect.
 NAME=VALUE, NAME: VALUE or NAME VALUE on a line; # and ! begin a comment, a backslash at the end of
 a line continues it on the next. Letters beyond ASCII are Latin-1, or \uXXXX.
 """
@@ -17,7 +18,9 @@ _MEANINGS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _PAIR = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
-def properties_entries(path: Path, faults: list[str], option: str = "--config") -> list[Entry]:
+def properties_entries(
+    path: Path, faults: list[str], warnings: list[str], option: str = "--config"
+) -> list[Entry]:
     """Return the settings of a file, which an option names, in their order. Reads the disk."""
     text = (read_file(path, faults, option) or b"").removeprefix(BOM_UTF8).decode("latin-1")
     entries: dict[str, Entry] = {}
@@ -25,10 +28,10 @@ def properties_entries(path: Path, faults: list[str], option: str = "--config") 
     for number, line in _logical_lines(text):
         name, value = _pair(line)
         if name in lines:
-            faults.append(
-                f"{path} line {number}: {name} is already on line {lines[name]}; remove one of them"
+            warnings.append(
+                f"{path} line {number}: {name} is on line {lines[name]} too; this value counts, as "
+                "the last; remove the other"
             )
-            continue
         lines[name] = number
         entries[name] = Entry(name, value, f"{path} line {number}")
     return list(entries.values())

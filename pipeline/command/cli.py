@@ -74,7 +74,10 @@ def read_options(options: Namespace) -> dict[str, str]:
 def _read_command_config(file: str) -> dict[str, str]:
     """Return the settings of a Kafka client as options: ``kafka.`` and their names."""
     faults: list[str] = []
-    entries = properties_entries(Path(file), faults, "--command-config")
+    warnings: list[str] = []
+    entries = properties_entries(Path(file), faults, warnings, "--command-config")
+    for each in warnings:
+        _say(each)
     if faults:
         raise BadOption("; ".join(faults))
     return {f"kafka.{entry.name}": entry.text for entry in entries}

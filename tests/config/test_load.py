@@ -302,3 +302,23 @@ def test_loading_brings_in_nothing_slow() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[] 0\n"
+
+
+def test_settings_for_replicas_have_one_line() -> None:
+    """It says what they come to here, whatever of them is copied from a cluster's file."""
+    sets = [
+        "default.replication.factor=3",
+        "min.insync.replicas=2",
+        "offsets.topic.replication.factor=3",
+        "transaction.state.log.replication.factor=3",
+        "transaction.state.log.min.isr=2",
+    ]
+
+    (line,) = load(None, {}, sets).warnings
+    assert line == (
+        f"--set: {', '.join(sets)}: this broker is alone, so that a topic has one copy, which "
+        "acks=all waits for; a disk that is lost takes it along: see siltstone backup"
+    )
+    assert load(None, {}, ["default.replication.factor=1", "min.insync.replicas=1"]).warnings == ()
+    with pytest.raises(ConfigError, match="it must be"):
+        load(None, {}, ["offsets.topic.replication.factor=99999"])

@@ -49,7 +49,7 @@ def read(file: Path, text: str) -> list[tuple[str, str, int]]:
     """Return the names and values of a file, and the lines that they stand in."""
     file.write_bytes(text.encode())
     faults: list[str] = []
-    entries = properties_entries(file, faults)
+    entries = properties_entries(file, faults, faults)
     assert faults == []
     return [(each.name, each.text, int(each.where.rpartition(" ")[2])) for each in entries]
 
@@ -112,15 +112,31 @@ def test_lines_mean_what_they_mean_to_java(
 
 
 def test_faults_have_their_line(file: Path) -> None:
-    """A name that comes twice, and one that is no setting."""
-    file.write_text("num.partitions=2\n\nnum.partitions=3\nnum.partition=4\n")
+    """One that is no setting."""
+    file.write_text("num.partitions=2\n\n\nnum.partition=4\n")
 
     with pytest.raises(ConfigError) as caught:
         load(file, {}, [])
 
     assert caught.value.faults == (
-        f"{file} line 3: num.partitions is already on line 1; remove one of them",
         f"{file} line 4: num.partition is not a setting; did you mean num.partitions?",
+    )
+
+
+def test_of_a_name_that_comes_twice_the_last_counts(file: Path) -> None:
+    """As in Apache Kafka, to whose file an image or a script appends; each is named."""
+    file.write_text(
+        "num.partitions=2\nlog.retention.hours=168\nnum.partitions=3\nnum.partitions=4\n"
+    )
+
+    layers = load(file, {}, [])
+
+    assert layers.server().num_partitions == 4
+    assert layers.where("num.partitions") == f"{file} line 4"
+    counts = "this value counts, as the last; remove the other"
+    assert layers.warnings == (
+        f"{file} line 3: num.partitions is on line 1 too; {counts}",
+        f"{file} line 4: num.partitions is on line 3 too; {counts}",
     )
 
 

@@ -281,7 +281,10 @@ def _read_settings(options: argparse.Namespace) -> dict[str, str]:
     if options.command_config is None:
         return {}
     faults: list[str] = []
-    entries = properties_entries(options.command_config, faults, "--command-config")
+    warnings: list[str] = []
+    entries = properties_entries(options.command_config, faults, warnings, "--command-config")
+    for each in warnings:
+        complain(each)
     if faults:
         raise Refused("; ".join(faults))
     return {each.name: each.text for each in entries}
