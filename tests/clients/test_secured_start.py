@@ -272,6 +272,19 @@ def test_nobody_else_may_read_the_secrets(operator: Operator) -> None:
     assert operator.password not in operator.daemon.printed()
 
 
+def test_git_takes_no_secret(operator: Operator) -> None:
+    """No key and no password is among what it would add, in a clone and in any other repository."""
+    done = operator.type(
+        "git -C .. init --quiet && git -C .. add --all --dry-run\n"
+        "mkdir ../other && cp -R admin ../other && cd ../other && git init --quiet\n"
+        "git add --all --dry-run"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "docker/first-secrets" in done.stdout
+    assert not [line for line in done.stdout.splitlines() if "admin" in line or "tls/" in line]
+
+
 @pytest.mark.java
 def test_kafkas_tools_make_a_user(operator: Operator, kafka_jars: KafkaJars) -> None:
     """The commands of the page as they stand there; the user may use that topic and no other."""
