@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +55,7 @@ Look = tuple[int, int, int]
 """What changes when a file does: another file, its time, its size."""
 
 _FILE_MODE = 0o644
+_FOLDER_MODE = 0o755
 _FALLOCATE_KEEP_SIZE = 1
 _OFFSET_DIGITS = 20
 _CHUNK = 1 << 20
@@ -94,11 +95,15 @@ def parse_name(name: str) -> SegmentName | None:
     return SegmentName(int(digits), "." + kind, dot + suffix)
 
 
-def create_folder(path: Path) -> None:
-    """Create a folder and make its name durable; one that exists is fine."""
+def create_folder(path: Path, *, durably: bool = True) -> None:
+    """Create a folder and make its name durable; one that exists is fine.
+
+    Nobody but its owner may change names in it, whatever the process allows its files.
+    """
     with suppress(FileExistsError):
-        os.mkdir(path)  # noqa: PTH102  # all changes of the disk go through os
-    fsync_directory(path.parent)
+        os.mkdir(path, _FOLDER_MODE)  # noqa: PTH102  # all changes of the disk go through os
+    if durably:
+        fsync_directory(path.parent)
 
 
 def create_file(path: Path, mode: int = _FILE_MODE) -> int:
@@ -317,25 +322,31 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = _
     Without ``durable`` nothing is fsynced, and a power failure may leave an empty file: for files
     that their reader checks and can do without. With a ``mode`` other than the usual one nobody
     else may read the file at any moment: what a crash left of an earlier try is removed.
+
+    Raises:
+        OSError: The old file has its name still; only if the fsync of the folder failed the new
+            one may have it.
     """
     temporary = path.with_name(path.name + TEMPORARY)
     if mode != _FILE_MODE:
         unlink(temporary)
-    fd = create_file(temporary, mode)
-    try:
+    with ExitStack() as opened:
+        folder = opened.enter_context(open_folder(path.parent)) if durable else -1
+        fd = create_file(temporary, mode)
         try:
-            write_all(fd, data, 0)
-            if durable:
-                fsync(fd)
-        finally:
-            os.close(fd)
-        rename(temporary, path)
-    except OSError:
-        with suppress(OSError):  # half a file takes room on a full disk
-            unlink(temporary)
-        raise
-    if durable:
-        fsync_directory(path.parent)
+            try:
+                write_all(fd, data, 0)
+                if durable:
+                    fsync(fd)
+            finally:
+                os.close(fd)
+            rename(temporary, path)
+        except OSError:
+            with suppress(OSError):  # half a file takes room on a full disk
+                unlink(temporary)
+            raise
+        if durable:
+            fsync(folder)
 
 
 def write_again(path: Path) -> None:

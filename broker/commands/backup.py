@@ -112,7 +112,8 @@ class _Backup:
                 segment["size"] for each in manifest["partitions"] for segment in each["segments"]
             )
             self._copy_all(manifest["partitions"])
-            (self._partial / _HISTORY).write_bytes(b"".join(history))
+            with open(self._partial / _HISTORY, "xb", opener=_create) as written:
+                written.write(b"".join(history))
             os.sync()  # what is not a log: thousands of small files
             self._renew()  # whatever was copied was still pinned
             self._partial.rename(self._target)
@@ -159,7 +160,7 @@ class _Backup:
 
         pinned = Path(facts["folder"])
         folder = self._partial / pinned.name
-        folder.mkdir()
+        folder.mkdir(mode=0o755)
         for segment in facts["segments"]:
             name = files.segment_file_name(segment["base_offset"])
             self._copy_log(pinned / name, folder / name, segment["size"])
@@ -172,7 +173,7 @@ class _Backup:
 
     def _copy_log(self, source: Path, target: Path, size_bytes: int) -> None:
         """Copy the bytes that the log had at the moment of the pin."""
-        with source.open("rb") as read, target.open("xb") as written:
+        with source.open("rb") as read, open(target, "xb", opener=_create) as written:
             left = size_bytes
             while left:
                 count = os.sendfile(
@@ -214,3 +215,8 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         return b""
+
+
+def _create(path: str, flags: int) -> int:
+    """Open a file that only its owner may change, whatever the process allows its files."""
+    return os.open(path, flags, 0o644)

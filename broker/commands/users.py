@@ -17,6 +17,7 @@ from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.broker.security.scram import MECHANISMS, make_verifier
 from siltstone.broker.security.scram_text import parse_scram
 from siltstone.broker.security.users import Credentials, UserStore, copy_of
+from siltstone.storage import files
 from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def run_users(options: argparse.Namespace) -> int:
         if not (add or scram or remove):
             store.load()
         else:
-            directory.mkdir(parents=True, exist_ok=True)
+            for each in (*reversed(directory.parents), directory):
+                if not each.exists():
+                    files.create_folder(each)
             lock = DirectoryLock(directory)
             lock.acquire()
             try:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from siltstone.broker.process.tasks import Tasks
 from siltstone.protocol.errors import KafkaStorageError
-from siltstone.storage.files import FsyncFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,8 +93,7 @@ class CatalogWriter:
             await self._io.run(self._catalog.write, draft)
         except OSError as error:
             self._deferred[:0] = deferred
-            if isinstance(error, FsyncFailed):
-                await self._io.run(self._catalog.put_back, self.state)
+            await self._io.run(self._catalog.put_back, self.state)
             self._on_failure(error)
             refusal = KafkaStorageError(
                 f"{self._catalog.path} can not be written ({error}); make room or check the disk"

@@ -112,16 +112,18 @@ class Catalog:
         files.replace_file(self.path, encode(state))
 
     def put_back(self, state: CatalogState) -> None:
-        """Write the old content again, after a write whose fsync failed. Blocks.
+        """Have the old content again, after a write that failed. Blocks.
 
         The new file may have its name already. A restart must not find a change of which its client
-        was told that it failed, such as the deletion of a topic that is still used.
+        was told that it failed, such as the deletion of a topic that is still used. The old file
+        stays if it is there, and is replaced by nothing that is not on the disk: a power failure
+        would leave half a file, with which no broker starts.
         """
         with suppress(OSError):
-            if state.generation:
-                files.replace_file(self.path, encode(state), durable=False)
-            else:
+            if not state.generation:
                 files.unlink(self.path)
+            elif files.read_whole(self.path) != encode(state):
+                files.replace_file(self.path, encode(state))
 
 
 def encode(state: CatalogState) -> bytes:

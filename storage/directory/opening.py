@@ -132,7 +132,7 @@ def _lock(path: Path) -> _Locked:
     """
     try:
         if not path.exists():
-            path.mkdir()
+            files.create_folder(path)
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise LogDirError(
                 f"log directory {path} can not be written by user {os.geteuid()}, it belongs to "

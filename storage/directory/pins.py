@@ -139,7 +139,8 @@ def held_bytes(pins: Sequence[Sequence[PinnedPartition]]) -> list[int]:
 
 def _link_partition(pin_id: str, log: FrozenLog) -> PinnedPartition:
     folder = log.directory / files.PINS / pin_id / str(log.topic_partition)
-    folder.mkdir(parents=True)
+    for each in (folder.parents[1], folder.parent, folder):
+        files.create_folder(each, durably=False)
     return PinnedPartition(
         topic_partition=log.topic_partition,
         topic_id=uuid_text(log.topic_id),

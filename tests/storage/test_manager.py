@@ -84,6 +84,17 @@ def test_a_new_directory_gets_an_identity(tmp_path: Path) -> None:
     assert (first.cluster_id, first.node_id) == (cluster_id, 1)
 
 
+def test_a_new_directory_is_there_after_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is fsynced before anything in it is."""
+    disk = install(monkeypatch)
+    with _running(tmp_path / "data"):
+        fsyncs = [path for kind, path in disk.calls if kind == "fsync"]
+
+    assert fsyncs[0] == str(tmp_path)
+
+
 def test_the_clean_mark_is_taken_at_start_and_left_at_stop(tmp_path: Path) -> None:
     """It is there only between a clean stop and the next start, before any log is opened."""
     mark = tmp_path / files.CLEAN_SHUTDOWN

@@ -1,6 +1,7 @@
 """Changes of the catalogue: together on the disk, or not at all."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -11,6 +12,7 @@ from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage.directory.catalog import Catalog, CatalogState, CatalogTopic
+from tests.support.faults import ALWAYS, install
 
 
 class CountedCatalog(Catalog):
@@ -61,6 +63,50 @@ async def test_a_failed_write_leaves_no_trace(tmp_path: Path) -> None:
     await writer.commit(_add(2))
 
     assert list(writer.state.topics) == ["t2"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "is_back"),
+    [((1, 1), True), ((1, ALWAYS), True), ((2, 1), True), ((2, ALWAYS), False)],
+)
+async def test_a_failed_fsync_leaves_a_file_that_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: tuple[int, int], is_back: bool
+) -> None:
+    """The old one stays or comes back, fsynced: after a power failure a start finds a whole one."""
+    first, times = failing  # of the fsyncs of a write: that of the file, that of the folder
+    catalog = Catalog([tmp_path])
+    writer = CatalogWriter(catalog, IoThreads(1))
+    await writer.commit(_add(1))
+    disk = install(monkeypatch)
+    disk.fail("fsync", after=first - 1, times=times)
+    with pytest.raises(KafkaStorageError):
+        await writer.commit(_add(2))
+    calls, durable = disk.calls, False
+    for number, (kind, _) in enumerate(calls):
+        if kind == "rename":
+            durable = calls[number - 1][0] == "fsync"
+            assert durable
+    again = Catalog([tmp_path])
+    again.load()
+
+    assert ("t2" in again.state.topics) is not is_back
+    assert durable is (first == 2)
+
+
+async def test_a_folder_that_cannot_be_opened_is_found_out_before_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No descriptor is left for its fsync: the change fails, and a start does not find it."""
+    writer = CatalogWriter(Catalog([tmp_path]), IoThreads(1))
+    await writer.commit(_add(1))
+    install(monkeypatch).fail("open", errno.EMFILE)
+    with pytest.raises(KafkaStorageError):
+        await writer.commit(_add(2))
+    monkeypatch.undo()
+    again = Catalog([tmp_path])
+    again.load()
+
+    assert list(again.state.topics) == ["t1"]
 
 
 async def test_a_deferred_change_goes_with_the_next_one(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ async def test_nothing_remembers_a_deleted_topic(home: RoomsOnDisk) -> None:
     """No table has its name, its id or a partition of it, once its folders are gone."""
     topics, logs = home.rooms.topics, home.rooms.logs
     await topics.create("kept.1", 1, {"cleanup.policy": "compact"})
-    gone = await topics.create("gone.1", 2, {"cleanup.policy": "compact"})
+    gone = await topics.create("gone-1.1", 2, {"cleanup.policy": "compact"})
     for log in gone.logs:
         assert log is not None
         append(log)
@@ -99,7 +99,7 @@ async def test_nothing_remembers_a_deleted_topic(home: RoomsOnDisk) -> None:
     home.clock.advance(60_000)
     logs.deletions.run_due()
     await home.io.run(logs.background.drain)
-    keys = (gone.name, "gone_1", gone.key, gone.id, *map(TopicPartition, [gone.name] * 2, (0, 1)))
+    keys = (gone.name, "gone-1_1", gone.key, gone.id, *map(TopicPartition, [gone.name] * 2, (0, 1)))
     del gone, log
 
     gc.collect()
