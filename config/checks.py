@@ -1,5 +1,7 @@
 """Rules between settings: what one value allows another (Kafka's KafkaConfig and LogConfig)."""
 
+from os.path import normpath
+
 from siltstone.config.listeners import check_bindable, is_loopback
 from siltstone.config.security import authorizer_faults, listener_faults
 from siltstone.config.server import ServerConfig
@@ -60,7 +62,7 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
     faults += _consumer_group_faults(server)
     faults += _security_faults(server)
     faults += authorizer_faults(server.security)
-    if len(set(server.log_dirs)) != len(server.log_dirs):
+    if len({normpath(each) for each in server.log_dirs}) != len(server.log_dirs):
         faults.append(("log.dirs", "log.dirs names a folder twice; each data folder needs its own"))
     return faults
 

@@ -46,9 +46,9 @@ TRUST_STORE_COMMAND: Final = (
 _STORE_TYPE = one_of_any_case("PEM", "PKCS12", "JKS")
 _CLIENT_AUTH = one_of_any_case("required", "requested", "none")
 _SUITES = Check(
-    lambda value: set(value) <= {*NEWER_SUITES, *OLDER_SUITES} and len(set(value)) == len(value),
-    f"a list of {', '.join((*NEWER_SUITES, *OLDER_SUITES))}, each at most once; others have no "
-    "forward secrecy, or are broken",
+    lambda value: set(value) <= {*NEWER_SUITES, *OLDER_SUITES},
+    f"a list of {', '.join((*NEWER_SUITES, *OLDER_SUITES))}; others have no forward secrecy, or "
+    "are broken",
 )
 
 

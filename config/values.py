@@ -26,7 +26,8 @@ def parse(kind: Kind, text: str) -> Any:
     if kind is Kind.DOUBLE:
         return _number(text)
     if kind is Kind.LIST:
-        return tuple(part.strip() for part in text.split(",")) if text else ()
+        # What is named twice counts once, as in Kafka.
+        return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
     return text
 
 

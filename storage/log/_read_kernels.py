@@ -102,6 +102,7 @@ class LogReader:
 
         Raises:
             NotLeaderOrFollower: The log is closed.
+            UnknownTopicOrPartition: Its topic was deleted.
             OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
             KafkaStorageError: The files there cannot be read.
             CorruptMessage: There is no batch in them there.

@@ -21,6 +21,7 @@ from siltstone.protocol.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     PolicyViolation,
+    UnknownTopicOrPartition,
 )
 from siltstone.protocol.records.batch import CONTROL
 from siltstone.storage.appending._append_kernels import LogEnd
@@ -334,13 +335,13 @@ class Log:
         new start: it is durable with the next checkpoint of log start offsets.
 
         Raises:
-            PolicyViolation: The topic's ``cleanup.policy`` has no ``delete``.
+            PolicyViolation: The topic is compacted, and its ``cleanup.policy`` has no ``delete``.
             OffsetOutOfRange: The offset is negative or above the high watermark.
         """
-        if not self.config.is_deleted:
+        if self.config.is_compacted and not self.config.is_deleted:
             raise PolicyViolation(
-                f"records of {self.topic_partition} can not be deleted: its cleanup.policy has no "
-                "delete"
+                f"records of {self.topic_partition} can not be deleted: its cleanup.policy is "
+                "compact, without delete"
             )
         end = self.end
         with self.lock:
@@ -489,6 +490,7 @@ class Log:
             OSError: The disk failed. Before that moment the log is as it was; after it, it serves
                 the new segments, and only their names are not final.
             NotLeaderOrFollower: The log is closed.
+            UnknownTopicOrPartition: Its topic was deleted.
         """
         self.finish_swap()
         chosen = set(old)
@@ -568,6 +570,7 @@ class Log:
 
         Raises:
             NotLeaderOrFollower: The log is closed.
+            UnknownTopicOrPartition: Its topic was deleted.
         """
         with self.lock:
             if self.is_closed:
@@ -683,11 +686,11 @@ class Log:
         with self._flush_lock, self._writing():
             self.epochs.flush()
 
-    def absence(self) -> NotLeaderOrFollower:
+    def absence(self) -> KafkaError:
         """Return the refusal of a log that is closed."""
-        return NotLeaderOrFollower(
-            f"{self.topic_partition} is not here: deleted, or the broker stops"
-        )
+        if self._abandoned:
+            return UnknownTopicOrPartition(f"{self.topic_partition} was deleted meanwhile")
+        return NotLeaderOrFollower(f"{self.topic_partition} is not served: the broker stops")
 
     def out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
         """Return the refusal of a read of an offset that the log does not have."""
@@ -696,8 +699,10 @@ class Log:
             f"{self.log_start_offset}..{end_offset}"
         )
 
-    def unreadable(self, error: OSError) -> KafkaStorageError:
+    def unreadable(self, error: OSError) -> KafkaError:
         """Return the refusal of this read; other reads, and writes, go on."""
+        if self._abandoned:
+            return self.absence()
         sentence = f"files of {self.topic_partition} can not be read: {error}; check the disk"
         self.directory.report_once(sentence)
         return KafkaStorageError(sentence)

@@ -28,6 +28,10 @@ def _no_umask() -> Iterator[None]:
     os.umask(before)
 
 
+def _modes(folder: Path) -> dict[str, int]:
+    return {each.name: each.lstat().st_mode for each in folder.rglob("*")}
+
+
 async def test_nothing_may_be_changed_by_others(tmp_path: Path) -> None:
     """Log directory, partitions, pins, users and backups."""
     data, copy = tmp_path / "made" / "data", tmp_path / "copy"
@@ -43,7 +47,7 @@ async def test_nothing_may_be_changed_by_others(tmp_path: Path) -> None:
         assert await asyncio.to_thread(main, ["backup", str(copy), *sets, "--set", http]) == 0
         frozen = [log.freeze() for log in topic.logs if log is not None]
         await asyncio.to_thread(pins.link, "1", frozen)
-        modes = {each.name: each.lstat().st_mode for each in tmp_path.rglob("*")}
+        modes = _modes(tmp_path)
 
     assert {"orders-1", files.PINS, "00000000000000000001.log"} <= modes.keys()
     assert [name for name, mode in modes.items() if mode & _OTHERS_WRITE] == []

@@ -138,3 +138,24 @@ def test_deleted_records_are_gone_and_the_rest_stays(client: Client, new_topic: 
     assert client.read(topic, 17, 13) == stored(messages)[17:]
     with pytest.raises(Exception, match=r"(?i)range|out"):
         client.read(topic, 16, 1)
+
+
+def test_records_of_a_topic_that_keeps_everything_are_deleted(
+    client: Client, new_topic: NewTopic
+) -> None:
+    """An empty cleanup.policy ends what retention does, and not what DeleteRecords does."""
+    topic = new_topic(cleanup_policy="")
+    client.produce(topic, sample(5))
+
+    assert client.delete_records(topic, 4) == 4
+    assert client.bounds(topic) == (4, 5)
+
+
+def test_a_policy_that_is_named_twice_counts_once(
+    broker: Broker, client: Client, new_topic: NewTopic
+) -> None:
+    """At the creation and when it is altered; the description names it once."""
+    topic = new_topic(cleanup_policy="compact,compact")
+    settle_setting(broker, topic, "cleanup.policy", "compact")
+    client.alter(topic, {"cleanup.policy": "delete,compact,delete"})
+    settle_setting(broker, topic, "cleanup.policy", "delete,compact")

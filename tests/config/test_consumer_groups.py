@@ -58,7 +58,6 @@ def test_the_migration_policy_is_read_whatever_its_case(policy: MigrationPolicy)
     [
         ("group.consumer.assignors", "sticky"),
         ("group.consumer.assignors", ""),
-        ("group.consumer.assignors", "range,range"),
         ("group.consumer.migration.policy", "sideways"),
         ("group.coordinator.rebalance.protocols", "modern"),
         ("group.consumer.max.size", "0"),

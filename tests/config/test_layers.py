@@ -119,7 +119,7 @@ def test_checking_a_topic_names_every_fault() -> None:
         Layers().check_topic(overrides)
 
     assert caught.value.faults == (
-        "cleanup.policy is compress; it must be a list of compact, delete, each at most once",
+        "cleanup.policy is compress; it must be a list of compact, delete",
         "segment.byte is not a topic setting; did you mean segment.bytes?",
         "log.retention.ms is not a topic setting; for one topic it is called retention.ms",
         "remote.storage.enable is true, but there is no tiered storage here; remove it",

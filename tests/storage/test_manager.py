@@ -14,7 +14,7 @@ import pytest
 
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from siltstone.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
 from siltstone.protocol.records.batch import CONTROL
 from siltstone.protocol.records.build import frame_batch
 from siltstone.storage import files
@@ -200,7 +200,7 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
         manager.delete(ORDERS)
         manager.background.drain()
         renamed = [path.name for path in tmp_path.iterdir() if path.is_dir()]
-        with pytest.raises(NotLeaderOrFollower):
+        with pytest.raises(UnknownTopicOrPartition):
             append_unchecked(log)
         again = manager.create(ORDERS, uuid.UUID(int=5), TopicConfig())
         clock.advance(60_000)

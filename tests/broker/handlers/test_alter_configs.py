@@ -84,6 +84,16 @@ async def test_a_change_of_a_topic_is_obeyed_at_once(home: RoomsOnDisk) -> None:
     assert log.config.max_message_bytes == 1048588
 
 
+async def test_a_list_has_nothing_twice(home: RoomsOnDisk) -> None:
+    """What is set or appended a second time counts once."""
+    topic = await home.rooms.topics.create("t", 1, {})
+    await _change(home, (TOPIC, "t", [("cleanup.policy", SET, "compact,compact")]))
+    assert home.rooms.topics.logs["t", 0].config.cleanup_policy == ("compact",)
+    await _change(home, (TOPIC, "t", [("cleanup.policy", APPEND, "compact,compact")]))
+
+    assert topic.overrides["cleanup.policy"] == "compact"
+
+
 async def test_lists_grow_and_shrink(home: RoomsOnDisk) -> None:
     """From delete to compact over both."""
     topic = await home.rooms.topics.create("t", 1, {})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.protocol.errors import NotLeaderOrFollower
+from siltstone.protocol.errors import UnknownTopicOrPartition
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
@@ -203,7 +203,7 @@ def test_deleting_the_topic_waits_for_the_links(home: CleanerHome) -> None:
 
     assert not frozen.path.exists()
     assert records_of(pinned) == before
-    with pytest.raises(NotLeaderOrFollower):
+    with pytest.raises(UnknownTopicOrPartition):
         log.freeze()
 
 

@@ -179,6 +179,16 @@ def test_delete_records_needs_the_policy(folder: LogFolder) -> None:
         folder.log.delete_records(1)
 
 
+@pytest.mark.parametrize("policy", [(), ("compact", "delete")])
+def test_delete_records_of_what_is_not_only_compacted(
+    folder: LogFolder, policy: tuple[str, ...]
+) -> None:
+    """Also where nothing else ever goes: without it such a topic could never be made smaller."""
+    folder.log.reconfigure(TopicConfig(cleanup_policy=policy))
+
+    assert folder.log.delete_records(1) == 1
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_delete_records_survives_with_its_checkpoint(folder: LogFolder, is_clean: bool) -> None:
     """The log start offset that was checkpointed is there after any stop."""

@@ -1,13 +1,16 @@
 """Reading a log: bounds, batch boundaries, gaps, hints, times."""
 
 import random
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.errors import OffsetOutOfRange
+from siltstone.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from siltstone.storage.log._read_kernels import LogReader
+from siltstone.storage.log.log import Log
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
@@ -294,3 +297,25 @@ def test_compressed_batches_are_opened_for_times(tmp_path: Path) -> None:
 
     assert found is not None
     assert found.offset == 3
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda log: log.find_offset_by_timestamp(TIMESTAMP, 20),
+        lambda log: log.read(0, 1 << 20, 20),
+    ],
+)
+def test_files_of_a_deleted_topic_are_no_fault_of_the_disk(
+    folder: LogFolder, caplog: pytest.LogCaptureFixture, look: Callable[[Log], object]
+) -> None:
+    """A request that still reads it is told that it is gone, and nobody to check a disk."""
+    folder.close()
+    log = folder.reopen(is_clean=True)
+    gone = folder.path.with_name("gone")
+    log.abandon(gone)
+    shutil.rmtree(folder.path)
+
+    with pytest.raises(UnknownTopicOrPartition, match="orders-0 was deleted meanwhile"):
+        look(log)
+    assert caplog.records == []
