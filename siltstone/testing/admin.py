@@ -39,6 +39,7 @@ from siltstone.testing.errors import AskedInVain, Refused
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+__tracebackhide__ = True
 _CREATE: Final = Exchange(create_topics.REQUEST, create_topics.RESPONSE, 7)
 _DELETE: Final = Exchange(delete_topics.REQUEST, delete_topics.RESPONSE, 6)
 _METADATA: Final = Exchange(metadata.REQUEST, metadata.RESPONSE, 12)
@@ -134,7 +135,7 @@ class Admin:
                     raise AskedInVain(
                         f"the broker at {host}:{port} does not answer ({why}); "
                         "restart() starts one that was killed"
-                    ) from error
+                    ) from None
                 raise
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from os import PathLike
 
+__tracebackhide__ = True
 
 P = ParamSpec("P")
 T = TypeVar("T")

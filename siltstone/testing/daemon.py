@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+__tracebackhide__ = True
 HOST: Final = "127.0.0.1"
 NOT_RUNNING: Final = "the broker does not run; restart() starts it"
 _CHILD: Final = os.path.join(os.path.dirname(__file__), "child.py")  # noqa: PTH118, PTH120
@@ -69,7 +70,7 @@ class Daemon:
             }
         except OSError as error:
             self.close()
-            raise StartFailed(_why_nothing(folder, error)) from error
+            raise StartFailed(_why_nothing(folder, error)) from None
         self.folder = folder
         self.log = folder / "siltstone.log"
         self._ready_file = folder / "ready.json"
@@ -189,8 +190,18 @@ class Daemon:
             process.stdin.close()
         self.process = None
 
+    def log_size(self) -> int:
+        """Return the bytes that have been logged so far."""
+        return self.log.stat().st_size
+
+    def lines_behind(self, position: int) -> list[str]:
+        """Return the lines that were logged behind a size of the log."""
+        with self.log.open("rb") as log:
+            log.seek(position)
+            return log.read().decode("utf-8", "replace").splitlines()
+
     def _last_lines(self) -> str:
-        lines = self.log.read_text("utf-8", "replace").strip().splitlines()
+        lines = self.lines_behind(0)
         if not lines:
             return "it printed nothing"
         return "\n".join(["the last lines of its log are", *lines[-_LAST_LINES:]])

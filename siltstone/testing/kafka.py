@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from siltstone.testing.admin import Admin
 
+__tracebackhide__ = True
 NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 _PASS_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.01
@@ -100,7 +101,16 @@ class Kafka:
     @property
     def log(self) -> str:
         """The lines that it has logged."""
-        return self._daemon.log.read_text("utf-8", "replace")
+        return "".join(f"{line}\n" for line in self._daemon.lines_behind(0))
+
+    @property
+    def log_size(self) -> int:
+        """The bytes that it has logged so far, for `log_behind`."""
+        return self._daemon.log_size()
+
+    def log_behind(self, size: int) -> list[str]:
+        """Return the lines that it has logged since the log had a size."""
+        return self._daemon.lines_behind(size)
 
     @property
     def pid(self) -> int:

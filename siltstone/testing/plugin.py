@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from siltstone.testing.kafka import Kafka
 
 _RUNNING: pytest.StashKey[Kafka] = pytest.StashKey()
+_LOGGED: pytest.StashKey[int] = pytest.StashKey()
 _MARKER = "kafka_topic"
 _OPTIONS = {"partitions", "config"}
+_SHOWN_LINES = 50
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,6 +27,29 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{_MARKER}(partitions=1, config={{}}): what the topic of the fixture {_MARKER} is like",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note where the broker's log stands when a test begins."""
+    running = item.config.stash.get(_RUNNING, None)
+    item.stash[_LOGGED] = 0 if running is None else running.log_size
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the broker has logged during a test that failed to its report."""
+    report = yield
+    running = item.config.stash.get(_RUNNING, None)
+    if report.failed and running is not None and "kafka" in getattr(item, "fixturenames", ()):
+        lines = running.log_behind(item.stash.get(_LOGGED, 0))
+        left_out = len(lines) - _SHOWN_LINES
+        shown = [f"({left_out} lines before)"] if left_out > 0 else []
+        shown += lines[-_SHOWN_LINES:] or ["(it logged nothing during this test)"]
+        report.sections.append(("Siltstone's log", "\n".join(shown)))
+    return report
 
 
 @pytest.fixture(scope="session")

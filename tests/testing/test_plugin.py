@@ -150,6 +150,45 @@ def test_name(kafka_topic):
     assert "write that at test_project.py::test_name" in said
 
 
+def test_what_a_failed_test_shows(tmp_path: Path) -> None:
+    """The test's own line, the sentence, and what the broker logged meanwhile; no line of ours."""
+    code = """
+def test_before(kafka):
+    kafka.create_topic("before")
+
+def test_refused(kafka, kafka_topic):
+    kafka.fail_next("Produce", error="NOPE")
+
+def test_killed(kafka):
+    kafka.kill()
+    kafka.topics()
+
+def test_long(kafka):
+    for number in range(60):
+        kafka.create_topic()
+    assert False
+
+def test_without():
+    assert False
+"""
+    said = run(tmp_path, code)
+
+    assert "4 failed, 1 passed" in said, said
+    _, refused, killed, long, without = re.split(r"_{5,} test_\w+ _{5,}", said)
+    assert '>       kafka.fail_next("Produce", error="NOPE")' in refused
+    assert "E       siltstone.testing.errors.AskedInVain: 'NOPE' is no error of Kafka's" in refused
+    assert re.search(
+        r"Siltstone's log -+\n.* topic created topic=test-refused-1", refused, re.DOTALL
+    )
+    assert "topic=before" not in refused
+    assert "does not answer" in killed
+    shown = re.search(r"Siltstone's log -+\n\(\d+ lines before\)\n((?:.*\n){50})", long)
+    assert shown is not None, long
+    assert shown[1].count("topic created") == 50
+    assert "Siltstone's log" not in without
+    assert not re.search(r"^\S*siltstone/\S+\.py:\d+", said, re.MULTILINE), said
+
+
 def test_a_broker_that_a_test_ended_by_itself(tmp_path: Path) -> None:
     """By its number, past the fixture: the tests after it have a broker all the same."""
     code = """
