@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from siltstone.testing.kafka import Kafka
 
@@ -45,11 +45,16 @@ def pytest_runtest_makereport(
     running = item.config.stash.get(_RUNNING, None)
     if report.failed and running is not None and "kafka" in getattr(item, "fixturenames", ()):
         lines = running.log_behind(item.stash.get(_LOGGED, 0))
-        left_out = len(lines) - _SHOWN_LINES
-        shown = [f"({left_out} lines before)"] if left_out > 0 else []
-        shown += lines[-_SHOWN_LINES:] or ["(it logged nothing during this test)"]
-        report.sections.append(("Siltstone's log", "\n".join(shown)))
+        shown = shorten(lines) or "(it logged nothing during this test)"
+        report.sections.append(("Siltstone's log", shown))
     return report
+
+
+def shorten(lines: Sequence[str]) -> str:
+    """Return the last of the lines that a report shows, and say how many came before."""
+    left_out = len(lines) - _SHOWN_LINES
+    said = [f"({left_out} lines before)"] if left_out > 0 else []
+    return "\n".join([*said, *lines[-_SHOWN_LINES:]])
 
 
 @pytest.fixture(scope="session")
