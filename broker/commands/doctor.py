@@ -63,53 +63,70 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 def find_all(layers: Layers) -> Iterator[Finding]:
     """Try everything, what comes first in a start first. Blocks."""
+    broker, status = _ask_broker(layers)
+    served = {} if status is None else status["log_dirs"]
     for name in layers.server().log_dirs:
-        yield _try_folder(Path(name).absolute(), layers.server().log_dirs_reserve_bytes)
+        folder = Path(name).absolute()
+        is_served = str(folder) in served
+        yield _try_folder(folder, layers.server().log_dirs_reserve_bytes, is_served=is_served)
     yield _try_limits()
     yield _judge_kernels()
-    try:
-        status = json.loads(Channel(layers).get("/v1/status").body)
-    except NobodyAnswers as error:
-        yield Finding("broker", is_fine=True, sentence=f"does not run: {error}")
-        status = None
-    except (Refusal, ValueError) as error:
-        yield Finding("broker", is_fine=False, sentence=str(error))
-        status = None
-    else:
-        yield _judge_broker(status)
+    yield broker
     if status is None:
         yield from _try_ports(layers)
     yield from _try_advertised(layers, status)
 
 
-def _try_folder(folder: Path, reserve_bytes: int) -> Finding:
+def _ask_broker(layers: Layers) -> tuple[Finding, dict[str, Any] | None]:
+    """Return what is to be said of the broker, and what it says of itself if it runs."""
+    try:
+        status = json.loads(Channel(layers).get("/v1/status").body)
+    except NobodyAnswers as error:
+        return Finding("broker", is_fine=True, sentence=f"does not run: {error}"), None
+    except (Refusal, ValueError) as error:
+        return Finding("broker", is_fine=False, sentence=str(error)), None
+    return _judge_broker(status), status
+
+
+def _try_folder(folder: Path, reserve_bytes: int, *, is_served: bool) -> Finding:
+    """Try what a start would; what a running broker serves (``is_served``) need not be ours."""
     subject = f"log directory {folder}"
     try:
         there = _nearest(folder)
         free, total = files.find_room(there)
     except OSError as error:
-        return Finding(subject, is_fine=False, sentence=f"cannot be looked at: {error}")
+        sentence = _WITHOUT_LOOKING if is_served else f"cannot be looked at: {error}"
+        return Finding(subject, is_fine=is_served, sentence=sentence)
     fault = _why_not_made(folder, there)
+    if fault is None and not (is_served or os.access(there, os.R_OK | os.W_OK | os.X_OK)):
+        fault = why_not_written(there, owner=there.stat().st_uid, user=os.geteuid())
+    room = f"{size(free)} of {size(total)} are free"
+    if fault is None and free < reserve_bytes:
+        fault = (
+            f"{room}, less than log.dirs.reserve.bytes={reserve_bytes}: produce requests are "
+            "refused; delete topics or records, shorten retention, or make room on the disk"
+        )
     if fault is not None:
         return Finding(subject, is_fine=False, sentence=fault)
-    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        return Finding(
-            subject,
-            is_fine=False,
-            sentence=f"user {os.geteuid()} may not write {there}; chown {os.geteuid()} {there}, "
-            "or choose another log.dirs",
-        )
-    room = f"{size(free)} of {size(total)} are free"
-    if free < reserve_bytes:
-        return Finding(
-            subject,
-            is_fine=False,
-            sentence=f"{room}, less than log.dirs.reserve.bytes={reserve_bytes}: produce requests "
-            "are refused; delete topics or records, shorten retention, or make room on the disk",
-        )
     if there != folder:
         return Finding(subject, is_fine=True, sentence=f"is made by the start; {room}")
-    return Finding(subject, is_fine=True, sentence=_who_has(folder) + room)
+    has_it = "a broker has it open; " if is_served or _is_held(folder) else ""
+    return Finding(subject, is_fine=True, sentence=has_it + room)
+
+
+_WITHOUT_LOOKING = "a broker has it open; this user may not look at it, and need not"
+
+
+def why_not_written(folder: Path, *, owner: int, user: int) -> str:
+    """Return what to do about a folder that no broker serves and this user may not write.
+
+    Of another user than root it may be a daemon's, which must not lose it.
+    """
+    if owner in {0, user}:
+        what = f"chown {user} {folder}"
+    else:
+        what = f"run this, and the broker, as user {owner}, whose it is"
+    return f"user {user} may not write {folder}; {what}, or choose another log.dirs"
 
 
 def _why_not_made(folder: Path, there: Path) -> str | None:
@@ -126,11 +143,11 @@ def _nearest(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
-def _who_has(folder: Path) -> str:
+def _is_held(folder: Path) -> bool:
     try:
-        return "a broker has it open; " if is_held(folder) else ""
+        return is_held(folder)
     except OSError:
-        return ""
+        return False
 
 
 def _try_limits() -> Finding:

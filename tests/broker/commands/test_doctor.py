@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siltstone.broker.__main__ import main
+from siltstone.broker.commands.doctor import why_not_written
 from siltstone.broker.commands.terminal import paint
 from siltstone.protocol import core
 from siltstone.storage import files
@@ -166,6 +167,16 @@ def test_a_folder_of_another_user(
     assert f"chown {os.geteuid()}" in found[f"log directory {tmp_path}"]["sentence"]
 
 
+def test_a_folder_of_a_daemon_is_not_taken_from_it(tmp_path: Path) -> None:
+    """Its user may have stopped it for a while; only root's folders are given away."""
+    told = why_not_written(tmp_path, owner=999, user=1000)
+
+    assert told == (
+        f"user 1000 may not write {tmp_path}; run this, and the broker, as user 999, whose it is, "
+        "or choose another log.dirs"
+    )
+
+
 def test_a_disk_without_its_reserve(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +213,24 @@ async def test_a_running_broker_is_asked_what_it_advertises(
     assert reached["sentence"] == "for clients on this machine; reached from here"
     failing = found[f"advertised LAN 127.0.0.1:{nobody}"]
     assert "cannot be reached from here (Connection refused)" in failing["sentence"]
+
+
+async def test_a_broker_of_another_user_has_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs and is ready needs no chown, which would take the folder from it."""
+    async with running(tmp_path):
+        http = (tmp_path / files.CONTROL_ADDRESS).read_text().strip()
+        monkeypatch.setattr(os, "access", lambda *_, **__: False)
+        code, found = await asyncio.to_thread(consult, capsys, tmp_path, f"http.listener={http}")
+        monkeypatch.setattr(files, "find_room", lambda _: (_ for _ in ()).throw(PermissionError()))
+        _, hidden = await asyncio.to_thread(consult, capsys, tmp_path, f"http.listener={http}")
+
+    subject = f"log directory {tmp_path}"
+    assert code == 0
+    assert found[subject]["sentence"].startswith("a broker has it open; ")
+    assert hidden[subject]["is_fine"]
+    assert "may not look at it, and need not" in hidden[subject]["sentence"]
 
 
 def run_doctor_on(folder: Path) -> None:
