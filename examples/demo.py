@@ -90,13 +90,7 @@ class Broker:
     def run(self, *words: str) -> int:
         """Show a command and what it prints; return its exit code."""
         print(paint("2", f"$ siltstone {' '.join(words)}"))
-        done = subprocess.run(
-            [SILTSTONE, *words, *self.arguments()],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=WAIT_SECONDS,
-        )
+        done = self._run(*words)
         text = done.stdout + done.stderr
         print(
             re.sub(
@@ -104,6 +98,19 @@ class Broker:
             ).rstrip()
         )
         return done.returncode
+
+    def ask(self, *words: str) -> str:
+        """Return what a command prints."""
+        return self._run(*words).stdout
+
+    def _run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [SILTSTONE, *words, *self.arguments()],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WAIT_SECONDS,
+        )
 
     def bytes_of(self, topic: str) -> int:
         """Return what the topic's segments take on the disk now."""
@@ -140,13 +147,11 @@ def set_ratio(broker: Broker, ratio: str) -> None:
     admin.close()
 
 
-def wait_until_smaller(broker: Broker, before: int) -> None:
-    """Wait until the cleaner has been there."""
+def wait_for_a_pass(broker: Broker) -> None:
+    """Wait until the history has a pass of the cleaner, which it has when the pass has ended."""
     print("waiting for the cleaner ", end="", flush=True)
-    for _ in range(int(WAIT_SECONDS / 0.1)):
-        if broker.bytes_of(TOPIC) < before:
-            time.sleep(0.3)
-            break
+    end = time.monotonic() + WAIT_SECONDS
+    while not broker.ask("history", TOPIC, "--json") and time.monotonic() < end:
         print(".", end="", flush=True)
         time.sleep(0.1)
     print()
@@ -168,7 +173,7 @@ def show(repository: Path) -> int:
 
         say("So the ratio is in the way. Lowered, the cleaner comes by itself:")
         set_ratio(broker, "0.01")
-        wait_until_smaller(broker, before)
+        wait_for_a_pass(broker)
         broker.run("history", TOPIC)
 
         say("A deleted file is a tombstone, kept for delete.retention.ms (100 ms here). By hand:")

@@ -1,5 +1,6 @@
 """The demonstration of compaction, on a repository made here."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,8 @@ def test_demo_proves_what_it_shows(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not eligible (ratio-below)" in done.stdout
+    passes = r"^\$ siltstone history history\n.* history-0  cleaned"
+    assert re.search(passes, done.stdout, re.MULTILINE), done.stdout
     assert "as predicted" in done.stdout
     assert "history-0: fine" in done.stdout
     assert done.stdout.rstrip().endswith("proven")
