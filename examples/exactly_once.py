@@ -45,18 +45,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one of the three commands; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("command", choices=("fill", "copy", "verify"))
-    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
     parser.add_argument("--topic", required=True, help="what is copied")
     parser.add_argument("--to", default="", help="where it is copied to")
     parser.add_argument("--count", type=int, default=1000, help="how many records to fill in")
     options = parser.parse_args(arguments)
     match options.command:
         case "fill":
-            fill(options.bootstrap, options.topic, options.count)
+            fill(options.bootstrap_server, options.topic, options.count)
         case "copy":
-            copy(options.bootstrap, options.topic, options.to)
+            copy(options.bootstrap_server, options.topic, options.to)
         case _:
-            return verify(options.bootstrap, options.topic, options.to)
+            return verify(options.bootstrap_server, options.topic, options.to)
     return 0
 
 

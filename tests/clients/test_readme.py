@@ -2,8 +2,9 @@
 
 import re
 import shlex
+import shutil
 import subprocess
-import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaTools
 from tests.support.missing import require
+from tests.support.repositories import make_repository
 
-pytestmark = [pytest.mark.client, pytest.mark.java]
+pytestmark = pytest.mark.client
 
 Broker = SiltstoneProcess | KafkaBroker
 README = Path(__file__).parents[2] / "README.md"
@@ -59,6 +61,7 @@ def typed(code: str, broker: Broker, path: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.java
 def test_kcat_and_console_tools_do_what_the_readme_says(broker: Broker, scripts: Path) -> None:
     """The two shell blocks run as they stand, the second reads what the first wrote."""
     require("kcat")
@@ -73,12 +76,44 @@ def test_kcat_and_console_tools_do_what_the_readme_says(broker: Broker, scripts:
     assert "apple\ngreen\n" in with_tools
 
 
-def test_kafka_python_does_what_the_readme_says(broker: Broker) -> None:
-    """The Python block runs as it stands."""
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small repository with the examples, and an environment with what README installs.
+
+    What is installed is linked from the environment of the tests, so that nothing is fetched.
+    """
+    folder = make_repository(tmp_path_factory.mktemp("readme") / "clone")
+    shutil.copytree(README.parent / "examples", folder / "examples")
+    made, installed = (line.removeprefix("$ ") for line in block("console", "pip ").splitlines())
+    subprocess.run([*shlex.split(made), "--without-pip"], cwd=folder, check=True)
+    (site,) = folder.glob("clients/lib/python3*/site-packages")
+    pip, command, *names = shlex.split(installed)
+    assert (pip, command) == ("clients/bin/pip", "install")
+    for name in names:
+        for top in {each.parts[0] for each in distribution(name).files or ()} - {".."}:
+            (site / top).symlink_to(str(distribution(name).locate_file(top)))
+    return folder
+
+
+def test_kafka_python_does_what_the_readme_says(broker: Broker, clone: Path) -> None:
+    """The Python block runs as it stands, where nothing is installed but what README says."""
     code = block("python", "KafkaConsumer").replace("127.0.0.1:9092", broker.bootstrap)
 
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
-    )
+        ["clients/bin/python", "-c", code],
+        cwd=clone, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
 
     assert done.stdout == "0 b'en' b'good morning'\n", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["git_changelog", "exactly_once"])
+def test_the_examples_do_what_the_readme_says(broker: Broker, clone: Path, name: str) -> None:
+    """Each command of theirs, as typed there, and the last of them proves what the topic holds."""
+    for line in block("console", f"examples/{name}.py").splitlines():
+        done = subprocess.run(
+            [*shlex.split(line.removeprefix("$ ")), "--bootstrap-server", broker.bootstrap],
+            cwd=clone, capture_output=True, text=True, timeout=50, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"

@@ -34,7 +34,8 @@ def run(broker: SiltstoneProcess, command: str, *more: str) -> "subprocess.Compl
 
 def words(broker: SiltstoneProcess, command: str) -> list[str]:
     """Return the arguments of a command."""
-    return [command, "--bootstrap", broker.bootstrap, "--topic", "orders", "--to", "invoices"]
+    at = ["--bootstrap-server", broker.bootstrap]
+    return [command, *at, "--topic", "orders", "--to", "invoices"]
 
 
 @pytest.mark.client
