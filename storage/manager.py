@@ -28,7 +28,11 @@ from siltstone.storage.directory.joint_work import JointWork
 from siltstone.storage.directory.loading import SetAside
 from siltstone.storage.directory.log_checkpoints import AnyLog, LogCheckpoints
 from siltstone.storage.directory.log_directory import LogDirectory
-from siltstone.storage.directory.opening import forget_failed_fsyncs, open_directories
+from siltstone.storage.directory.opening import (
+    forget_failed_fsyncs,
+    open_directories,
+    take_marks,
+)
 from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
@@ -114,6 +118,7 @@ class LogManager:
         started = self._clock.monotonic()
         if not self.directories:
             self.open()
+        take_marks(self.directories)
         found = loading.find_folders(self.directories)
         self.futures.found = tuple(found.futures)
         self.futures.leave(found.left)

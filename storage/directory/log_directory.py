@@ -85,7 +85,6 @@ class LogDirectory:
         directory_id: str = "",
         *,
         is_new: bool = False,
-        was_clean: bool = False,
         must_rewrite: bool = False,
         lock: DirectoryLock | None = None,
         identity: tuple[int, int] | None = None,
@@ -94,7 +93,7 @@ class LogDirectory:
         self.path = path
         self.directory_id = directory_id
         self.is_new = is_new  # whether it had no id before this start
-        self.was_clean = was_clean  # whether the last stop was clean
+        self.was_clean = False  # whether the last stop was clean; known when logs are loaded
         self.must_rewrite = must_rewrite  # whether an fsync failed during the last run
         self.refusal: str | None = None  # why writes are refused, for now or for good; any thread
         self.failure: str | None = None  # why they are refused until the next start; written once

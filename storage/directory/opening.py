@@ -22,8 +22,8 @@ def open_directories(
     """Lock the directories, and return them with the id of the cluster that they belong to. Blocks.
 
     A directory without ``meta.properties`` is new and joins the others; the first of all are given
-    ``cluster_id``, or a random one, and none may have another. The marks of a clean stop are taken
-    last, when nothing can stop the start any more.
+    ``cluster_id``, or a random one, and none may have another. The marks of a clean stop stay until
+    `take_marks`: a start that ends before it loads a log has changed none.
 
     Raises:
         LogDirError: With a line for every fault; then nothing is locked.
@@ -41,6 +41,20 @@ def open_directories(
             each.lock.release()
         raise
     return directories, agreed
+
+
+def take_marks(directories: Iterable[LogDirectory]) -> None:
+    """Note whether the last stop was clean, and that from here on none was. Blocks.
+
+    Raises:
+        LogDirError: The disk does not take it.
+    """
+    for directory in directories:
+        try:
+            is_marked = clean_shutdown.take(directory.path)
+        except OSError as error:
+            raise _cannot_write(directory.path, error) from error
+        directory.was_clean = is_marked and not directory.must_rewrite
 
 
 def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -98,9 +112,11 @@ def forget_failed_fsyncs(directories: Iterable[LogDirectory]) -> None:
                 files.unlink(directory.path / files.FSYNC_FAILED)
                 files.fsync_directory(directory.path)
             except OSError as error:
-                raise LogDirError(
-                    f"log directory {directory.path} can not be written ({error}); check the disk"
-                ) from error
+                raise _cannot_write(directory.path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> LogDirError:
+    return LogDirError(f"log directory {path} can not be written ({error}); check the disk")
 
 
 class _Locked(NamedTuple):
@@ -217,7 +233,7 @@ def _identify(
     node_id: int,
     now_ms: int,
 ) -> LogDirectory:
-    """Return the directory with its ids; new ones are written, and its mark is taken."""
+    """Return the directory with its ids; new ones are written."""
     try:
         is_new = properties is None
         if properties is None or not properties.directory_id:
@@ -226,16 +242,12 @@ def _identify(
             )
             properties.write(found.path, now_ms)
         must_rewrite = (found.path / files.FSYNC_FAILED).exists()
-        is_marked = clean_shutdown.take(found.path)
     except OSError as error:
-        raise LogDirError(
-            f"log directory {found.path} can not be written ({error}); check the disk"
-        ) from error
+        raise _cannot_write(found.path, error) from error
     return LogDirectory(
         found.path,
         properties.directory_id,
         is_new=is_new,
-        was_clean=is_marked and not must_rewrite,
         must_rewrite=must_rewrite,
         lock=found.lock,
         identity=found.identity,

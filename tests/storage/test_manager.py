@@ -664,6 +664,24 @@ def test_a_start_says_how_the_last_run_ended(
     assert told == ["none", "clean", "unclean"]
 
 
+def test_a_start_that_ends_before_it_loads_is_no_unclean_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has changed no log: a port may have been in use, once or twice."""
+    with _running(tmp_path):
+        pass
+    for ends in ("closed", "killed"):
+        manager = _manager(tmp_path)
+        manager.open()
+        if ends == "killed":
+            _crash(manager)
+        else:
+            manager.close(clean=False)
+
+    with caplog.at_level("INFO"), _running(tmp_path):
+        assert "last_stop=clean" in caplog.text
+
+
 def test_a_new_folder_gets_the_cluster_id_that_is_set(tmp_path: Path) -> None:
     """And one that belongs to another cluster is not opened, nor left locked."""
     ours, theirs = "MkU3OEVBNTcwNTJENDM2Qk", "4L6g3nShT-eMCtK--X86sw"
