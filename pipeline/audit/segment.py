@@ -4,6 +4,8 @@ The log is read once, by the compiled core: checksums and lengths of batches and
 of offsets. Index entries are compared with the batches that they point at.
 """
 
+import errno
+import os
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
@@ -316,7 +318,11 @@ class _SegmentAudit:
         return len(data) == header.size and has_valid_crc(memoryview(data), header.crc)
 
     def _read(self, kind: str) -> bytes:
-        return self._store.read(join(self._folder, self._segment.file_name(kind))) or b""
+        path = join(self._folder, self._segment.file_name(kind))
+        data = self._store.read(path)
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return data
 
     def _note_entry(self, kind: Kind, sentence: str) -> None:
         file = {

@@ -85,8 +85,13 @@ class Cluster:
         for topic in answer.topics:
             if topic.error_code == ErrorCode.topic_authorization_failed:
                 raise SourceUnavailable(f"the broker does not let this user read {topic.name}")
-            if topic.error_code or topic.name is None:
+            if topic.name is None or topic.error_code == ErrorCode.unknown_topic_or_partition:
                 continue
+            if topic.error_code:
+                fault = error_name(topic.error_code)
+                raise SourceUnavailable(
+                    f"the broker does not say where {topic.name} is: {fault}; try again later"
+                )
             topic_id = uuid_text(UUID(bytes=topic.topic_id)) if topic.topic_id != NO_ID else ""
             for each in topic.partitions:
                 key = TopicPartition(topic.name, each.partition_index)

@@ -29,6 +29,10 @@ _GONE = 410
 _logger = logging.getLogger(__name__)
 
 
+class BrokerRefuses(SourceUnavailable):
+    """A broker is there, and does not do what was asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Control:
     """Where the broker's control channel is, and the token that it asks for."""
@@ -43,7 +47,7 @@ class Control:
 
         Raises:
             SnapshotExpired: The pin that was named is gone.
-            SourceUnavailable: Nobody answers, or the broker refuses.
+            SourceUnavailable: Nobody answers, or the broker refuses (`BrokerRefuses`).
         """
         host, port = self.address
         connection = (
@@ -70,7 +74,7 @@ class Control:
         if answer.status == _GONE:
             raise SnapshotExpired(_sentence(text))
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
-            raise SourceUnavailable(f"the broker refuses: {_sentence(text)}")
+            raise BrokerRefuses(f"the broker refuses: {_sentence(text)}")
         return json.loads(text)
 
 

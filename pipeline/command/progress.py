@@ -90,3 +90,10 @@ def seconds_text(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def passed_over_text(count: int) -> str:
+    """Return what a summary says of bad batches that are not in a table; nothing of none."""
+    if not count:
+        return ""
+    return f"; left out {counted(count, 'damaged place')} (onCorrupt=skip)"

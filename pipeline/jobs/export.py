@@ -10,20 +10,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from siltstone.pipeline.columns import TYPES, check_names
-from siltstone.pipeline.command.progress import seconds_text, size
+from siltstone.pipeline.command.progress import passed_over_text, seconds_text, size
 from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.errors import BadOption, CorruptLog
 from siltstone.pipeline.jobs.reading import committed, moment_of
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.sinks.staging import FILE_BYTES, ParquetFiles, StagedFile
 from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import open_table
@@ -63,6 +64,8 @@ class ExportSummary:
     files: int
     bytes_read: int
     bytes_written: int
+    passed_over: int
+    """Bad batches, with ``onCorrupt=skip``."""
     version: str
     seconds: float
 
@@ -71,7 +74,7 @@ class ExportSummary:
         return (
             f"export: {self.rows:,} rows in {self.files} files, {size(self.bytes_written)} from "
             f"{size(self.bytes_read)} of log, in {seconds_text(self.seconds)}; "
-            f"version {self.version}"
+            f"version {self.version}{passed_over_text(self.passed_over)}"
         )
 
 
@@ -94,7 +97,7 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
             work = partial(export_split, sink.staging.folder, spec)
             results = engine.run("export", splits, work, lambda split: split.size)
             moment.check()
-            files = [file for staged in results for file in staged]
+            files = [file for each in results for file in each.files]
             version = sink.commit(
                 _state(read, spec, moment.view.taken_at_ms),
                 spec.schema,
@@ -106,18 +109,27 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
         files=len(files),
         bytes_read=sum(split.size for split in splits),
         bytes_written=sum(file.size for file in files),
+        passed_over=sum(each.passed_over for each in results),
         version=version,
         seconds=engine.clock.monotonic() - began,
     )
 
 
-def export_split(folder: Path, spec: ExportSpec, split: Split) -> list[StagedFile]:
+class Exported(NamedTuple):
+    """The files of a split, and how many bad batches are not in them."""
+
+    files: list[StagedFile]
+    passed_over: int
+
+
+def export_split(folder: Path, spec: ExportSpec, split: Split) -> Exported:
     """Write the rows of one split."""
+    scanned = Scanned()
     columns = spec.columns if not spec.json else tuple(dict.fromkeys((*spec.columns, "value")))
     with ParquetFiles(folder, spec.schema, spec.file_bytes) as written:
-        for table in _gathered(scan(split, columns)):
+        for table in _gathered(scan(split, columns, scanned=scanned)):
             written.write(_decoded(table, spec, split) if spec.json else table)
-    return written.staged
+    return Exported(written.staged, scanned.corrupt)
 
 
 _GROUP_BYTES: Final = 32 << 20

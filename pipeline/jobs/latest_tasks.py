@@ -19,12 +19,14 @@ from siltstone.pipeline.errors import CorruptLog
 from siltstone.pipeline.latest import LatestRows, shares
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
+from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.sinks.staging import StagedFile, write_tables
 
 CHANGES_SCHEMA: Final = pa.schema([("key", pa.binary()), ("partition", pa.int32())])
 _MAX_SAMPLED: Final = 10_000
 _READ: Final = b"rows_read"
 _KEYLESS: Final = b"without_key"
+_PASSED_OVER: Final = b"passed_over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class TaskResult:
     """Hashes of some of the keys, to compare with other tasks."""
     has_repeats: bool
     """Whether a key is in several partitions of this task."""
+    passed_over: int
+    """Damaged places, with ``onCorrupt=skip``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +78,9 @@ class LatestTasks:
     def share(self, task: ShareTask) -> TaskResult:
         """Keep the last row of each key of a partition, or of a share of its keys."""
         rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
+        scanned = Scanned()
         for split in task.splits:
-            for batch in scan(split, self.columns):
+            for batch in scan(split, self.columns, scanned=scanned):
                 if task.shares == 1:
                     rows.add(batch)
                     continue
@@ -85,16 +90,21 @@ class LatestTasks:
                 for number, part in shares(keyed, task.shares):
                     if number == task.share:
                         rows.add_table(part, is_counted=False)
-        return self._write(rows)
+        return self._write(rows, scanned.corrupt if task.share == 0 else 0)
 
     def spread(self, task: ShareTask) -> Iterator[tuple[int, pa.Table]]:
         """Keep the last row of each key of a split, and yield them by the hash of the key."""
         rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
+        scanned = Scanned()
         for split in task.splits:
-            for batch in scan(split, self.columns):
+            for batch in scan(split, self.columns, scanned=scanned):
                 rows.add(batch)
         table = rows.finish()
-        counts = {_READ: str(rows.rows_in).encode(), _KEYLESS: str(rows.without_key).encode()}
+        counts = {
+            _READ: str(rows.rows_in).encode(),
+            _KEYLESS: str(rows.without_key).encode(),
+            _PASSED_OVER: str(scanned.corrupt).encode(),
+        }
         if table is None:
             return
         for place, part in shares(table, task.shares):
@@ -109,12 +119,14 @@ class LatestTasks:
             rows = LatestRows(by=("timestampMs", "offset"))
         else:
             rows = LatestRows(by=("offset",), keys=("key", "partition"))
+        passed_over = 0
         for table in tables:
             counts = table.schema.metadata or {}
+            passed_over += int(counts.get(_PASSED_OVER, b"0"))
             rows.rows_in += int(counts.get(_READ, b"0"))
             rows.without_key += int(counts.get(_KEYLESS, b"0"))
             rows.add_table(table.replace_schema_metadata(None), is_counted=False)
-        return self._write(rows)
+        return self._write(rows, passed_over)
 
     def append(self, tables: Iterable[pa.Table]) -> list[StagedFile]:
         """Write all rows of some tables, tombstones too."""
@@ -122,7 +134,7 @@ class LatestTasks:
             self.folder, self.schema, (_shaped(each, self.schema) for each in tables)
         )
 
-    def _write(self, rows: LatestRows) -> TaskResult:
+    def _write(self, rows: LatestRows, passed_over: int) -> TaskResult:
         table = rows.finish()
         files: list[StagedFile] = []
         changes: list[StagedFile] = []
@@ -148,6 +160,7 @@ class LatestTasks:
             without_key=rows.without_key,
             sample=sample,
             has_repeats=has_repeats,
+            passed_over=passed_over,
         )
 
 

@@ -13,6 +13,7 @@ from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
 from siltstone.pipeline.planning.manifest import NO_PIN, Manifest
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.transports import Source, open_source
+from siltstone.pipeline.transports.source import warn_of_moving
 from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
         if view.pin != NO_PIN:
             control = find_control(Path(source.options.data), options.control)
             pin = stack.enter_context(Pin(control, view))
+        warn_of_moving(view, source.name)
         yield Moment(
             view=view,
             ranges=source.ranges(view),

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from siltstone.pipeline.columns import TYPES
-from siltstone.pipeline.command.progress import seconds_text
+from siltstone.pipeline.command.progress import passed_over_text, seconds_text
 from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
 from siltstone.pipeline.jobs.merge import Merged, merge
@@ -79,6 +79,7 @@ class SnapshotSummary:
     offsets: dict[int, tuple[int, int]]
     taken_at_ms: int
     keys_in_several_partitions: bool
+    passed_over: int
     reason: str = ""
 
     def lines(self, topic: str) -> Iterator[str]:
@@ -90,6 +91,7 @@ class SnapshotSummary:
             f"snapshot of {topic}: {self.mode}, plan {self.plan}, {self.rows:,} rows in "
             f"{self.files} files from {self.rows_read:,} records, {self.tombstones:,} tombstones, "
             f"in {seconds_text(self.seconds)}; version {self.version}; offsets {ranges}"
+            f"{passed_over_text(self.passed_over)}"
         )
         if self.without_key:
             yield f"{self.without_key:,} records have no key and are not in the table"
@@ -185,6 +187,7 @@ class _Run:
             },
             taken_at_ms=self._moment.view.taken_at_ms,
             keys_in_several_partitions=_overlap(results),
+            passed_over=sum(result.passed_over for result in results),
         )
 
     def _choose_plan(self) -> str:

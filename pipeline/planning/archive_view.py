@@ -27,7 +27,7 @@ class ArchiveView:
         """Look into a log directory.
 
         Raises:
-            SourceUnavailable: there is none.
+            SourceUnavailable: there is none, or its catalog is damaged.
         """
         self.place = place
         self._store, self._path = open_store(place)
@@ -185,8 +185,11 @@ class ArchiveView:
         data = self._store.read(join(self._path, catalog.FILE_NAME))
         try:
             state = catalog.decode(data) if data else None
-        except ValueError:
-            return {}
+        except ValueError as error:
+            raise SourceUnavailable(
+                f"{join(self.place, catalog.FILE_NAME)} cannot be read, so which topics are "
+                f"compacted is not known: {error}; restore it, or take it away"
+            ) from error
         return {name: dict(each.overrides) for name, each in state.topics.items()} if state else {}
 
 

@@ -4,6 +4,8 @@ An index is a hint. An entry counts if a batch that fits it begins where it says
 headers are walked. Damage is not reported here: the task that reads the bytes will find it.
 """
 
+import errno
+import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -160,10 +162,18 @@ class SegmentView:
         return None
 
     def aborted(self) -> list[AbortedTransaction]:
-        """Return the transactions whose abort markers are in this segment."""
+        """Return the transactions whose abort markers are in this segment.
+
+        Raises:
+            FileNotFoundError: The index is gone: without it they would count as committed.
+        """
         if files.TRANSACTION_INDEX not in self.segment.files:
             return []
-        return transaction_index.parse(self._store.read(self._path(files.TRANSACTION_INDEX)) or b"")
+        path = self._path(files.TRANSACTION_INDEX)
+        data = self._store.read(path)
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return transaction_index.parse(data)
 
     def _path(self, kind: str) -> str:
         return join(self._folder, self.segment.file_name(kind))

@@ -115,8 +115,9 @@ class Split:
         if found > expected and self.is_dense:
             raise DataLost(
                 f"the offsets {expected} to {found - 1} of {self.topic_partition} are missing in "
-                f"{self.folder}: a segment is gone or cut; restore it, or set "
-                "failOnDataLoss=false to go on with what is left"
+                f"{self.folder}: a segment is gone or cut, or the topic was compacted and the "
+                "archive lacks the cleaner's checkpoint; restore it, or set failOnDataLoss=false "
+                "to go on with what is left"
             )
 
     def at_home(self) -> "Split":

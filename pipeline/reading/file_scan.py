@@ -43,6 +43,7 @@ class FileScan:
             AbortedIndex(split.aborted) if split.rules.is_committed else None,
         )
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
+        self._has_passed_over = False
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the records.
@@ -86,7 +87,7 @@ class FileScan:
         Raises:
             DataLost: Something is.
         """
-        if not self._scanned.corrupt:
+        if not self._has_passed_over:
             self._split.check_gap(self._decoder.next_offset, offset)
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -148,6 +149,7 @@ class FileScan:
             )
         end = find_batch_after(opened, fault.position, fault.size, piece.end)
         self._scanned.corrupt += 1
+        self._has_passed_over = True
         junk = opened.read(fault.position, end - fault.position)
         self._quarantine.keep(sentence, piece.segment, fault.position, junk)
         self._decoder.pass_over()

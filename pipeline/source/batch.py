@@ -16,6 +16,7 @@ from siltstone.pipeline.source.filters import Narrowed, narrow
 from siltstone.pipeline.source.schema import check_schema, converted
 from siltstone.pipeline.source.worker import is_pushing, settle
 from siltstone.pipeline.transports import open_source
+from siltstone.pipeline.transports.source import warn_of_moving
 
 LEAST_LINGER_MS: Final = 20_000
 """How long a pin stays at least: a second action on a DataFrame reads what the first has pinned."""
@@ -46,6 +47,7 @@ class BatchReader(DataSourceReader):
         source = open_source(self._asked())
         try:
             view = source.view()
+            warn_of_moving(view, source.name)
             splits = source.plan(view, self._narrowed.ranges(source.ranges(view)))
         except BaseException:
             source.close()

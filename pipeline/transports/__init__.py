@@ -9,7 +9,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from siltstone.pipeline.client.pins import find_control, topics
+from siltstone.pipeline.client.pins import BrokerRefuses, find_control, topics
 from siltstone.pipeline.errors import BadOption, PipelineError
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.transports.archive import ArchiveSource
@@ -77,6 +77,8 @@ def is_served(options: ReadOptions) -> bool:
         return True
     try:
         topics(find_control(data, options.control))
+    except BrokerRefuses:
+        return True
     except PipelineError:
         return False
     return True

@@ -1,5 +1,6 @@
 """Any Kafka broker, over the network: offsets by ListOffsets, records by Fetch."""
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from siltstone.storage.topic_partition import TopicPartition
 
 _DEFAULT_RETENTION_MS = 86_400_000
+_logger = logging.getLogger(__name__)
 
 
 class FetchSource(Source):
@@ -46,6 +48,7 @@ class FetchSource(Source):
         self._clock = Clock()
         self._cluster = Cluster(options.bootstrap, options.kafka)
         self._leaders: dict[TopicPartition, Leader] = {}
+        self._has_warned = False
 
     def view(self) -> Manifest:
         """Return the partitions of the options, with their present offsets."""
@@ -59,6 +62,15 @@ class FetchSource(Source):
         ends = cluster.offsets(self._leaders, LATEST)
         stable = cluster.offsets(self._leaders, LATEST, is_committed=True)
         configs = cluster.configs(sorted({key.topic for key in keys})) if keys else {}
+        hidden = sorted({key.topic for key in keys} - set(configs))
+        if hidden and not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "the broker does not tell the settings of %s: it is read as a compacted topic that "
+                "keeps tombstones for a day; let this user describe its configs, or take no "
+                "increments where it keeps them for less",
+                ", ".join(hidden),
+            )
         return Manifest(
             taken_at_ms=now_ms,
             cluster_id=cluster.cluster_id,
@@ -70,7 +82,8 @@ class FetchSource(Source):
                     log_start_offset=firsts[key],
                     end_offset=ends[key],
                     last_stable_offset=stable[key],
-                    is_compacted="compact" in configs.get(key.topic, {}).get("cleanup.policy", ""),
+                    is_compacted=key.topic in hidden
+                    or "compact" in configs[key.topic].get("cleanup.policy", ""),
                     delete_retention_ms=int(
                         configs.get(key.topic, {}).get("delete.retention.ms")
                         or _DEFAULT_RETENTION_MS

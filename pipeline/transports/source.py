@@ -1,5 +1,6 @@
 """What all transports are, and the partitions that options name."""
 
+import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,8 @@ from siltstone.pipeline.planning.plan import plan_splits
 from siltstone.pipeline.planning.ranges import OffsetRange, find_in_files, resolve
 from siltstone.pipeline.planning.split import Split
 from siltstone.storage.topic_partition import TopicPartition
+
+_logger = logging.getLogger(__name__)
 
 
 class Source(ABC):
@@ -54,6 +57,18 @@ class Source(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close what was opened. Idempotent."""
+
+
+def warn_of_moving(view: Manifest, transport: str) -> None:
+    """Warn that keys may be missing where a compacted topic is read without a pin."""
+    moving = sorted({each.topic for each in view.partitions if each.is_compacted})
+    if transport == "fetch" and moving:
+        _logger.warning(
+            "%s is compacted and read over the network, where nothing holds it still: a key that "
+            "gets another value meanwhile, and whose old one is cleaned away, is missing; where "
+            "its producers do not rest, read where the broker's folder is visible, so that it pins",
+            ", ".join(moving),
+        )
 
 
 def select(

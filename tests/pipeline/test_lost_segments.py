@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.pipeline.audit.findings import Findings
+from siltstone.pipeline.audit.findings import Findings, Kind
 from siltstone.pipeline.command.cli import main
-from siltstone.pipeline.errors import DataLost
+from siltstone.pipeline.errors import DataLost, SourceUnavailable
 from siltstone.pipeline.jobs.audit import audit_part, check_order
 from siltstone.pipeline.jobs.replay_batches import read_batches
 from siltstone.pipeline.jobs.replay_source import Part
 from siltstone.pipeline.planning.archive_view import ArchiveView
+from siltstone.pipeline.transports import open_source
 from siltstone.storage import files
+from siltstone.storage.directory import catalog
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
-from siltstone.storage.segment.transaction_index import ENTRY
+from siltstone.storage.segment.transaction_index import ENTRY, AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
-from tests.support.archives import Archive, positions
+from tests.support.archives import Archive, damage, positions
+from tests.support.batches import make_batch
 from tests.support.passes import CompactedFolder
 
 if TYPE_CHECKING:
@@ -251,3 +254,42 @@ def test_transactions_that_began_before_the_log(tmp_path: Path, gone: int) -> No
     left = replace(view, segments=view.segments[gone:])
 
     assert made.sentences(left) == []
+
+
+def test_a_transaction_index_that_goes_away(archive: Archive) -> None:
+    """Without it aborted records would be read as committed, so the read is planned again."""
+    entry = AbortedTransaction(1, 0, 6, 4)
+    archive.fill_exact([make_batch(8)], [entry])
+    with open_source(archive.options(isolation="read_committed")) as source:
+        view = source.view()
+        for path in archive.folder().glob("*.txnindex"):
+            path.unlink()
+
+        with pytest.raises(SourceUnavailable, match="went away while the read was planned"):
+            source.plan(view)
+
+    (report,) = audit_part(view.partitions[0])
+    assert set(report.findings.counts) == {Kind.MISSING_FILE}
+
+
+def test_a_catalog_that_is_damaged(archive: Archive, folder: Path) -> None:
+    """Which topics are compacted is then not known, and not taken for none."""
+    (archive.root / catalog.FILE_NAME).write_text("{")
+
+    with pytest.raises(SourceUnavailable, match=r"siltstone-catalog\.json cannot be read"):
+        archive.plan()
+    assert folder.exists()
+
+
+@pytest.mark.parametrize("job", ["export", "snapshot"])
+def test_damage_that_is_passed_over(
+    archive: Archive, folder: Path, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The summary says how many places are not in the table."""
+    damage(folder / files.segment_file_name(30), positions(folder, 30)[0] + 70)
+    damage(folder / files.segment_file_name(70), positions(folder, 70)[1] + 70)
+    target = f"parquet:{archive.root.parent}/table"
+
+    for plan in ((), ("--plan", "shuffle")) if job == "snapshot" else ((),):
+        assert run(archive, job, "--to", target, "--option", "onCorrupt=skip", *plan) == 0
+        assert "; left out 2 damaged places (onCorrupt=skip)" in capsys.readouterr().err

@@ -10,12 +10,18 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.types import LongType, StructField, StructType
 
+from siltstone.pipeline.client.cluster import Cluster
 from siltstone.pipeline.client.pins import find_control, release_pin
+from siltstone.pipeline.client.wire import Exchange, Wire
 from siltstone.pipeline.errors import BadOption, DataLost, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.jobs.reading import moment_of
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.source.batch import BatchReader
 from siltstone.pipeline.transports import choose, open_source
+from siltstone.protocol.errors import ErrorCode
+from siltstone.storage import files
+from siltstone.storage.clock import Clock
 from tests.support.archives import read_splits
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker
@@ -351,3 +357,64 @@ def test_a_second_action_reads_what_the_first_has_pinned(
     release_pin(control, pin["id"])
     with pytest.raises(SnapshotExpired, match="plans a DataFrame once, so load it again"):
         list(reader.read(planned))
+
+
+def test_settings_that_this_user_may_not_see(
+    served: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic whose settings are hidden may be compacted, and is read as one."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic)
+    monkeypatch.setattr(Cluster, "configs", lambda *_: {})
+
+    with open_source(options(served, topic, transport="fetch")) as source:
+        (partition,) = source.view().partitions
+
+    assert partition.is_compacted
+    assert f"does not tell the settings of {topic}" in caplog.text
+
+
+@pytest.mark.parametrize("transport", ["fetch", "pinned"])
+def test_a_compacted_topic_over_the_network(
+    served: SiltstoneProcess, transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing holds it still there, so that keys may be missing, which a warning says."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic, config={"cleanup.policy": "compact"})
+
+    with moment_of(options(served, topic, transport=transport), Clock()):
+        pass
+
+    told = f"{topic} is compacted and read over the network" in caplog.text
+    assert told == (transport == "fetch")
+
+
+def test_a_broker_that_refuses_serves_its_folder(served: SiltstoneProcess, tmp_path: Path) -> None:
+    """A folder is no archive where a broker answers, if only that the token is wrong."""
+    (tmp_path / files.CONTROL_TOKEN).write_text("wrong")
+    address = (served.folder / files.CONTROL_ADDRESS).read_text()
+
+    assert choose(options(served, "t", data=str(tmp_path), control=address)) == "pinned"
+
+
+def test_a_topic_whose_place_is_not_known_now(
+    served: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pattern does not leave a topic out because its leader is being chosen."""
+    create_topic(served.bootstrap, topic := next(names))
+    ask = Wire.ask
+
+    def without_leader(self: Wire, exchange: Exchange, request: Any) -> Any:
+        answer = ask(self, exchange, request)
+        code = ErrorCode.leader_not_available
+        return answer._replace(
+            topics=[
+                each._replace(error_code=code) if each.name == topic else each
+                for each in answer.topics
+            ]
+        )
+
+    monkeypatch.setattr(Wire, "ask", without_leader)
+
+    with Cluster(served.bootstrap, {}) as cluster, pytest.raises(SourceUnavailable, match=topic):
+        cluster.leaders(None)
