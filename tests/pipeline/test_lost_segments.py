@@ -212,6 +212,7 @@ class Transactions:
         return [finding.sentence for finding in findings.listed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_every_bit_of_a_transaction_index(tmp_path: Path, seed: int) -> None:
     """Whichever bit of an entry is flipped, the audit finds that it is not what the log says."""

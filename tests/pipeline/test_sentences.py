@@ -5,13 +5,13 @@ from traceback import format_exception_only
 import pytest
 
 from siltstone.pipeline.command.cli import sentence_of
-from siltstone.pipeline.errors import PipelineError, SnapshotExpired
+from siltstone.pipeline.errors import PipelineError, Refused, SnapshotExpired
 from siltstone.pipeline.sinks.staging import SinkFailed
 
 SENTENCE = "the disk of /tables is full; make room and run the job again"
 
 
-@pytest.mark.parametrize("kind", [SinkFailed, SnapshotExpired])
+@pytest.mark.parametrize("kind", [SinkFailed, SnapshotExpired, Refused])
 def test_a_fault_of_a_worker_is_its_sentence(kind: type[PipelineError]) -> None:
     """Spark hands on the text of a traceback, in which a class has its module's name."""
     (last,) = format_exception_only(kind(SENTENCE))

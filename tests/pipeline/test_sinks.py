@@ -18,11 +18,12 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.errors import BadOption, Refused
-from siltstone.pipeline.jobs.stream import StreamSpec, check_topic
+from siltstone.pipeline.jobs.stream import BatchWriter, StreamSpec, StreamSummary, check_topic
 from siltstone.pipeline.sinks import delta, iceberg, parquet, staging
 from siltstone.pipeline.sinks.staging import ParquetFiles, SinkFailed, write_tables
 from siltstone.pipeline.sinks.state import TableState
 from siltstone.pipeline.sinks.table import TableSink, open_table
+from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -286,6 +287,65 @@ def test_a_stream_into_the_table_of_another_topic(target: str) -> None:
         check_topic(sink, replace(spec, topic="other"), "id")
     with pytest.raises(BadOption, match="topic t was deleted and made again since"):
         check_topic(sink, spec, "another id")
+
+
+class Batch:
+    """What a stream has of Spark's DataFrame: it is written as Parquet."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self.write = self
+
+    def select(self, columns: list[str]) -> Batch:
+        """Return the batch with these columns."""
+        return Batch(self._rows.select(columns))
+
+    def mode(self, _: str) -> Batch:
+        """Return the batch: its folder is new."""
+        return self
+
+    def parquet(self, folder: str) -> None:
+        """Write the rows."""
+        Path(folder).mkdir(parents=True)
+        pq.write_table(self._rows, Path(folder) / "part-0.parquet")
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_batches_of_a_stream(target: str, upsert: bool) -> None:
+    """Each offset counts once; also a first batch without rows leaves a table to go on from."""
+    sink = open_table(target)
+    spec = StreamSpec(topic="t", target=target, checkpoint=Path("c"), upsert=upsert)
+    with sink.held():
+        writer = BatchWriter(sink, spec, StreamSummary(), Clock(), "id")
+
+        def write(number: int, *offsets: int) -> None:
+            values = {
+                "key": [b"k%d" % (at % 2) for at in offsets],
+                "value": [b"v%d" % at for at in offsets],
+                "partition": [0] * len(offsets),
+                "offset": offsets,
+                "timestamp": [0] * len(offsets),
+            }
+            writer.write(Batch(pa.table(values, schema=spec.schema)), number)  # type: ignore[arg-type]
+
+        write(0)
+        write(1, 0, 1, 2)
+        write(1, 0, 1, 2)
+        write(2, 3)
+
+    found = ds.dataset([str(path) for path in sink.files()]).to_table()["offset"].to_pylist()
+    assert sorted(found) == ([2, 3] if upsert else [0, 1, 2, 3])
+    held = sink.state()
+    assert held is not None
+    assert held.offsets == {0: 4}
+
+
+def test_a_checkpoint_that_is_further_than_its_table(target: str) -> None:
+    """The second batch finds no table: what the first one wrote was taken away."""
+    sink = open_table(target)
+    spec = StreamSpec(topic="t", target=target, checkpoint=Path("c"))
+    with sink.held(), pytest.raises(Refused, match="the checkpoint c has: the table was taken"):
+        BatchWriter(sink, spec, StreamSummary(), Clock()).write(None, 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scope", ["record", "topic", "export"])
