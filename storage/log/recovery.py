@@ -170,6 +170,9 @@ class _Loading:
                     files.unlink(path / files.segment_file_name(base_offset, kind))
                 continue
             segment = LogSegment.load(path, base_offset, config, now_ms=self.now_ms)
+            if self._is_overtaken(segment):
+                self._delete(segment, "it is empty and begins inside the one before")
+                continue
             missing = {files.INDEX, files.TIME_INDEX} - present
             if missing:
                 self.damage[len(self.segments)] = f"{min(missing)} is missing"
@@ -178,6 +181,23 @@ class _Loading:
             self.segments.append(segment)
         if self.segments and self.folder.is_clean and len(self.segments) - 1 not in self.damage:
             self._walk_tail(self.segments[-1])
+
+    def _is_overtaken(self, segment: LogSegment) -> bool:
+        """Tell whether a segment is empty and the one before has records from its base on.
+
+        A roll that failed may have left it, or a power failure may have undone its removal. If it
+        stayed, it would hide those records.
+        """
+        if segment.size or not self.segments:
+            return False
+        before = self.segments[-1]
+        try:
+            is_overtaken = before.find(segment.base_offset) >= 0
+        except CorruptMessage:
+            return False  # a scan ends the log there
+        if before.has_damaged_index:
+            self._note_damage(len(self.segments) - 1, "its offset index is damaged")
+        return is_overtaken
 
     def _walk_tail(self, segment: LogSegment) -> None:
         """Find the log end offset, and whether anything but batches precedes the next append."""
@@ -276,14 +296,15 @@ class _Loading:
     def _drop_from(self, index: int, reason: str) -> None:
         """Delete the segments from ``index`` on."""
         for segment in self.segments[index:]:
-            _logger.warning(
-                "segment is deleted file=%s bytes=%d reason=%r",
-                segment.log_path,
-                segment.size,
-                reason,
-            )
-            segment.files.unlink()
+            self._delete(segment, reason)
         del self.segments[index:]
+
+    @staticmethod
+    def _delete(segment: LogSegment, reason: str) -> None:
+        _logger.warning(
+            "segment is deleted file=%s bytes=%d reason=%r", segment.log_path, segment.size, reason
+        )
+        segment.files.unlink()
 
     def _start_over(self, offset: int) -> None:
         """Begin anew at ``offset``: the log is empty, or ends below its log start offset."""

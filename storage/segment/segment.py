@@ -82,17 +82,21 @@ class LogSegment(ReadableSegment):
         now_ms: int,
         suffix: str = "",
     ) -> Self:
-        """Create the files of an empty segment; leftovers of the same names are replaced."""
+        """Create the files of an empty segment; leftovers of the same names are replaced.
+
+        Raises:
+            OSError: The disk does not take them all, and what it took is removed again. If that is
+                refused, too, a start drops an empty segment that lies inside another.
+        """
         segment = cls(directory, base_offset, config, now_ms=now_ms, suffix=suffix)
         segment.files.unlink()
-        for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
-            fd = files.create_file(segment.files.path(kind))
-            try:
-                if kind == files.LOG and config.preallocate:
-                    files.preallocate(fd, config.segment_bytes)
-                    segment._preallocated = True
-            finally:
-                os.close(fd)
+        try:
+            for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
+                segment._create_file(kind)
+        except OSError:
+            with suppress(OSError):
+                segment.files.unlink()
+            raise
         segment.end.note_max(NO_TIMESTAMP, base_offset)
         segment._has_aborted = False
         segment._names_unsynced = True
@@ -338,6 +342,15 @@ class LogSegment(ReadableSegment):
         self._write_indexes()
         self._rest()
         return cut
+
+    def _create_file(self, kind: str) -> None:
+        fd = files.create_file(self.files.path(kind))
+        try:
+            if kind == files.LOG and self.config.preallocate:
+                files.preallocate(fd, self.config.segment_bytes)
+                self._preallocated = True
+        finally:
+            os.close(fd)
 
     def _adopt(self, scan: Scan, file: SegmentFile) -> None:
         """Become active with the result of a scan; the index files are emptied."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,23 @@ def disk(tmp_path: Path) -> Iterator[TinyDisk]:
     disk = TinyDisk(tmp_path, "12m")
     yield disk
     disk.close()
+
+
+@pytest.fixture
+def few_names(tmp_path: Path) -> Iterator[TinyDisk]:
+    """A file system of 12 MiB and two hundred files."""
+    disk = TinyDisk(tmp_path, "12m,nr_inodes=200")
+    yield disk
+    disk.close()
+
+
+@pytest.fixture
+def crowded(tmp_path: Path, few_names: TinyDisk) -> Iterator[SiltstoneOnDisk]:
+    """A broker on that."""
+    broker = SiltstoneOnDisk(tmp_path / "broker", few_names, {"log.segment.bytes": "100000"})
+    broker.start()
+    yield broker
+    broker.close()
 
 
 @pytest.fixture
@@ -81,3 +99,40 @@ async def test_full_disk(broker: SiltstoneOnDisk, disk: TinyDisk, connect: Conne
     assert await (await connect(broker, "other")).create() == 0
     assert broker.stop() == 0
     assert "Traceback" not in broker.daemon.output.read_text()
+
+
+async def _refuse(broker: SiltstoneOnDisk, connect: Connect, value: bytes) -> None:
+    """Produce what is not taken: an error, or a connection that is closed."""
+    traffic = await connect(broker, "orders")
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        assert await traffic.produce(value) == STORAGE_ERROR
+
+
+async def test_a_roll_without_inodes(
+    crowded: SiltstoneOnDisk, few_names: TinyDisk, connect: Connect
+) -> None:
+    """A new segment gets one of its three files; later records are read from every offset."""
+    traffic = await connect(crowded, "orders")
+    assert await traffic.create() == 0
+    for _ in range(9):
+        assert await traffic.produce(bytes(10_000)) == 0
+    names = few_names.use_up_names()
+    names.pop().unlink()
+    await _refuse(crowded, connect, bytes(20_000))
+    names.pop().unlink()
+    traffic = await connect(crowded, "orders")
+    await give_turns_until(partial(traffic.takes, bytes(500)), "a broker that takes a record")
+    for _ in range(3):
+        assert await traffic.produce(bytes(500)) == 0
+    for each in names:
+        each.unlink()
+    for _ in range(3):
+        assert await traffic.produce(bytes(20_000)) == 0
+    assert crowded.stop() == 0
+    crowded.start()
+    traffic = await connect(crowded, "orders")
+
+    for offset in range(16):
+        error, data = await traffic.fetch(offset)
+        assert (error, int.from_bytes(data[:8], "big")) == (0, offset)
+    assert crowded.stop() == 0

@@ -1,6 +1,8 @@
 """What is true of every log at every moment."""
 
-from siltstone.protocol.records.batch import BatchHeader
+from collections.abc import Iterable
+
+from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
 from siltstone.storage import files
 from siltstone.storage.log.log import Log
 from siltstone.storage.segment.segment import LogSegment
@@ -48,3 +50,12 @@ def check_folder(log: Log) -> None:
     assert not [name for name in names if name is not None and name.suffix]
     logs = [name.base_offset for name in names if name is not None and name.kind == files.LOG]
     assert sorted(logs) == [segment.base_offset for segment in log.segments]
+
+
+def check_reads(log: Log, offsets: Iterable[int]) -> None:
+    """Assert that a read from each of these offsets begins with the batch that holds it."""
+    for offset in offsets:
+        read = log.read(offset, 1, log.log_end_offset)
+        assert read is not None, offset
+        header = BatchHeader.read(read.segment.read(read.slice.position, HEADER_SIZE))
+        assert header.base_offset <= offset <= header.last_offset

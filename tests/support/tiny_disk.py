@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ class TinyDisk:
     """A tmpfs that only its own processes and `path` see; it goes when the test does."""
 
     def __init__(self, root: Path, size: str) -> None:
-        """Mount it, or skip the test where that is not allowed."""
+        """Mount it, or skip the test where that is not allowed.
+
+        ``size`` may be followed by other options of a tmpfs.
+        """
         unshare, self._nsenter = require("unshare"), require("nsenter")
         setpriv = require("setpriv")
         if os.geteuid():
@@ -49,6 +53,16 @@ class TinyDisk:
                     os.write(ballast.fileno(), bytes(1 << 16))
             except OSError:
                 ballast.truncate(max(0, os.fstat(ballast.fileno()).st_size - but))
+
+    def use_up_names(self) -> list[Path]:
+        """Create empty files until there can be no more, and return them."""
+        made: list[Path] = []
+        with suppress(OSError):
+            while True:
+                name = self.path / f"name-{len(made)}"
+                name.touch()
+                made.append(name)
+        return made
 
     def make_room(self) -> None:
         """Delete that file."""
