@@ -65,9 +65,11 @@ class LogSegment(ReadableSegment):
     ) -> None:
         super().__init__(directory, base_offset, created_ms=now_ms, suffix=suffix)
         self._sealed = False
-        self._names_unsynced = False
-        self._unsynced: frozenset[str] = frozenset()  # kinds of index files with unsynced entries
         self._preallocated = False
+        # What an fsync has to cover. Marks are set after the disk has changed and taken before the
+        # fsync, so that what changes meanwhile keeps its mark.
+        self._names_unsynced = False
+        self._unsynced: set[str] = set()  # kinds of index files with unsynced entries
         max_ms = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = int.from_bytes(os.urandom(8)) % max_ms if max_ms > 0 else 0
         self.reconfigure(config)
@@ -132,9 +134,9 @@ class LogSegment(ReadableSegment):
         """
         self.follow(source)
         self._sealed = file is None
-        self._unsynced = frozenset({files.INDEX, files.TIME_INDEX})
+        self._unsynced = {files.INDEX, files.TIME_INDEX}
         if self._has_aborted is not False:
-            self._unsynced |= {files.TRANSACTION_INDEX}
+            self._unsynced.add(files.TRANSACTION_INDEX)
         self._names_unsynced = True
         if file is not None and source.end.fd >= 0:
             self._active = None if source._active is None else source._active.copy()
@@ -241,7 +243,7 @@ class LogSegment(ReadableSegment):
         if not self._has_aborted:
             self._names_unsynced = True
         self._has_aborted = True
-        self._unsynced |= {files.TRANSACTION_INDEX}
+        self._unsynced.add(files.TRANSACTION_INDEX)
 
     def seal(self) -> None:
         """Stop being the active segment: add the last time entry, in memory.
@@ -269,9 +271,6 @@ class LogSegment(ReadableSegment):
             files.fsync(file.fileno())
             self._write_indexes()
             self._fsync_indexes()
-            if self._names_unsynced:
-                files.fsync_directory(self.files.directory)
-                self._names_unsynced = False
             if sealed and self._file is file:
                 self.files.keep(files.LOG, file)
         if sealed:
@@ -337,7 +336,7 @@ class LogSegment(ReadableSegment):
             transaction_index.rewrite(self.files.path(files.TRANSACTION_INDEX), aborted)
             self._has_aborted = bool(aborted)
             if aborted:
-                self._unsynced |= {files.TRANSACTION_INDEX}
+                self._unsynced.add(files.TRANSACTION_INDEX)
         self.seal()
         self._write_indexes()
         self._rest()
@@ -397,17 +396,29 @@ class LogSegment(ReadableSegment):
                 entries.written += len(data)
             finally:
                 os.close(fd)
-            self._unsynced |= {kind}
+            self._unsynced.add(kind)
 
     def _fsync_indexes(self) -> None:
+        """Fsync the index files that have changed, and the directory if names in it are new."""
         for kind in sorted(self._unsynced):
-            with suppress(FileNotFoundError):  # there may be no aborted transactions
-                fd = files.open_file(self.files.path(kind))
-                try:
-                    files.fsync(fd)
-                finally:
-                    os.close(fd)
-            self._unsynced -= {kind}
+            self._unsynced.discard(kind)
+            try:
+                with suppress(FileNotFoundError):  # there may be no aborted transactions
+                    fd = files.open_file(self.files.path(kind))
+                    try:
+                        files.fsync(fd)
+                    finally:
+                        os.close(fd)
+            except OSError:
+                self._unsynced.add(kind)
+                raise
+        if self._names_unsynced:
+            self._names_unsynced = False
+            try:
+                files.fsync_directory(self.files.directory)
+            except OSError:
+                self._names_unsynced = True
+                raise
 
     def _cut_log(self, size: int) -> None:
         files.truncate(self.end.fd, size)

@@ -1,10 +1,12 @@
 """Segments of made-up batches, for tests of what is stored in them."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader, stamp
+from siltstone.storage.files import segment_file_name
 from siltstone.storage.segment.segment import LogSegment
 
 NOW_MS = 1_700_000_000_000
@@ -43,3 +45,19 @@ def append_next(
         positions.append(append(segment, batch))
         offset = BatchHeader.read(batch).next_offset
     return positions
+
+
+def open_files(folder: Path) -> list[str]:
+    """Name the folder's files that this process holds open, one name for each descriptor."""
+    names = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed by another thread meanwhile
+            file = descriptor.readlink()
+            if file.parent == folder:
+                names.append(file.name)
+    return names
+
+
+def room_of(folder: Path, base_offset: int) -> int:
+    """Return the bytes of the disk that the ``.log`` of a segment takes."""
+    return (folder / segment_file_name(base_offset)).stat().st_blocks * 512

@@ -4,7 +4,6 @@ import errno
 import gc
 import os
 import tracemalloc
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,18 @@ from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment
 from siltstone.storage.segment.segment import LogSegment
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.segment.transaction_index import ENTRY, AbortedTransaction
 from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
-from tests.support.segments import NOW_MS, append, append_next, load_segment, make_segment
+from tests.support.segments import (
+    NOW_MS,
+    append,
+    append_next,
+    load_segment,
+    make_segment,
+    open_files,
+)
 
 LOG = "00000000000000000000.log"
 INDEX = "00000000000000000000.index"
@@ -42,17 +48,6 @@ def index_entries(folder: Path) -> list[tuple[int, int]]:
     """Return the entries of the offset index file."""
     index = open_segment(folder, 0).offset_index()
     return [tuple(index[n]) for n in range(len(index))]  # type: ignore[misc]
-
-
-def open_files(folder: Path) -> list[str]:
-    """Name the folder's files that this process holds open, one name for each descriptor."""
-    names = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed by another thread meanwhile
-            file = descriptor.readlink()
-            if file.parent == folder:
-                names.append(file.name)
-    return names
 
 
 class TestIndexRule:
@@ -300,6 +295,47 @@ class TestFlushing:
         written.flush()
 
         assert synced == [".log", ".index", ".timeindex", ""]
+
+    def test_an_abort_while_its_index_is_fsynced(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The fsync that runs need not have it: the next flush fsyncs the file once more."""
+        written = make_segment(tmp_path)
+        append_next(written, [make_batch()])
+        written.append_aborted(AbortedTransaction(7, 0, 2, 3))
+        covered: list[int] = []
+
+        def fsync(fd: int) -> None:
+            path = Path(f"/proc/self/fd/{fd}").readlink()
+            if path.suffix == files.TRANSACTION_INDEX:
+                covered.append(path.stat().st_size)
+                if len(covered) == 1:
+                    written.append_aborted(AbortedTransaction(8, 3, 5, 6))
+
+        monkeypatch.setattr(files, "fsync", fsync)
+        for _ in range(3):
+            written.flush()
+
+        assert covered == [ENTRY.size, 2 * ENTRY.size]
+
+    def test_a_first_abort_while_the_folder_is_fsynced(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The name of its transaction index is left to the next flush."""
+        written = make_segment(tmp_path)
+        append_next(written, [make_batch()])
+        folders: list[Path] = []
+
+        def fsync_directory(path: Path) -> None:
+            folders.append(path)
+            if len(folders) == 1:
+                written.append_aborted(AbortedTransaction(7, 0, 2, 3))
+
+        monkeypatch.setattr(files, "fsync_directory", fsync_directory)
+        for _ in range(3):
+            written.flush()
+
+        assert folders == [tmp_path] * 2
 
     def test_room_is_reserved_and_given_back(self, tmp_path: Path) -> None:
         """preallocate=true takes the blocks of a whole segment; the file is as long as its data."""
