@@ -259,15 +259,14 @@ class LogSegment(ReadableSegment):
         """Put everything up to the size at the call on the disk. Blocks.
 
         The directory is fsynced if names in it are new (KAFKA-3968). A sealed segment then frees
-        its memory, and its descriptor is kept for reading. Files that were deleted, or whose folder
-        was renamed meanwhile, need no flush (KAFKA-15391).
+        its memory and the room behind its end, and its descriptor is kept for reading. Files that
+        were deleted, or whose folder was renamed meanwhile, need no flush (KAFKA-15391).
         """
         sealed = self._sealed
         with suppress(FileNotFoundError):
+            if sealed:
+                self._trim()
             file = self.file()
-            if sealed and self._preallocated:
-                files.truncate(file.fileno(), self.size)  # gives back what was reserved behind it
-                self._preallocated = False
             files.fsync(file.fileno())
             self._write_indexes()
             self._fsync_indexes()
@@ -282,6 +281,7 @@ class LogSegment(ReadableSegment):
         The ``.log`` is not fsynced: a clean stop is `seal` and `flush`, then this.
         """
         self.seal()
+        self._trim()
         self._write_indexes()
         self._fsync_indexes()
         self._rest()
@@ -329,7 +329,7 @@ class LogSegment(ReadableSegment):
         )
         self._adopt(scan, file)
         cut = self.size - scan.end
-        if cut:
+        if cut or self.config.preallocate:  # room may be reserved behind the end
             self._cut_log(scan.end)
         if producers is not None:
             producers.map_end_offset = scan.next_offset
@@ -380,6 +380,17 @@ class LogSegment(ReadableSegment):
     def _note_full(self) -> None:
         active = self._active
         self.end.note_full(active is not None and active.is_full(self.config.segment_index_bytes))
+
+    def _trim(self) -> None:
+        """Give back the room that is reserved behind the last batch."""
+        if not self._preallocated:
+            return
+        fd = files.open_file(self.log_path, write=True)
+        try:
+            files.truncate(fd, self.size)
+        finally:
+            os.close(fd)
+        self._preallocated = False
 
     def _write_indexes(self) -> None:
         """Write the entries that the files lack."""

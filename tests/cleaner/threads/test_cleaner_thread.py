@@ -49,6 +49,18 @@ def test_a_round_cleans_the_filthiest_log(home: CleanerHome) -> None:
     assert not home.thread.step()
 
 
+def test_groups_that_leave_nothing_with_room_reserved(home: CleanerHome) -> None:
+    """With preallocate=true an empty new segment is like any other: the pass ends well."""
+    log = home.create(preallocate=True, segment_bytes=200)
+    home.fill(log, 4)
+
+    assert home.thread.step()
+
+    assert [event["outcome"] for event in events(home)] == ["cleaned"]
+    assert [record.offset for record in read_all(log)] == list(range(30, 40))
+    assert [segment.size for segment in log.segments][:3] == [0, 0, 0]
+
+
 def test_pass_is_an_event_with_a_receipt(home: CleanerHome) -> None:
     """One line of JSON: offsets, segments, records by reason, files with size and CRC-32C."""
     log = home.create()
