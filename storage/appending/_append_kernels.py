@@ -90,7 +90,7 @@ if TYPE_CHECKING:
             """Return why nothing can be appended, or nothing of a client."""
 
         def begin_segment(self) -> Segment:
-            """Start a new active segment."""
+            """Start a new active segment, or raise KafkaStorageError."""
 
         def start_write_back(self, segment: Any, size: int) -> None:
             """Ask the kernel to begin writing the last bytes of a segment to the disk."""
@@ -935,10 +935,7 @@ class LogEnd:
         end = slot_of(segment, "end")
         last_offset = self.log_end_offset + last_offset_delta
         if end.should_roll(segment, size, max_timestamp, last_offset, self._clock):
-            try:
-                return log.begin_segment()
-            except OSError as error:
-                raise self.directory.fail(error) from error
+            return log.begin_segment()
         return segment
 
     def _write(

@@ -292,8 +292,15 @@ class Log:
         self._services.moved_starts.discard(self.end)
 
     def roll(self) -> None:
-        """Start a new segment at the log end offset, unless the active one is empty."""
+        """Start a new segment at the log end offset, unless the active one is empty.
+
+        Raises:
+            KafkaStorageError: The directory refuses writes, or does so from now on.
+            NotLeaderOrFollower: The log is closed.
+        """
         with self.lock:
+            if self.is_closed or self.directory.refusal is not None:
+                raise self.refusal()
             if self.segments[-1].size:
                 self.begin_segment()
 
@@ -303,11 +310,17 @@ class Log:
         The background thread writes the old one's last index entries, fsyncs it and writes the
         producer snapshot. Only then does the recovery point move, so a crash in between loses
         nothing of it.
+
+        Raises:
+            KafkaStorageError: The disk does not take it; the log is as it was.
         """
         end_offset, segments, _ = self.view
-        segment = LogSegment.create(
-            self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
-        )
+        try:
+            segment = LogSegment.create(
+                self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
+            )
+        except OSError as error:
+            raise self.directory.fail(error) from error
         segments[-1].seal()
         snapshot = self.producers.capture(end_offset)
         self.end.add_segment(segment)
@@ -405,8 +418,7 @@ class Log:
             return False
         try:
             self.begin_segment()
-        except OSError as error:
-            self.directory.fail(error)
+        except KafkaStorageError:
             return False
         return True
 
