@@ -991,9 +991,13 @@ class LogEnd:
         return producer
 
     def add_segment(self, segment: "Segment") -> None:
-        """Append to a new, empty segment from now on; the caller holds the lock."""
+        """Append to a new, empty segment from now on; the caller holds the lock.
+
+        The recovery point stays below the end of the one before until that is flushed once more.
+        """
         end_offset, segments, _ = self.view
         self.view = (end_offset, (*segments, segment), 0)
+        self.recovery_point = min(self.recovery_point, end_offset - 1)
         self._unwritten = 0
 
     def show(self, segments: tuple[Any, ...]) -> None:

@@ -308,20 +308,25 @@ class Log:
         """Start a new active segment; the caller holds the lock.
 
         The background thread writes the old one's last index entries, fsyncs it and writes the
-        producer snapshot. Only then does the recovery point move, so a crash in between loses
-        nothing of it.
+        producer snapshot. Only then does the recovery point reach its end, so a crash in between
+        loses nothing of it: a start scans it. If the recovery point was there already, a start may
+        go by that as soon as it finds the new segment. So the entries are written first, as in
+        Kafka; of a power failure, see `damage.find_lost_end`.
 
         Raises:
             KafkaStorageError: The disk does not take it; the log is as it was.
         """
         end_offset, segments, _ = self.view
+        ended = segments[-1]
         try:
+            if self.recovery_point >= end_offset:
+                ended.write_last_entries()
             segment = LogSegment.create(
                 self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
             )
         except OSError as error:
             raise self.directory.fail(error) from error
-        segments[-1].seal()
+        ended.seal()
         snapshot = self.producers.capture(end_offset)
         self.end.add_segment(segment)
 
@@ -463,7 +468,8 @@ class Log:
     def flush(self, upto: int | None = None) -> None:
         """Wait until all below ``upto`` (exclusive; all there is) is on the disk. Blocks.
 
-        The recovery point moves afterwards. May be called by several threads at a time.
+        The recovery point moves afterwards. It passes the end of a segment only when that was
+        sealed before its flush. May be called by several threads at a time.
 
         Raises:
             KafkaStorageError: Some of it may not be on the disk.
@@ -488,6 +494,9 @@ class Log:
             finally:
                 self._services.flush_stats.add(self._services.clock.monotonic() - began)
             with self.lock:
+                following = self.segments[find_index(self.segments, target)]
+                if target == end_offset and following is not segments[-1]:
+                    target -= 1  # the active segment has ended there meanwhile, after its flush
                 self.end.note_flushed(target)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:

@@ -24,6 +24,7 @@ from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
 from siltstone.storage.producers.count import NO_LIMIT
 from siltstone.storage.producers.recovery import rebuild_producers, write_snapshot
 from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment import damage as segment_damage
 from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
@@ -126,6 +127,7 @@ class _Loading:
         self.names = leftovers.settle(folder.path, folder.config)
         self._load_segments()
         self.epochs = self._load_epochs()
+        self._check_last_flushed()
         self._rebuild_damaged()
         self._scan_unflushed()
         end_offset = self.end_offset
@@ -245,6 +247,19 @@ class _Loading:
                 epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
         except CorruptMessage as error:
             _logger.warning("leader epochs behind a damaged batch are not known error=%s", error)
+
+    def _check_last_flushed(self) -> None:
+        """Check the end of a segment that ends at the recovery point.
+
+        It may have been the active one when that was noted, and a power failure may have come
+        before its last entries were on the disk.
+        """
+        following = self._first_unflushed()
+        if self.folder.is_clean or not following:
+            return
+        if self.segments[following].base_offset == self.folder.recovery_point:
+            index = following - 1
+            self._note_damage(index, segment_damage.find_lost_end(self.segments[index]))
 
     def _rebuild_damaged(self) -> None:
         """Scan damaged segments below the recovery point; what follows stays."""

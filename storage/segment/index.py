@@ -24,7 +24,7 @@ BLOCK: Final = 4096
 class MemoryEntries:
     """Entries of the segment that is being written. One writer; readers need no lock.
 
-    A crash loses what `unwritten` still returns; recovery then builds the index anew.
+    A crash loses what lies behind ``written``; recovery then builds the index anew.
     """
 
     __slots__ = ("data", "size", "written")
@@ -57,9 +57,13 @@ class MemoryEntries:
             return bytes(self.data[: count * self.size])
         return b"".join(self.entry(index) for index in range(0, count, step))
 
-    def unwritten(self) -> bytes:
-        """Return a copy of what the file lacks; a view would block the writer."""
-        return bytes(self.data[self.written :])
+    def unwritten(self, written: int = 0) -> bytes:
+        """Return a copy of the entries from a position on; a view would block the writer."""
+        return bytes(self.data[written:])
+
+    def note_written(self, end: int) -> None:
+        """Take note that the file has all up to a position; two threads may write the same."""
+        self.written = max(self.written, end)
 
 
 class FileEntries:

@@ -245,14 +245,21 @@ class LogSegment(ReadableSegment):
         self._has_aborted = True
         self._unsynced.add(files.TRANSACTION_INDEX)
 
+    def write_last_entries(self) -> None:
+        """Write all index entries up to the last, which `seal` adds. Does not fsync.
+
+        Raises:
+            OSError: A part may be written; the next write begins where this one began.
+        """
+        self._add_last_time()
+        self._write_indexes()
+
     def seal(self) -> None:
         """Stop being the active segment: add the last time entry, in memory.
 
         `flush` does the rest.
         """
-        active = self._active
-        if active is not None:
-            active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
+        self._add_last_time()
         self._sealed = True
 
     def flush(self) -> None:
@@ -381,6 +388,11 @@ class LogSegment(ReadableSegment):
         active = self._active
         self.end.note_full(active is not None and active.is_full(self.config.segment_index_bytes))
 
+    def _add_last_time(self) -> None:
+        active = self._active
+        if active is not None:
+            active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
+
     def _trim(self) -> None:
         """Give back the room that is reserved behind the last batch."""
         if not self._preallocated:
@@ -398,15 +410,16 @@ class LogSegment(ReadableSegment):
         if active is None:
             return
         for kind, entries in ((files.INDEX, active.offsets), (files.TIME_INDEX, active.times)):
-            data = entries.unwritten()
+            begin = entries.written
+            data = entries.unwritten(begin)
             if not data:
                 continue
             fd = files.open_file(self.files.path(kind), write=True)
             try:
-                files.write_all(fd, data, entries.written)
-                entries.written += len(data)
+                files.write_all(fd, data, begin)
             finally:
                 os.close(fd)
+            entries.note_written(begin + len(data))
             self._unsynced.add(kind)
 
     def _fsync_indexes(self) -> None:

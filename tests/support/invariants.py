@@ -1,6 +1,6 @@
 """What is true of every log at every moment."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
 from siltstone.storage import files
@@ -59,3 +59,12 @@ def check_reads(log: Log, offsets: Iterable[int]) -> None:
         assert read is not None, offset
         header = BatchHeader.read(read.segment.read(read.slice.position, HEADER_SIZE))
         assert header.base_offset <= offset <= header.last_offset
+
+
+def check_lookups(log: Log, offsets: Mapping[int, int]) -> None:
+    """Assert that a lookup of each timestamp finds the offset that belongs to it."""
+    found = {}
+    for timestamp in offsets:
+        record = log.find_offset_by_timestamp(timestamp, log.log_end_offset)
+        found[timestamp] = None if record is None else record.offset
+    assert found == offsets

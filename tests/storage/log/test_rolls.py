@@ -1,16 +1,25 @@
 """A new segment begins, or cannot; the one before ends: what is on the disk then."""
 
 import errno
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.errors import KafkaStorageError, NotLeaderOrFollower
 from siltstone.storage import files
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.moving.future_log import FutureLog
+from siltstone.storage.segment import file_set
+from siltstone.storage.segment.open_file import OpenFiles
+from siltstone.storage.segment.segment import LogSegment
+from tests.support.batches import TIMESTAMP
 from tests.support.faults import Disk
-from tests.support.invariants import check_folder, check_log, check_reads
+from tests.support.invariants import check_folder, check_log, check_lookups, check_reads
 from tests.support.logs import LogFolder
+from tests.support.segments import open_files, room_of
 
 WIDE = TopicConfig(segment_bytes=1_000, index_interval_bytes=100)
 RESTARTS = pytest.mark.parametrize("restart", ["clean", "crash"])
@@ -99,6 +108,39 @@ class TestHalfARoll:
         check_reads(folder.log, range(6))
 
 
+class TestARollThatSomebodyAsksFor:
+    """As ``siltstone clean --roll`` does."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_full_disk(self, tmp_path: Path, disk: Disk, kind: str) -> None:
+        """It is refused as an append is, and the directory takes no writes until there is room."""
+        folder = LogFolder(tmp_path)
+        folder.append()
+        disk.fail("create", errno.ENOSPC, kind)
+        with pytest.raises(KafkaStorageError, match="No space left on device"):
+            folder.log.roll()
+        calls = len(disk.calls)
+        with pytest.raises(KafkaStorageError, match="takes no writes now"):
+            folder.log.roll()
+        assert len(disk.calls) == calls
+        disk.mend()
+        folder.directory.check()
+        folder.log.roll()
+
+        assert [segment.base_offset for segment in folder.log.segments] == [0, 1]
+
+    def test_a_log_that_is_closed(self, tmp_path: Path) -> None:
+        """Nothing is made in its folder, which may be another topic's by now."""
+        folder = LogFolder(tmp_path)
+        folder.append()
+        folder.close()
+        before = _names(folder)
+        with pytest.raises(NotLeaderOrFollower):
+            folder.log.roll()
+
+        assert _names(folder) == before
+
+
 class TestAnEmptySegmentInsideAnother:
     """A folder that an earlier release left, or a power failure that undid an unlink."""
 
@@ -164,3 +206,207 @@ class TestAnEmptySegmentInsideAnother:
         assert folder.log.log_end_offset == 5
         check_reads(folder.log, range(5))
         check_log(folder.log)
+
+
+UNINDEXED = 5
+"""So many records of `Flushed` have one entry in each index, which is not that of the last."""
+
+
+def _open_logs(folder: LogFolder) -> list[str]:
+    """Return the ``.log`` files that are open: the active one, and so many as are kept to read."""
+    return [name for name in open_files(folder.path) if name.endswith(files.LOG)]
+
+
+class Flushed:
+    """A log that is flushed after each append, as by flush.messages=1, and its records' times."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        config = TopicConfig(segment_bytes=1_000, index_interval_bytes=400, **settings)
+        self.folder = LogFolder(root, config)
+        self.offsets: dict[int, int] = {}
+
+    def append(self, count: int = 1) -> None:
+        """Append records a second apart, each with a flush and a checkpoint."""
+        for _ in range(count):
+            timestamp = TIMESTAMP + 1_000 * len(self.offsets)
+            self.offsets[timestamp] = self.folder.append(size=80, timestamp=timestamp).base_offset
+            self.folder.log.flush()
+            self.folder.checkpoint()
+
+    def roll(self) -> None:
+        """Append up to the first record of the next segment."""
+        count = len(self.folder.log.segments)
+        while len(self.folder.log.segments) == count:
+            self.append()
+
+    def crash(self) -> None:
+        """Start on what a kill has left, and look for each timestamp and offset."""
+        log = self.folder.reopen()
+        check_folder(log)
+        check_log(log)
+        check_reads(log, range(len(self.offsets)))
+        check_lookups(log, self.offsets)
+
+
+class TestARollAtTheRecoveryPoint:
+    """Nothing was unflushed when the segment ended."""
+
+    @pytest.mark.parametrize("settles", [False, True], ids=["at once", "later"])
+    def test_killed(self, tmp_path: Path, settles: bool) -> None:
+        """The last entry of each time index is there, whatever housekeeping has done by then."""
+        flushed = Flushed(tmp_path)
+        for _ in range(3):
+            flushed.roll()
+            if settles:
+                flushed.folder.settle()
+                flushed.folder.checkpoint()
+        flushed.crash()
+
+        flushed.roll()
+        flushed.crash()
+
+    def test_killed_before_the_new_segment_counts(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its name is in the folder, and the recovery point is its base: the old one is whole."""
+        flushed = Flushed(tmp_path)
+        flushed.append(UNINDEXED)
+        create = LogSegment.create
+
+        def create_and_die(*args: Any, **named: Any) -> LogSegment:
+            create(*args, **named)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(LogSegment, "create", create_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            flushed.folder.log.roll()
+        monkeypatch.undo()
+        flushed.folder.recovery_point = UNINDEXED
+
+        flushed.crash()
+        assert len(flushed.folder.log.segments) == 2
+
+    @pytest.mark.parametrize("call", ["open", "fsync", "pwrite"])
+    @pytest.mark.parametrize("kind", [*KINDS, ".snapshot"])
+    def test_the_flush_fails(self, tmp_path: Path, disk: Disk, call: str, kind: str) -> None:
+        """What a disk refuses of the segment's end is there after a kill all the same."""
+        flushed = Flushed(tmp_path)
+        flushed.roll()
+        disk.fail(call, errno.EIO if call == "fsync" else errno.EMFILE, kind)
+        flushed.folder.services.background.close()
+        disk.mend()
+        flushed.folder.checkpoint()
+
+        flushed.crash()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_the_flush_fails_and_the_next_does_not(
+        self, tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        """The next flush ends the segment, too: its descriptor and its room go."""
+        kept = OpenFiles(1)
+        monkeypatch.setattr(file_set, "OPEN_FILES", kept)
+        flushed = Flushed(tmp_path)
+        flushed.roll()
+        disk.fail("create" if kind == files.LOG else "open", errno.EMFILE, kind)
+        flushed.folder.services.background.close()
+        disk.mend()
+        flushed.folder.directory.check()
+        flushed.folder.log.flush()
+        flushed.folder.checkpoint()
+
+        assert len(_open_logs(flushed.folder)) == 2
+        flushed.crash()
+
+    def test_the_power_goes(self, tmp_path: Path) -> None:
+        """Entries that were not fsynced are lost: the start scans the segment, and finds them."""
+        flushed = Flushed(tmp_path)
+        flushed.append(UNINDEXED)
+        times = flushed.folder.log.segments[0].files.path(files.TIME_INDEX)
+        durable = times.read_bytes()
+        flushed.folder.log.roll()
+        times.write_bytes(durable)
+
+        flushed.crash()
+
+    def test_descriptors(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A segment that has ended keeps none of its own, and no index in memory."""
+        kept = OpenFiles(1)
+        monkeypatch.setattr(file_set, "OPEN_FILES", kept)
+        flushed = Flushed(tmp_path)
+        for _ in range(4):
+            flushed.roll()
+        flushed.folder.settle()
+
+        assert len(_open_logs(flushed.folder)) == 2
+
+    @pytest.mark.parametrize("stops", [False, True], ids=["serving", "stopped"])
+    def test_room(self, tmp_path: Path, stops: bool) -> None:
+        """What was preallocated for a segment that has ended is given back."""
+        flushed = Flushed(tmp_path, preallocate=True)
+        flushed.folder.config = flushed.folder.log.config
+        reserve = 1 << 20
+        flushed.folder.log.reconfigure(replace(flushed.folder.config, segment_bytes=reserve))
+        for _ in range(3):
+            flushed.append()
+            flushed.folder.log.roll()
+        if room_of(flushed.folder.path, 2) < reserve:
+            pytest.skip("the file system under tmp_path cannot reserve room")
+        flushed.folder.settle()
+        if stops:
+            flushed.append()
+            flushed.folder.close()
+
+        bases = [segment.base_offset for segment in flushed.folder.log.segments]
+        assert all(room_of(flushed.folder.path, base) < reserve for base in bases[: 3 + stops])
+
+    def test_room_after_a_kill(self, tmp_path: Path) -> None:
+        """A start gives back what was reserved for the segment that was active."""
+        reserve = 1 << 20
+        folder = LogFolder(tmp_path, TopicConfig(preallocate=True, segment_bytes=reserve))
+        folder.append()
+        if room_of(folder.path, 0) < reserve:
+            pytest.skip("the file system under tmp_path cannot reserve room")
+        folder.reopen()
+
+        assert room_of(folder.path, 0) < reserve
+        check_log(folder.log)
+
+    def test_rolled_while_it_is_flushed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The flush that runs at the roll does not count for the end that comes meanwhile."""
+        flushed = Flushed(tmp_path)
+        flushed.append(UNINDEXED)
+        log, flush = flushed.folder.log, LogSegment.flush
+        timestamp = TIMESTAMP + 1_000 * UNINDEXED
+        flushed.offsets[timestamp] = flushed.folder.append(timestamp=timestamp).base_offset
+
+        def flush_and_roll(segment: LogSegment) -> None:
+            flush(segment)
+            log.roll()
+
+        monkeypatch.setattr(LogSegment, "flush", flush_and_roll)
+        log.flush()
+        monkeypatch.undo()
+        flushed.folder.checkpoint()
+        flushed.crash()
+
+    def test_after_a_move(self, tmp_path: Path) -> None:
+        """A copy ends at its recovery point: its first roll is one at the recovery point."""
+        for name in ("first", "other"):
+            (tmp_path / name).mkdir()
+        flushed = Flushed(tmp_path / "first")
+        flushed.append(UNINDEXED)
+        folder = flushed.folder
+        other = LogDirectory(tmp_path / "other")
+        future = FutureLog(folder.log, other, other.path / "orders-0.0123-future")
+        future.create()
+        future.copy()
+        future.settle()
+        folder.recovery_point = future.recovery_point
+        assert folder.log.move(future, 0)
+        folder.log.roll()
+        folder.directory, folder.path = other, future.final_path
+
+        flushed.crash()
