@@ -265,7 +265,7 @@ class Log:
             first.timestamp,
             self.log_start_offset,
             duplicate=True,
-            flush_due=False,
+            flush_due=first.last_offset >= self.recovery_point and self.end.is_flush_due(),
         )
 
     def note_producer(self, batch: "ValidatedBatch", base_offset: int, segment: LogSegment) -> None:

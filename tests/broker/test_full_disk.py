@@ -26,7 +26,7 @@ from tests.support.ports import address_of
 from tests.support.rooms import RoomsOnDisk
 from tests.support.running import Running, running
 from tests.support.traffic import STORAGE_ERROR, Traffic
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until
 
 STALL = 2.0  # seconds
 
@@ -115,6 +115,22 @@ async def test_every_page_says_what_is_full_and_what_to_do(
     assert "make room on the disk; until then produce requests are refused" in alive[1]
     assert re.fullmatch(trouble, json.loads(status[1])["log_dirs"][str(folder)])
     assert later["log_dirs"] == {str(folder): "online"}
+
+
+async def test_a_retry_waits_for_the_fsync_of_the_first_attempt(
+    broker: Running, disk: Disk
+) -> None:
+    """With flush.messages=1 a batch that is sent again meanwhile is acknowledged no earlier."""
+    log = next(log for log in broker.logs.all_logs() if log.topic_partition.topic == "safe")
+    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    first, again, later = [Traffic(await broker.call(), "safe") for _ in range(3)]
+    disk.fail("fsync", path="safe-0", times=1, seconds=0.1)
+    attempt = asyncio.create_task(first.produce(b"a", **fields))
+    await give_turns_until(lambda: log.log_end_offset, "a batch that is written", equals(1))
+
+    assert await again.produce(b"a", **fields) == STORAGE_ERROR
+    assert await attempt == STORAGE_ERROR
+    assert await later.produce(b"a", **fields) == STORAGE_ERROR
 
 
 async def test_a_directory_that_is_offline_says_so(

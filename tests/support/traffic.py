@@ -60,9 +60,9 @@ class Traffic:
         """Append a record; return whether that went well."""
         return not await self.produce(value)
 
-    async def produce(self, value: bytes, rows: int = 1) -> int:
-        """Append a batch of equal records; return the error code."""
-        answer = await self.caller.ask(self._produce_request(value, rows, acks=-1))
+    async def produce(self, value: bytes, rows: int = 1, **fields: int) -> int:
+        """Append a batch of equal records, with these fields; return the error code."""
+        answer = await self.caller.ask(self._produce_request(value, rows, acks=-1, **fields))
         return int(answer.responses[0].partition_responses[0].error_code)
 
     async def send_unanswered(self, value: bytes) -> None:
@@ -114,8 +114,9 @@ class Traffic:
             rack_id="",
         )
 
-    def _produce_request(self, value: bytes, rows: int, *, acks: int) -> Any:
-        batch = make_batch([(b"k", value)] * rows, timestamp=time.time_ns() // 1_000_000)
+    def _produce_request(self, value: bytes, rows: int, *, acks: int, **fields: int) -> Any:
+        timestamp = time.time_ns() // 1_000_000
+        batch = make_batch([(b"k", value)] * rows, timestamp=timestamp, **fields)
         return producing.ProduceRequest(
             acks=acks,
             timeout=timedelta(seconds=5),

@@ -178,6 +178,27 @@ def test_flush_due_follows_flush_messages(tmp_path: Path) -> None:
     assert not folder.append().flush_due
 
 
+@pytest.mark.parametrize(("flush_messages", "due"), [(1, True), (3, False)])
+def test_a_repeated_batch_waits_as_the_first_did(
+    tmp_path: Path, flush_messages: int, due: bool
+) -> None:
+    """Sent again before the flush it asks for one, too; what is on the disk asks for none."""
+    folder = LogFolder(tmp_path, TopicConfig(flush_messages=flush_messages))
+    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+
+    first, again = folder.append(2, **fields), folder.append(2, **fields)
+    folder.log.flush()
+    flushed = folder.append(2, **fields)
+    for _ in range(3):
+        folder.append()
+    older = folder.append(2, **fields)
+
+    assert (first.flush_due, again.flush_due) == (due, due)
+    assert (flushed.flush_due, older.flush_due) == (False, False)
+    assert again.duplicate
+    assert older.duplicate
+
+
 def test_flush_up_to_an_offset(tmp_path: Path) -> None:
     """The recovery point goes as far as asked, no further, and never back."""
     folder = LogFolder(tmp_path)
