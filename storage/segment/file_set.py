@@ -150,7 +150,23 @@ class SegmentFiles:
 
     def find_size(self, kind: str) -> int | None:
         """Return the bytes of a file, None if there is none."""
-        return files.find_size(self._path_text(kind, self.suffix))
+        for suffix in self._suffixes():
+            size = files.find_size(self._path_text(kind, suffix))
+            if size is not None:
+                return size
+        return None
+
+    def read(self, kind: str) -> bytes | None:
+        """Return the content of a file, None if there is none."""
+        for suffix in self._suffixes():
+            with suppress(FileNotFoundError):
+                return Path(self._path_text(kind, suffix)).read_bytes()
+        return None
+
+    def _suffixes(self) -> tuple[str, ...]:
+        """Return the suffix that a file has, and then the one that it is getting."""
+        suffix, moving_to = self.suffix, self._moving_to
+        return (suffix,) if moving_to == suffix else (suffix, moving_to)
 
     def _path_text(self, kind: str, suffix: str) -> str:
         return f"{self.directory}/{files.segment_file_name(self.base_offset, kind, suffix)}"

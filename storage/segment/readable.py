@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from typing import Final, NamedTuple
 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.parts import FileSlice
@@ -38,6 +39,13 @@ from siltstone.storage.segment.index import (
 )
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
+
+
+NOTING: Final = Lock()
+"""Held while what was read of a segment's files is noted, unless an append has noted more by then.
+
+Readers of any thread look; the owner of the segment may append meanwhile.
+"""
 
 
 class TimestampOffset(NamedTuple):
@@ -247,7 +255,10 @@ class ReadableSegment:
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedLookup:
         """Return the aborted transactions between two offsets whose markers are in this segment."""
         if self._has_aborted is None:
-            self._has_aborted = self.files.find_size(files.TRANSACTION_INDEX) is not None
+            has_aborted = self.files.find_size(files.TRANSACTION_INDEX) is not None
+            with NOTING:
+                if self._has_aborted is None:
+                    self._has_aborted = has_aborted
         if not self._has_aborted:
             return AbortedLookup([], is_complete=False)
         return transaction_index.find_aborted(
@@ -256,7 +267,8 @@ class ReadableSegment:
 
     def all_aborted_transactions(self) -> list[AbortedTransaction]:
         """Return the whole transaction index."""
-        return transaction_index.read(self.files.path(files.TRANSACTION_INDEX))
+        data = self.files.read(files.TRANSACTION_INDEX)
+        return [] if data is None else transaction_index.parse(data)
 
     def offset_index(self) -> OffsetIndex:
         """Return the offset index, wherever its entries are."""
@@ -350,7 +362,9 @@ class ReadableSegment:
             with suppress(CorruptMessage):  # the index is all there is to go by
                 if not self._is_confirmed(last):
                     last = self._find_max_timestamp()
-        self.end.note_max(*last)
+        with NOTING:
+            if self.end.max_timestamp == UNKNOWN:
+                self.end.note_max(*last)
 
     def _find_max_timestamp(self) -> TimeEntry:
         largest = TimeEntry(NO_TIMESTAMP, self.base_offset)

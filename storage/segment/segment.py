@@ -22,7 +22,7 @@ from siltstone.storage.segment import damage as segment_damage
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes, IndexRow
 from siltstone.storage.segment.open_file import SegmentFile
-from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.readable import NOTING, ReadableSegment
 from siltstone.storage.segment.scan import Scan, scan_log
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 
@@ -242,7 +242,8 @@ class LogSegment(ReadableSegment):
         transaction_index.append(self.files.path(files.TRANSACTION_INDEX), [transaction])
         if not self._has_aborted:
             self._names_unsynced = True
-        self._has_aborted = True
+        with NOTING:
+            self._has_aborted = True
         self._unsynced.add(files.TRANSACTION_INDEX)
 
     def write_last_entries(self) -> None:

@@ -9,10 +9,17 @@ import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from siltstone.storage import files
 from siltstone.storage.log._read_kernels import LogReader
 from siltstone.storage.log.log import Log
+from siltstone.storage.segment.file_set import SegmentFiles
+from siltstone.storage.segment.index import TimeEntry
+from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.transaction_index import ENTRY, AbortedTransaction
 from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.faults import Disk
+from tests.support.invariants import check_lookups
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
 from tests.support.uncompiled import load_uncompiled
 
@@ -319,3 +326,69 @@ def test_files_of_a_deleted_topic_are_no_fault_of_the_disk(
     with pytest.raises(UnknownTopicOrPartition, match="orders-0 was deleted meanwhile"):
         look(log)
     assert caplog.records == []
+
+
+def test_an_append_while_the_largest_timestamp_is_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a lookup has read of the segment before does not undo what the append has noted."""
+    folder = LogFolder(tmp_path)
+    folder.append(timestamp=1_000)
+    folder.close()
+    folder.reopen(is_clean=True)
+    confirm = ReadableSegment._is_confirmed
+
+    def append_meanwhile(segment: ReadableSegment, entry: TimeEntry) -> bool:
+        monkeypatch.undo()
+        folder.append(timestamp=5_000)
+        return confirm(segment, entry)
+
+    monkeypatch.setattr(ReadableSegment, "_is_confirmed", append_meanwhile)
+    folder.log.find_offset_by_timestamp(500, 1)
+
+    for _ in range(2):
+        check_lookups(folder.log, {1_000: 0, 5_000: 1})
+        newest = folder.log.find_max_timestamp(2)
+        assert newest is not None
+        assert (newest.timestamp, newest.offset) == (5_000, 1)
+        folder.close()
+        folder.reopen(is_clean=True)
+
+
+def test_a_first_abort_while_the_index_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that found no transaction index does not hide the one that is made meanwhile."""
+    folder = LogFolder(tmp_path)
+    folder.append(3)
+    folder.close()
+    segment = folder.reopen(is_clean=True).segments[0]
+    find_size = SegmentFiles.find_size
+
+    def abort_meanwhile(names: SegmentFiles, kind: str) -> int | None:
+        monkeypatch.undo()
+        size = find_size(names, kind)
+        segment.append_aborted(AbortedTransaction(7, 0, 2, 3))
+        return size
+
+    monkeypatch.setattr(SegmentFiles, "find_size", abort_meanwhile)
+    segment.aborted_transactions(0, 3)
+
+    assert folder.log.aborted_transactions(0, 3) == [(7, 0)]
+
+
+def test_aborted_transactions_while_files_are_renamed(tmp_path: Path, disk: Disk) -> None:
+    """The index has the new name, and the segment goes by the old one still: it is found."""
+    folder = LogFolder(tmp_path)
+    folder.append(3)
+    segment = folder.log.segments[0]
+    segment.append_aborted(AbortedTransaction(7, 0, 2, 3))
+    disk.fail("rename", path=files.LOG)
+    for kind in files.SEGMENT_KINDS:
+        segment.files.path(kind).rename(f"{segment.files.path(kind)}{files.DELETED}")
+    with pytest.raises(OSError, match="Input/output error"):
+        segment.files.change_suffix(files.DELETED)
+    assert segment.files.path(files.LOG).suffix == files.LOG
+
+    assert folder.log.aborted_transactions(0, 3) == [(7, 0)]
+    assert segment.files.find_size(files.TRANSACTION_INDEX) == ENTRY.size
