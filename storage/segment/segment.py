@@ -46,6 +46,7 @@ class LogSegment(ReadableSegment):
     """
 
     __slots__ = (
+        "_first_config",
         "_jitter_ms",
         "_names_unsynced",
         "_preallocated",
@@ -70,6 +71,7 @@ class LogSegment(ReadableSegment):
         # fsync, so that what changes meanwhile keeps its mark.
         self._names_unsynced = False
         self._unsynced: set[str] = set()  # kinds of index files with unsynced entries
+        self._first_config = config  # what is of its indexes counts as long as the segment lives
         max_ms = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = int.from_bytes(os.urandom(8)) % max_ms if max_ms > 0 else 0
         self.reconfigure(config)
@@ -147,6 +149,7 @@ class LogSegment(ReadableSegment):
     def follow(self, source: Self) -> None:
         """Take over the fields of the segment of which this one is a copy."""
         self.end.follow(source.end)
+        self._first_config = source._first_config
         self._jitter_ms = source._jitter_ms
         self._has_aborted = source._has_aborted
         self._distrusted = source._distrusted
@@ -166,12 +169,17 @@ class LogSegment(ReadableSegment):
             return None
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Obey changed settings from the next append on; the jitter is not drawn again."""
+        """Obey changed settings from the next append on.
+
+        As in Kafka, ``segment.index.bytes`` and ``index.interval.bytes`` count for segments that
+        begin later, and the jitter is not drawn again.
+        """
         self.config = config
         longest = config.segment_ms
         if config.is_compacted:
             longest = min(longest, config.max_compaction_lag_ms)
-        self.end.obey(config.segment_bytes, config.index_interval_bytes, longest - self._jitter_ms)
+        interval = self._first_config.index_interval_bytes
+        self.end.obey(config.segment_bytes, interval, longest - self._jitter_ms)
         self._note_full()
 
     def activate(self) -> None:
@@ -387,7 +395,8 @@ class LogSegment(ReadableSegment):
 
     def _note_full(self) -> None:
         active = self._active
-        self.end.note_full(active is not None and active.is_full(self.config.segment_index_bytes))
+        limit = self._first_config.segment_index_bytes
+        self.end.note_full(active is not None and active.is_full(limit))
 
     def _add_last_time(self) -> None:
         active = self._active

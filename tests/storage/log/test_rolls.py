@@ -410,3 +410,54 @@ class TestARollAtTheRecoveryPoint:
         folder.directory, folder.path = other, future.final_path
 
         flushed.crash()
+
+
+class TestSettingsOfTheNextSegment:
+    """Kafka gives a segment some settings when it begins; others count from the next append on."""
+
+    def test_index_bytes(self, tmp_path: Path) -> None:
+        """A smaller segment.index.bytes leaves the active segment alone, and fills the next."""
+        folder = LogFolder(tmp_path, TopicConfig(index_interval_bytes=0))
+        for _ in range(5):
+            folder.append()
+        folder.log.reconfigure(replace(folder.config, segment_index_bytes=24))
+        for _ in range(5):
+            folder.append()
+        assert len(folder.log.segments) == 1
+        folder.log.roll()
+        for _ in range(8):
+            folder.append()
+
+        assert [segment.base_offset for segment in folder.log.segments] == [0, 10, 12, 14, 16]
+
+    def test_index_bytes_of_a_moved_segment(self, tmp_path: Path) -> None:
+        """A copy in another directory is the same segment."""
+        for name in ("first", "other"):
+            (tmp_path / name).mkdir()
+        folder = LogFolder(tmp_path / "first", TopicConfig(index_interval_bytes=0))
+        folder.append()
+        folder.log.reconfigure(replace(folder.config, segment_index_bytes=24))
+        other = LogDirectory(tmp_path / "other")
+        future = FutureLog(folder.log, other, other.path / "orders-0.0123-future")
+        future.create()
+        future.copy()
+        future.settle()
+        assert folder.log.move(future, 0)
+        for _ in range(9):
+            folder.append()
+
+        assert len(folder.log.segments) == 1
+
+    def test_index_interval(self, tmp_path: Path) -> None:
+        """A smaller index.interval.bytes counts for the next segment."""
+        folder = LogFolder(tmp_path, TopicConfig())
+        folder.append()
+        folder.log.reconfigure(replace(folder.config, index_interval_bytes=0))
+        for _ in range(5):
+            folder.append()
+        folder.log.roll()
+        for _ in range(5):
+            folder.append()
+
+        counts = [len(segment.offset_index()) for segment in folder.log.segments]
+        assert counts == [0, 4]
