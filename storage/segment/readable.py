@@ -40,7 +40,6 @@ from siltstone.storage.segment.index import (
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 
-
 NOTING: Final = Lock()
 """Held while what was read of a segment's files is noted, unless an append has noted more by then.
 
