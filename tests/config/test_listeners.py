@@ -131,13 +131,14 @@ def test_malformed_protocol_map(text: str) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        ServerConfig(listeners=("SSL://:9093",)),
+        ServerConfig(listeners=("SSL://kafka:9093",)),
         ServerConfig(
-            listeners=("EXTERNAL://:9093",),
+            listeners=("EXTERNAL://kafka:9093",),
             listener_security_protocol_map="EXTERNAL:SSL",
         ),
         ServerConfig(
-            listeners=("SASL_SSL://:9093",), listener_security_protocol_map="PLAINTEXT:PLAINTEXT"
+            listeners=("SASL_SSL://kafka:9093",),
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT",
         ),
     ],
 )
