@@ -30,6 +30,7 @@ from siltstone.storage.directory.log_checkpoints import AnyLog, LogCheckpoints
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.opening import (
     forget_failed_fsyncs,
+    forget_identities,
     open_directories,
     take_marks,
 )
@@ -321,9 +322,9 @@ class LogManager:
     def close(self, *, clean: bool = True) -> bool:
         """Close every log, write the checkpoints and the marks; true if all got one. Blocks.
 
-        A directory gets no mark if it failed, if one of its logs failed to close, or if it was
-        never loaded; the next start then recovers it. Without ``clean`` none gets a mark.
-        Idempotent.
+        A directory gets no mark if it failed, or if one of its logs failed to close; the next start
+        then recovers it. Without ``clean`` none gets a mark. One that was never loaded is left as
+        it was found. Idempotent.
         """
         unmarked = set(self.directories)
         failed = self._close_logs() if clean and self._loaded else set(self.directories)
@@ -338,6 +339,8 @@ class LogManager:
                 unmarked.discard(directory)
             except OSError as error:
                 directory.fail(error)
+        if not self._loaded:
+            forget_identities(self.directories)
         for directory in self.directories:
             directory.release()
         self.directories = ()

@@ -43,6 +43,14 @@ def open_directories(
     return directories, agreed
 
 
+def forget_identities(directories: Iterable[LogDirectory]) -> None:
+    """Take back the identities of new directories: the start ended before it loaded a log."""
+    for directory in directories:
+        if directory.is_new:
+            with suppress(OSError):
+                files.unlink(directory.path / files.META_PROPERTIES)
+
+
 def take_marks(directories: Iterable[LogDirectory]) -> None:
     """Note whether the last stop was clean, and that from here on none was. Blocks.
 

@@ -682,6 +682,19 @@ def test_a_start_that_ends_before_it_loads_is_no_unclean_stop(
         assert "last_stop=clean" in caplog.text
 
 
+def test_a_new_folder_stays_new_until_its_logs_are_loaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Starts that ended before left it nothing that a later one would take for a lost run."""
+    for _ in range(2):
+        manager = _manager(tmp_path)
+        manager.open()
+        manager.close(clean=False)
+
+    with caplog.at_level("INFO"), _running(tmp_path):
+        assert "last_stop=none" in caplog.text
+
+
 def test_a_new_folder_gets_the_cluster_id_that_is_set(tmp_path: Path) -> None:
     """And one that belongs to another cluster is not opened, nor left locked."""
     ours, theirs = "MkU3OEVBNTcwNTJENDM2Qk", "4L6g3nShT-eMCtK--X86sw"
