@@ -36,6 +36,7 @@ from siltstone.protocol.names import OFFSETS_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.group import Group
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.registry import TopicRegistry
@@ -283,7 +284,7 @@ class GroupCoordinator:
             raise
         return created
 
-    def write(self, group: Group, rows: Sequence[Row]) -> None:
+    def write(self, group: Group | ConsumerGroup, rows: Sequence[Row]) -> None:
         """Write records of a group into the journal, in batches that it can take.
 
         Raises:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.coordination.journal import CoordinatorLog
     from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.group import Group
     from siltstone.broker.groups.member_bytes import MemberBytes
     from siltstone.broker.groups.offsets import Offsets
@@ -50,7 +51,7 @@ class Owner(Protocol):
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
         """Return the group that a member wants to join."""
 
-    def write(self, group: Group, rows: Sequence[Row]) -> None:
+    def write(self, group: Group | ConsumerGroup, rows: Sequence[Row]) -> None:
         """Write records of a group into the journal."""
 
     def delete(self, group: Group) -> None:

@@ -112,6 +112,30 @@ async def test_members_of_consumer_groups_count_too(tmp_path: Path) -> None:
         assert home.groups.member_bytes.size < 2000
 
 
+async def test_expressions_count_until_they_are_matched_or_given_up(tmp_path: Path) -> None:
+    """Compiled, a short one may take 80 KB; of a member that leaves before nothing stays."""
+    async with groups_at(tmp_path) as (home, caller):
+        groups = home.groups.consumer
+
+        async def join(member: str, regex: str) -> ErrorCode:
+            said = {"subscribed_topic_names": (), "subscribed_topic_regex": regex}
+            answer = await caller.ask(group_requests.consumer_beat("a", member, 0, **said))
+            return ErrorCode(answer.error_code)
+
+        assert await join("m", "[a-z]{999}" * 9) is FULL
+        assert (len(groups.regexes), home.groups.member_bytes.size) == (0, 0)
+        assert await join("m", "[a-z]{999}") is ErrorCode.none
+        for number in range(20):
+            assert await join("n", f"{number}[b-y]{{999}}") is ErrorCode.none
+            await caller.ask(group_requests.consumer_beat("a", "n", -1))
+        await give_turns_until(lambda: not groups.matching_count, "all is matched")
+        assert len(groups.regexes) == 1
+        assert home.groups.member_bytes.size < 2_000
+        await caller.ask(group_requests.consumer_beat("a", "m", -1))
+        await give_turns_until(lambda: not groups.matching_count, "all is matched")
+        assert (len(groups.regexes), home.groups.member_bytes.size) == (0, 61)  # its name
+
+
 async def test_transactional_ids_have_a_limit_in_bytes(tmp_path: Path) -> None:
     """Their names count; those that are known go on, and after a restart they count as before."""
     limit = "transactional.ids.max.bytes=70000"

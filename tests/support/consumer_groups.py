@@ -23,6 +23,7 @@ from siltstone.broker.groups.consumer.regex_refresh import (
     take_matches,
 )
 from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.groups.timers import Timers
 from siltstone.protocol.coordinator.consumer_group_records import decode_key, decode_value
 from siltstone.protocol.errors import KafkaError
@@ -107,7 +108,7 @@ class GroupInHand:
         self.clock = FakeClock()
         self.timers = Timers(self.clock)
         self.policy = Policy(**{"assignment_interval_ms": 0} | policy)  # type: ignore[arg-type]
-        self.regexes = Regexes()
+        self.regexes = Regexes(MemberBytes(lambda _: None))
         self.deadlines = Deadlines(self.timers, self._missed)
         self.group = ConsumerGroup("g", 0)
         self.journal: list[tuple[bytes, bytes | None]] = []
@@ -121,7 +122,6 @@ class GroupInHand:
             policy=self.policy,
             image=self.topics,
             regexes=self.regexes,
-            deadlines=self.deadlines,
             now_ms=self.clock.now_ms(),
         )
 
@@ -133,6 +133,8 @@ class GroupInHand:
         except KafkaError:
             changes.undo()
             raise
+        finally:
+            changes.settle(self.deadlines, self.regexes)
         self.journal += changes.encode()
         return result
 
@@ -159,6 +161,8 @@ class GroupInHand:
             found = {regex: at_once(self.regexes.match(regex, self.topics)) for regex in stale}
             version = self.topics.version
             self.write(lambda changes: take_matches(changes, found, version, self.world))
+            for regex in stale:
+                self.regexes.settle(regex, self.group)
 
     def join(self, member_id: str, *names: str, **said: object) -> HeartbeatResult:
         """Have a member join that subscribes to topics, to "a" if none is named."""

@@ -132,7 +132,9 @@ class ClassicGroup:
     def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
         self.state = GroupState.EMPTY
         self.generation = 0
-        self.members = Members(GroupBytes(services.member_bytes, self._check_size))
+        self.members = Members(
+            GroupBytes(services.member_bytes, partial(_check_size, services, partition))
+        )
         self.group_id = group_id
         self.partition = partition
         self.previous_state = GroupState.EMPTY
@@ -143,8 +145,8 @@ class ClassicGroup:
         self._services = services
         self._subscribed_topics: frozenset[str] | None = frozenset()  # None: not known
         self._unsynced: set[str] = set()
-        self._join_timer = Timer(services.timers, self._end_join_phase)
-        self._sync_timer = Timer(services.timers, self._end_sync_phase)
+        self._join_timer = Timer(services.timers)
+        self._sync_timer = Timer(services.timers)
         self._is_initial = False
         self._member_was_added = False
         self._delay_ms = self._remaining_ms = 0
@@ -231,8 +233,8 @@ class ClassicGroup:
         """Remember an id until its member joins or its session ends."""
         size = _size_of_pending(member_id)
         self.members.bytes.check(size)
-        timer = Timer(self._services.timers, partial(self._end_pending, member_id))
-        timer.start(request.session_timeout_ms)
+        timer = Timer(self._services.timers)
+        timer.start(request.session_timeout_ms, partial(self._end_pending, member_id))
         self.pending[member_id] = timer
         self.members.bytes.add(size)
 
@@ -250,7 +252,7 @@ class ClassicGroup:
         member.is_new = True
         self.members.add(member)
         self.members.park_join(member, reply)
-        member.timer.start(NEW_MEMBER_JOIN_MS)
+        member.expect_within(NEW_MEMBER_JOIN_MS)
         self.rebalance()
 
     def _make_member(self, member_id: str, request: JoinRequest) -> Member:
@@ -339,11 +341,11 @@ class ClassicGroup:
         if self._is_initial:
             self._delay_ms = self._services.settings().group_initial_rebalance_delay_ms
             self._remaining_ms = max(self.members.rebalance_timeout_ms - self._delay_ms, 0)
-            self._join_timer.start(self._delay_ms)
+            self._join_timer.start(self._delay_ms, self._end_join_phase)
         elif self._all_joined:
             self._complete_join()
         else:
-            self._join_timer.start(self.members.rebalance_timeout_ms)
+            self._join_timer.start(self.members.rebalance_timeout_ms, self._end_join_phase)
 
     @property
     def _all_joined(self) -> bool:
@@ -363,7 +365,7 @@ class ClassicGroup:
             )
             self._remaining_ms = max(self._remaining_ms - self._delay_ms, 0)
             self._delay_ms = delay_ms
-            self._join_timer.start(delay_ms)
+            self._join_timer.start(delay_ms, self._end_join_phase)
         else:
             self._complete_join()
 
@@ -376,7 +378,7 @@ class ClassicGroup:
                 self._remove(member)
         if self.members and not self.members.elect_joined():
             # Only static members, all silent: their sessions decide.
-            self._join_timer.start(self.members.rebalance_timeout_ms)
+            self._join_timer.start(self.members.rebalance_timeout_ms, self._end_join_phase)
             return
         self._is_initial = False
         self.generation += 1
@@ -392,7 +394,7 @@ class ClassicGroup:
             self.members.answer_join(member, self._joined(member))
             member.start_session()
             member.is_new = False
-        self._sync_timer.start(self.members.rebalance_timeout_ms)
+        self._sync_timer.start(self.members.rebalance_timeout_ms, self._end_sync_phase)
 
     def _become_empty(self) -> None:
         self.protocol_name = None
@@ -491,7 +493,7 @@ class ClassicGroup:
         member = self.members.get(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGeneration
-        member.timer.start(member.session_timeout_ms)
+        member.start_session()
         if self.state is _PREPARING:
             raise RebalanceInProgress
 
@@ -562,9 +564,6 @@ class ClassicGroup:
         self._unsynced.discard(member.member_id)
         self.members.answer_join(member, JoinResult(error, member_id))
         answer_sync(member, SyncResult(error))
-        # It and its timer hold each other until the garbage collector comes, which may be long.
-        member.protocols = ()
-        member.assignment = b""
 
     # Committed offsets
 
@@ -670,15 +669,6 @@ class ClassicGroup:
             members=self.members.describe(self.protocol_name, assignments),
         )
 
-    def _check_size(self, size: int) -> None:
-        """Refuse members that are so large that no record of the group could hold them.
-
-        Raises:
-            GroupMaxSizeReached: They are, whichever of their protocols is chosen.
-        """
-        if size > _PROTOCOLS * self._services.max_batch_bytes(self.partition):
-            raise GroupMaxSizeReached(f"the members of a group would have {size} bytes")
-
     def _write(self, metadata: GroupMetadataValue) -> None:
         size = sum(len(each.subscription) + len(each.assignment) for each in metadata.members)
         if size > self._services.max_batch_bytes(self.partition):  # before it is put together
@@ -771,6 +761,16 @@ class ClassicGroup:
         if self.members and not self.is_of_consumers:
             return None
         return self.members.find_topics(self.protocol_name)
+
+
+def _check_size(services: ClassicServices, partition: int, size: int) -> None:
+    """Refuse members that are so large that no record of the group could hold them.
+
+    Raises:
+        GroupMaxSizeReached: They are, whichever of their protocols is chosen.
+    """
+    if size > _PROTOCOLS * services.max_batch_bytes(partition):
+        raise GroupMaxSizeReached(f"the members of a group would have {size} bytes")
 
 
 def _size_of_pending(member_id: str) -> int:

@@ -43,6 +43,7 @@ class Member:
     """
 
     __slots__ = (
+        "_on_silence",
         "assignment",
         "client_host",
         "client_id",
@@ -66,7 +67,8 @@ class Member:
         on_silence: Callable[[Member], None],
     ) -> None:
         self.session_timeout_ms = request.session_timeout_ms
-        self.timer = Timer(timers, partial(on_silence, self))
+        self.timer = Timer(timers)
+        self._on_silence = on_silence
         self.member_id = member_id
         self.instance_id = request.instance_id
         self.client_id = request.client_id
@@ -81,7 +83,14 @@ class Member:
 
     def start_session(self) -> None:
         """Begin the session anew: the member is alive."""
-        self.timer.start(self.session_timeout_ms)
+        if self.timer.is_running:
+            self.timer.move(self.session_timeout_ms)
+        else:
+            self.expect_within(self.session_timeout_ms)
+
+    def expect_within(self, milliseconds: float) -> None:
+        """Take it for silent after this time."""
+        self.timer.start(milliseconds, partial(self._on_silence, self))
 
     @property
     def size(self) -> int:

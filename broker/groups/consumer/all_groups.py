@@ -54,6 +54,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_MATCHES_AT_A_TIME = 8
+"""How many groups have their expressions matched at once: RE2 may take a megabyte for each."""
 _RETRY_MS = 500
 """When a missed deadline is tried again after a write that failed."""
 _SAID = frozenset({RecordType.MEMBER_METADATA, RecordType.REGULAR_EXPRESSION})
@@ -70,8 +72,9 @@ class ConsumerGroups:
         self.coordinator = coordinator
         self.policies = GroupPolicies(coordinator.settings)
         self.image: TopicImage = coordinator.topics
-        self._regexes = Regexes()
+        self.regexes = Regexes(coordinator.member_bytes)
         self._matching: set[str] = set()  # groups whose expressions are being matched
+        self._slots = asyncio.Semaphore(_MATCHES_AT_A_TIME)
         self._loading: dict[int, dict[str, ConsumerGroup]] = {}
 
     def get(self, group_id: str) -> HostedConsumerGroup:
@@ -92,13 +95,12 @@ class ConsumerGroups:
         """How many groups have expressions that are being matched."""
         return len(self._matching)
 
-    def world(self, group: HostedConsumerGroup) -> World:
+    def world(self, group_id: str) -> World:
         """Return the settings, topics and time for a transition of a group."""
         return World(
-            policy=self.policies.of(group.group_id),
+            policy=self.policies.of(group_id),
             image=self.image,
-            regexes=self._regexes,
-            deadlines=group.deadlines,
+            regexes=self.regexes,
             now_ms=self.coordinator.clock.now_ms(),
         )
 
@@ -119,6 +121,8 @@ class ConsumerGroups:
         except BaseException:
             changes.undo()
             raise
+        finally:
+            changes.settle(group.deadlines, self.regexes)
         group.count_bytes()
         return result
 
@@ -149,7 +153,7 @@ class ConsumerGroups:
             if group is None and not request.is_leaving:
                 raise GroupIdNotFound(f"Consumer group {group_id} not found.")
             group = self.get(group_id)
-        world = self.world(group)
+        world = self.world(group_id)
         group.sees = request.sees
         if not request.is_leaving:
             return self.run_and_match(
@@ -172,7 +176,7 @@ class ConsumerGroups:
         Raises:
             KafkaError: The journal did not take it.
         """
-        world = self.world(group)
+        world = self.world(group.group_id)
         if may_downgrade(group.machine, members, world.policy):
             self._go_back(group, members)
         else:
@@ -231,19 +235,21 @@ class ConsumerGroups:
             rows = old.tombstones()
             if not old.is_empty:
                 changes = self._upgraded(old)
-        group = HostedConsumerGroup(changes.group, self)
-        group.sees = request.sees
-        world = self.world(group)
+        machine = changes.group
+        world = self.world(group_id)
         try:
             result = heartbeat(changes, request, world)
             self.coordinator.member_bytes.check(
-                group.machine.size
-                - (old.members.bytes.size if isinstance(old, ClassicGroup) else 0)
+                machine.size - (old.members.bytes.size if isinstance(old, ClassicGroup) else 0)
             )
-            self.coordinator.write(group, rows + changes.encode())
+            self.coordinator.write(machine, rows + changes.encode())
         except BaseException:
-            group.close()
+            changes.undo()
+            changes.settle(None, self.regexes)
             raise
+        group = HostedConsumerGroup(machine, self)
+        group.sees = request.sees
+        changes.settle(group.deadlines, self.regexes)
         self.coordinator.add(group)
         self._match_later(group, None, world)
         self._start_sessions(group, except_for=result.member_id)
@@ -294,30 +300,39 @@ class ConsumerGroups:
         What the client does not see, whose heartbeat asked for it, counts as not matched.
         """
         try:
-            version = self.image.version
-            matches = {}
+            matches: dict[str, frozenset[str]] = {}
             size = 0
-            for regex in regexes:
-                steps = self._regexes.match(regex, self.image)
-                while True:
-                    await asyncio.sleep(0)
-                    try:
-                        next(steps)
-                    except StopIteration as stop:
-                        matches[regex] = stop.value
-                        break
-                if sees is not None:
-                    matches[regex] = frozenset(filter(sees, matches[regex]))
-                size += getsizeof(matches[regex])
-                self.coordinator.member_bytes.check(size)
+            async with self._slots:
+                version = self.image.version
+                for regex in regexes:
+                    matches[regex] = await self._find(regex, sees)
+                    size += getsizeof(matches[regex])
+                    self.coordinator.member_bytes.check(size)
             group = self.coordinator.groups.get(group_id)
             if isinstance(group, HostedConsumerGroup):
-                world = self.world(group)
+                world = self.world(group_id)
                 self.run(group, lambda changes: take_matches(changes, matches, version, world))
         except KafkaError as error:
             log.warning("expressions not matched group=%s reason=%s", group_id, error)
         finally:
             self._matching.discard(group_id)
+            group = self.coordinator.groups.get(group_id)
+            for regex in regexes:
+                if isinstance(group, HostedConsumerGroup):
+                    self.regexes.settle(regex, group.machine)
+                else:
+                    self.regexes.forget(regex, group_id)
+
+    async def _find(self, regex: str, sees: Callable[[str], bool] | None) -> frozenset[str]:
+        """Return what an expression matches, of what somebody sees."""
+        steps = self.regexes.match(regex, self.image)
+        while True:
+            await asyncio.sleep(0)
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found: frozenset[str] = stop.value
+                return found if sees is None else frozenset(filter(sees, found))
 
     # Reading the journal back
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.groups.consumer.deadlines import Deadline
 from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     RecordType,
@@ -12,7 +13,9 @@ from siltstone.protocol.coordinator.consumer_group_records import (
 )
 
 if TYPE_CHECKING:
+    from siltstone.broker.groups.consumer.deadlines import Deadlines
     from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.consumer.regexes import Regexes
     from siltstone.protocol.coordinator.consumer_group_records import Value
     from siltstone.protocol.records.journal import Row
 
@@ -21,15 +24,17 @@ class Changes:
     """The records of one transition, applied to the group as they are put.
 
     They go to the journal before anybody else sees the group. If it refuses them, `undo` restores
-    the group.
+    the group. What is outside of it follows when that is certain: `settle`.
     """
 
-    __slots__ = ("_before", "group", "records")
+    __slots__ = ("_before", "_deadlines", "_regexes", "group", "records")
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
         self.records: list[tuple[ConsumerGroupKey, Value | None]] = []
         self._before: list[tuple[ConsumerGroupKey, Value | None]] = []
+        self._deadlines: list[tuple[str, Deadline, int | None]] = []
+        self._regexes: set[str] = set()
 
     def put(self, kind: RecordType, name: str, value: Value | None) -> None:
         """Put a record of a member or an expression; None deletes it."""
@@ -42,11 +47,45 @@ class Changes:
         """Put a record of the group itself; None deletes it."""
         self.put(kind, "", value)
 
+    def start(self, member_id: str, deadline: Deadline, after_ms: int) -> None:
+        """Set a member's deadline once this is written; that of its session in any case."""
+        self._deadlines.append((member_id, deadline, after_ms))
+
+    def cancel(self, member_id: str, *kinds: Deadline) -> None:
+        """Cancel a member's deadlines of these kinds once this is written."""
+        self._deadlines += [(member_id, kind, None) for kind in kinds]
+
+    def note(self, regex: str) -> None:
+        """Note that members begin or cease to subscribe to an expression."""
+        self._regexes.add(regex)
+
     def undo(self) -> None:
-        """Restore the group as it was before the first `put`."""
+        """Restore the group as it was before the first `put`.
+
+        A member that is there is alive, whatever it was refused, and its session begins anew.
+        """
         for key, value in reversed(self._before):
             self.group.apply(key, value)
         self.group.topics_seen = -1
+        self._deadlines = [
+            each
+            for each in self._deadlines
+            if each[1] is Deadline.SESSION and each[0] in self.group.members
+        ]
+
+    def settle(self, deadlines: Deadlines | None, regexes: Regexes) -> None:
+        """Start and cancel deadlines, and forget expressions that the group does not have.
+
+        This is for the end: all is written, or undone. A group that is refused has no deadlines.
+        """
+        if deadlines is not None:
+            for member_id, deadline, after_ms in self._deadlines:
+                if after_ms is None:
+                    deadlines.cancel(member_id, deadline)
+                else:
+                    deadlines.start(member_id, deadline, after_ms)
+        for regex in self._regexes:
+            regexes.settle(regex, self.group)
 
     def encode(self) -> list[Row]:
         """Return the records as the log takes them."""

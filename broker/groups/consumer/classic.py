@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.groups.classic.messages import JoinRequest, SyncRequest
     from siltstone.broker.groups.consumer.changes import Changes
+    from siltstone.broker.groups.consumer.deadlines import Deadlines
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.consumer.policy import World
     from siltstone.broker.groups.topic_image import TopicImage
@@ -70,9 +71,9 @@ def join(changes: Changes, request: JoinRequest, member_id: str, world: World) -
     subscription_changed = member.subscribe(world)
     follow_epoch(changes, world)
     member.advance(world, subscription_changed=subscription_changed)
-    world.deadlines.cancel(member.id, Deadline.JOIN)
-    world.deadlines.start(member.id, Deadline.SESSION, request.session_timeout_ms)
-    world.deadlines.start(member.id, Deadline.SYNC, request.rebalance_timeout_ms)
+    changes.cancel(member.id, Deadline.JOIN)
+    changes.start(member.id, Deadline.SESSION, request.session_timeout_ms)
+    changes.start(member.id, Deadline.SYNC, request.rebalance_timeout_ms)
     return member.answer()
 
 
@@ -113,7 +114,9 @@ class JoiningMember:
         )
 
 
-def sync(group: ConsumerGroup, request: SyncRequest, world: World) -> SyncResult:
+def sync(
+    group: ConsumerGroup, request: SyncRequest, image: TopicImage, deadlines: Deadlines
+) -> SyncResult:
     """Answer with a classic member's assignment.
 
     Raises:
@@ -130,20 +133,24 @@ def sync(group: ConsumerGroup, request: SyncRequest, world: World) -> SyncResult
             f"member {member.id} joined with protocol {name} of type {PROTOCOL_TYPE}"
         )
     if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        _expect_join(member, world)
+        _expect_join(member, deadlines)
         raise RebalanceInProgress(f"member {member.id} is to rejoin group {group.group_id}")
-    world.deadlines.cancel(member.id, Deadline.SYNC)
-    world.deadlines.start(member.id, Deadline.SESSION, classic.session_timeout_ms)
+    deadlines.cancel(member.id, Deadline.SYNC)
+    deadlines.start(member.id, Deadline.SESSION, classic.session_timeout_ms)
     return SyncResult(
         ErrorCode.none,
         request.protocol_type,
         request.protocol_name,
-        encode_assignment(by_name(member.current.assigned, world.image), read_version(metadata)),
+        encode_assignment(by_name(member.current.assigned, image), read_version(metadata)),
     )
 
 
 def heartbeat(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, world: World
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    deadlines: Deadlines,
 ) -> None:
     """Keep a classic member alive.
 
@@ -153,14 +160,14 @@ def heartbeat(
     """
     member, classic = _get_classic(group, member_id, instance_id)
     _check_generation(member, generation)
-    world.deadlines.start(member.id, Deadline.SESSION, classic.session_timeout_ms)
+    deadlines.start(member.id, Deadline.SESSION, classic.session_timeout_ms)
     state = member.state
     if (
         member.epoch < group.target_epoch
         or state is MemberState.UNREVOKED_PARTITIONS
         or (state is MemberState.UNRELEASED_PARTITIONS and not group.awaits_release(member))
     ):
-        _expect_join(member, world)
+        _expect_join(member, deadlines)
         raise RebalanceInProgress(f"member {member.id} is to rejoin group {group.group_id}")
 
 
@@ -243,6 +250,6 @@ def _check_generation(member: Member, generation: int) -> None:
         )
 
 
-def _expect_join(member: Member, world: World) -> None:
+def _expect_join(member: Member, deadlines: Deadlines) -> None:
     timeout_ms = member.metadata.rebalance_timeout_ms
-    world.deadlines.start_if_idle(member.id, Deadline.JOIN, timeout_ms)
+    deadlines.start_if_idle(member.id, Deadline.JOIN, timeout_ms)

@@ -38,8 +38,10 @@ class Deadlines:
         key = member_id, deadline
         timer = self._running.get(key)
         if timer is None:
-            timer = self._running[key] = Timer(self._timers, partial(self._miss, *key))
-        timer.start(after_ms)
+            timer = self._running[key] = Timer(self._timers)
+            timer.start(after_ms, partial(self._miss, *key))
+        else:
+            timer.move(after_ms)
 
     def start_if_idle(self, member_id: str, deadline: Deadline, after_ms: float) -> None:
         """Set a member's deadline to ``after_ms`` from now, unless it is running."""
@@ -59,7 +61,13 @@ class Deadlines:
         self._missed(member_id, deadline)
 
     def close(self) -> None:
-        """Cancel everything: the group is gone."""
+        """Cancel everything, and let go of the group, which is gone."""
         for timer in self._running.values():
             timer.cancel()
         self._running.clear()
+        self._missed = _nobody
+
+
+def _nobody(member_id: str, deadline: Deadline) -> None:
+    """Miss nothing."""
+    del member_id, deadline

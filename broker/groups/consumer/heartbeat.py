@@ -141,8 +141,8 @@ def heartbeat(changes: Changes, request: HeartbeatRequest, world: World) -> Hear
     before = _find_or_join(changes, request)
     after = update(changes, before, _merge(before.metadata, request), request.owned, world)
     if before.classic is not None:
-        world.deadlines.cancel(after.id, Deadline.JOIN, Deadline.SYNC)
-    world.deadlines.start(after.id, Deadline.SESSION, world.policy.session_timeout_ms)
+        changes.cancel(after.id, Deadline.JOIN, Deadline.SYNC)
+    changes.start(after.id, Deadline.SESSION, world.policy.session_timeout_ms)
     assigned = after.current.assigned
     is_told = (
         request.member_epoch == JOIN_EPOCH or request.is_full or assigned != before.current.assigned

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.consumer.member import Member
     from siltstone.broker.groups.consumer.policy import World
+    from siltstone.broker.groups.consumer.regexes import Regexes
     from siltstone.broker.groups.owner import Owner
+    from siltstone.broker.groups.topic_image import TopicImage
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Row
 
@@ -53,8 +55,10 @@ class Host(Protocol):
     """Who runs a group's transitions; `broker.groups.consumer.all_groups` says how."""
 
     coordinator: Owner
+    image: TopicImage
+    regexes: Regexes
 
-    def world(self, group: HostedConsumerGroup) -> World:
+    def world(self, group_id: str) -> World:
         """Return the settings, topics and time for a transition of a group."""
 
     def run_and_match(
@@ -177,6 +181,8 @@ class HostedConsumerGroup:
         """Cancel all deadlines; no request of this protocol waits."""
         del error
         self.deadlines.close()
+        for regex in self.machine.subscribers:
+            self._groups.regexes.forget(regex, self.group_id)
         self._bytes.close()
 
     # Members of the classic protocol
@@ -202,7 +208,7 @@ class HostedConsumerGroup:
         Raises:
             KafkaError: It is refused, or the journal did not take it.
         """
-        world = self._groups.world(self)
+        world = self._groups.world(self.group_id)
         if not world.policy.may_mix:
             raise InconsistentGroupProtocol(
                 f"Cannot join the consumer group {self.group_id} with the classic protocol because "
@@ -226,7 +232,7 @@ class HostedConsumerGroup:
         Raises:
             KafkaError: It is not in the group, of another generation, or has to rejoin.
         """
-        reply(classic.sync(self.machine, request, self._groups.world(self)))
+        reply(classic.sync(self.machine, request, self._groups.image, self.deadlines))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
         """Keep a classic member alive.
@@ -234,8 +240,7 @@ class HostedConsumerGroup:
         Raises:
             KafkaError: It is not in the group, of another generation, or has to rejoin.
         """
-        world = self._groups.world(self)
-        classic.heartbeat(self.machine, member_id, instance_id, generation, world)
+        classic.heartbeat(self.machine, member_id, instance_id, generation, self.deadlines)
 
     def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
         """Remove members, named by member id and instance id, and return an error code for each.
@@ -260,7 +265,7 @@ class HostedConsumerGroup:
     def _join_last(self, request: JoinRequest, member_id: str) -> JoinResult:
         """Let a static classic member replace the last member of the consumer protocol."""
         changes = Changes(self.machine)
-        world = self._groups.world(self)
+        world = self._groups.world(self.group_id)
         before = self.machine.size
         try:
             joining = classic.JoiningMember(changes, request, member_id)
@@ -272,7 +277,9 @@ class HostedConsumerGroup:
             group = self._groups.become_classic(self, (), changes.encode())
         except BaseException:
             changes.undo()
+            changes.settle(self.deadlines, self._groups.regexes)
             raise
+        changes.settle(None, self._groups.regexes)
         if must_rebalance:
             group.rebalance()
         return joining.answer()

@@ -101,7 +101,7 @@ def fence(changes: Changes, members: Iterable[Member], world: World) -> None:
         remove(changes, member)
         regexes.add(member.regex)
     for regex in regexes:
-        _drop_regex(changes, regex, world)
+        _drop_regex(changes, regex)
     bump_epoch(changes, world)
 
 
@@ -135,6 +135,7 @@ def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world:
     regex = metadata.subscribed_topic_regex or ""
     regex_changed = regex != member.regex
     if regex_changed and regex and not group.count_subscribers(regex):
+        changes.note(regex)
         world.regexes.check(regex)
     if metadata != member.metadata or member.id not in group.members:
         before = group.name_count
@@ -145,7 +146,7 @@ def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world:
                 "the most"
             )
     if regex_changed:
-        _drop_regex(changes, member.regex, world)
+        _drop_regex(changes, member.regex)
     names_changed = metadata.subscribed_topic_names != member.metadata.subscribed_topic_names
     if names_changed or (regex_changed and (not regex or regex in group.regexes)):
         bump_epoch(changes, world)
@@ -180,14 +181,14 @@ def advance(
     if member.classic is None:
         if current.state == MemberState.UNREVOKED_PARTITIONS:
             timeout_ms = member.metadata.rebalance_timeout_ms
-            world.deadlines.start(member.id, Deadline.REBALANCE, timeout_ms)
+            changes.start(member.id, Deadline.REBALANCE, timeout_ms)
         else:
-            world.deadlines.cancel(member.id, Deadline.REBALANCE)
+            changes.cancel(member.id, Deadline.REBALANCE)
     return group.get(member_id)
 
 
-def _drop_regex(changes: Changes, regex: str, world: World) -> None:
-    """Forget an expression that nobody subscribes to any more."""
+def _drop_regex(changes: Changes, regex: str) -> None:
+    """Forget an expression that nobody subscribes to any more, and what it has matched."""
+    changes.note(regex)
     if regex in changes.group.regexes and not changes.group.count_subscribers(regex):
         changes.put(RecordType.REGULAR_EXPRESSION, regex, None)
-        world.regexes.forget(regex)

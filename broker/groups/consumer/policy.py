@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from siltstone.broker.groups.consumer.deadlines import Deadlines
     from siltstone.broker.groups.consumer.regexes import Regexes
     from siltstone.broker.groups.topic_image import TopicImage
     from siltstone.broker.topics.settings.in_force import BrokerSettings
@@ -33,12 +32,11 @@ class Policy:
 
 
 class World(NamedTuple):
-    """The settings, topics and deadlines of one moment; ``now_ms`` is the time of day."""
+    """The settings and topics of one moment; ``now_ms`` is the time of day."""
 
     policy: Policy
     image: TopicImage
     regexes: Regexes
-    deadlines: Deadlines
     now_ms: int
 
 

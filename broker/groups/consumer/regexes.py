@@ -17,29 +17,44 @@ from siltstone.protocol.errors import InvalidRegularExpression
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from siltstone.broker.groups.consumer.group import ConsumerGroup
+    from siltstone.broker.groups.member_bytes import MemberBytes
     from siltstone.broker.groups.topic_image import TopicImage
-
 
 _NAMES_AT_A_TIME: Final = 100
 _SECONDS: Final = 0.002
 
+# What a compiled expression takes, measured of long texts, counts, alternatives and classes.
+_EACH_BYTES: Final = 1000
+_STEP_BYTES: Final = 13
+_CHARACTER_BYTES: Final = 11
+
 
 class _Known:
-    """One expression, compiled, and its results so far."""
+    """One expression: the groups that have it, and its results so far.
 
-    __slots__ = ("matched", "pattern", "seen", "version")
+    It is compiled from when a member brings it until it was matched. ``size`` is what that takes.
+    """
 
-    def __init__(self, pattern: Any) -> None:
-        self.pattern = pattern
+    __slots__ = ("groups", "matched", "pattern", "seen", "size", "version")
+
+    def __init__(self) -> None:
+        self.groups: set[str] = set()
+        self.pattern: Any = None
+        self.size = 0
         self.version = -1
         self.seen: frozenset[str] = frozenset()
         self.matched: frozenset[str] = frozenset()
 
 
 class Regexes:
-    """The expressions of all groups (loop only)."""
+    """The expressions that members of any group subscribe to (loop only).
 
-    def __init__(self) -> None:
+    What they take while they are compiled counts as what members have in memory.
+    """
+
+    def __init__(self, member_bytes: MemberBytes) -> None:
+        self._member_bytes = member_bytes
         self._known: dict[str, _Known] = {}
         self._names: frozenset[str] = frozenset()
         self._names_version = -1
@@ -51,11 +66,34 @@ class Regexes:
     def check(self, regex: str) -> None:
         """Refuse an expression that RE2 does not take.
 
+        The caller settles it, or has it forgotten, whatever comes of the member that brings it.
+
         Raises:
             InvalidRegularExpression: RE2 does not take it.
+            GroupMaxSizeReached: Compiled, it would exceed group.members.max.bytes.
         """
-        if regex not in self._known:
-            self._known[regex] = _Known(_compile(regex))
+        if regex in self._known:
+            return
+        pattern = _compile(regex)
+        size = _size_of(pattern)
+        self._member_bytes.check(size)
+        self._keep(self._known.setdefault(regex, _Known()), pattern)
+
+    def settle(self, regex: str, group: ConsumerGroup) -> None:
+        """Note whether members of a group subscribe to an expression, and forget it if none do."""
+        if not group.count_subscribers(regex):
+            self.forget(regex, group.group_id)
+        elif regex in self._known:
+            self._known[regex].groups.add(group.group_id)
+
+    def forget(self, regex: str, group_id: str) -> None:
+        """Forget an expression that a group does not have, unless another group has it."""
+        known = self._known.get(regex)
+        if known is not None:
+            known.groups.discard(group_id)
+            if not known.groups:
+                self._let_go(known)
+                del self._known[regex]
 
     def newest(self, image: TopicImage) -> int:
         """Return the version of the topics in which the last new one was seen."""
@@ -69,14 +107,18 @@ class Regexes:
     def match(self, regex: str, image: TopicImage) -> Generator[None, None, frozenset[str]]:
         """Return the topics whose whole name matches; yields where others may be served.
 
+        The caller settles the expression afterwards.
+
         Raises:
             InvalidRegularExpression: RE2 does not take it.
         """
-        self.check(regex)
-        known = self._known[regex]
+        known = self._known.setdefault(regex, _Known())
         version = image.version
         if known.version != version:
-            names = frozenset(image.names())
+            self.newest(image)
+            names = self._names
+            if known.pattern is None:
+                self._keep(known, _compile(regex))
             fullmatch = known.pattern.fullmatch
             found: set[str] = set()
             rest = iter(names - known.seen)
@@ -92,11 +134,27 @@ class Regexes:
             known.matched = (known.matched & names) | found
             known.seen = names
             known.version = version
+        self._let_go(known)
         return known.matched
 
-    def forget(self, regex: str) -> None:
-        """Drop an expression that a group gave up; another group compiles it again."""
-        self._known.pop(regex, None)
+    def _keep(self, known: _Known, pattern: Any) -> None:
+        known.pattern = pattern
+        known.size = _size_of(pattern)
+        self._member_bytes.size += known.size
+
+    def _let_go(self, known: _Known) -> None:
+        """Keep an expression as its text alone."""
+        known.pattern = None
+        self._member_bytes.size -= known.size
+        known.size = 0
+
+
+def _size_of(pattern: Any) -> int:
+    """Return about how many bytes a compiled expression takes: RE2 does not tell."""
+    size: int = (
+        _EACH_BYTES + _STEP_BYTES * pattern.programsize + _CHARACTER_BYTES * len(pattern.pattern)
+    )
+    return size
 
 
 def _compile(regex: str) -> Any:

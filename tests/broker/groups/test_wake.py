@@ -20,9 +20,8 @@ def test_a_deadline_that_is_over_is_met_on_uvloop_too(tmp_path: Path) -> None:
         home = await RoomsOnDisk(tmp_path / "home").open()
         timers = home.rooms.groups().timers
         fired: list[str] = []
-        first, second = (Timer(timers, lambda n=name: fired.append(n)) for name in "ab")  # type: ignore[misc]
-        first.start(0)
-        second.start(-1)
+        Timer(timers).start(0, lambda: fired.append("a"))
+        Timer(timers).start(-1, lambda: fired.append("b"))
         for _ in range(100):
             home.clock.advance(1)
             home.rooms.groups()._run_timers()

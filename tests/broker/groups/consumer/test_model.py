@@ -192,6 +192,7 @@ class Lives(RuleBasedStateMachine):
         except (*LOST, UnreleasedInstanceId):
             pass
         changes.undo()
+        changes.settle(self.hand.deadlines, self.hand.regexes)
 
         assert self.hand.group.members == before.members
         assert self.hand.group.owners == before.owners
@@ -218,6 +219,7 @@ class Lives(RuleBasedStateMachine):
         group = self.hand.group
         counted = Counter(member.regex for member in group.members.values() if member.regex)
         assert group.subscribers == counted
+        assert len(self.hand.regexes) == len(counted)
 
     @invariant()
     def bytes_are_those_of_members(self) -> None:

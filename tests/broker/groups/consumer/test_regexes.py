@@ -5,9 +5,15 @@ from time import process_time
 import pytest
 
 from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.protocol.errors import InvalidRegularExpression
 from tests.support.consumer_groups import Topics, at_once
 from tests.support.turns import slowness
+
+
+def new_regexes() -> Regexes:
+    """Return expressions of no group yet."""
+    return Regexes(MemberBytes(lambda _: None))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +34,7 @@ def test_the_whole_name_has_to_match(regex: str, matched: set[str]) -> None:
     """As Kafka's re2j does it."""
     topics = Topics(**dict.fromkeys(("a", "ab", "a.b", "b"), 1))
 
-    assert at_once(Regexes().match(regex, topics)) == matched
+    assert at_once(new_regexes().match(regex, topics)) == matched
 
 
 @pytest.mark.parametrize("regex", ["(.*){1000}", "(" * 900 + ")" * 900, "(x+x+)+y"])
@@ -39,14 +45,14 @@ def test_no_expression_takes_long(regex: str) -> None:
         topics.put(f"{number:050}", 1)
     began = process_time()
 
-    at_once(Regexes().match(regex, topics))
+    at_once(new_regexes().match(regex, topics))
 
     assert process_time() - began < 1.5 * slowness()
 
 
 def test_what_was_matched_follows_the_topics() -> None:
     """Names that come are looked at, those that go are dropped, and may come again."""
-    topics, regexes = Topics(a1=1, a2=1, b=1), Regexes()
+    topics, regexes = Topics(a1=1, a2=1, b=1), new_regexes()
     assert at_once(regexes.match("a.", topics)) == {"a1", "a2"}
 
     topics.drop("a1")
@@ -63,12 +69,12 @@ def test_others_have_their_turn_while_names_are_matched() -> None:
     for number in range(1000):
         topics.put(f"t{number}", 1)
 
-    assert len(list(Regexes().match("t.*5", topics))) >= 10
+    assert len(list(new_regexes().match("t.*5", topics))) >= 10
 
 
 def test_only_a_topic_that_comes_is_news() -> None:
     """Not one that grows or goes: what matched it is none the worse."""
-    topics, regexes = Topics(a=1, b=1), Regexes()
+    topics, regexes = Topics(a=1, b=1), new_regexes()
     first = regexes.newest(topics)
     topics.put("a", 2)
     topics.drop("b")
@@ -81,10 +87,26 @@ def test_only_a_topic_that_comes_is_news() -> None:
 
 def test_nothing_is_kept_of_what_is_no_expression() -> None:
     """Nor of one that was given up."""
-    regexes = Regexes()
+    regexes = new_regexes()
     with pytest.raises(InvalidRegularExpression, match=r"`a\(` is not a valid"):
         regexes.check("a(")
     regexes.check("a")
-    regexes.forget("a")
+    regexes.forget("a", "g")
 
     assert len(regexes) == 0
+
+
+@pytest.mark.parametrize("is_matched", [True, False], ids=["matched", "given up"])
+def test_what_is_compiled_counts(is_matched: bool) -> None:
+    """It takes some 75 KB, which belong to what members have in memory until it is matched."""
+    counted = MemberBytes(lambda _: None)
+    regexes = Regexes(counted)
+    regexes.check("[a-z]{999}" * 9)
+    compiled = counted.size
+    if is_matched:
+        at_once(regexes.match("[a-z]{999}" * 9, Topics(a=1)))
+    else:
+        regexes.forget("[a-z]{999}" * 9, "g")
+
+    assert 75_000 < compiled < 150_000
+    assert counted.size == 0
