@@ -306,8 +306,8 @@ class ServerConfig:
     )
     group_members_max_bytes: int = long_key(
         512 * 1024 * 1024,
-        "How many bytes the members of all groups may have in memory, with their assignments and "
-        "the groups' names; a member has one or two thousand, and 350 for each of its partitions. "
+        "How many bytes all groups and their members may have in memory, with assignments and "
+        "names; a group or a member has one or two thousand, and 350 for each of its partitions. "
         "Members that are new or say more are refused beyond that.",
         check=at_least(0),
         dynamic=True,

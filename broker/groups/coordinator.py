@@ -14,7 +14,7 @@ from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.expiry import DeletedTopics, expire
-from siltstone.broker.groups.member_bytes import MemberBytes, bytes_of
+from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.groups.replay import Replay
@@ -237,7 +237,7 @@ class GroupCoordinator:
         if group_id not in self.groups and group_id not in self.offsets:
             count = max(len(self.groups), self.offsets.group_count) + 1
             self.settings.limits.check(GROUPS, count, GroupMaxSizeReached)
-            self.member_bytes.check(bytes_of((group_id,)))
+            self.member_bytes.check(size_of_group(group_id))
 
     def _find_room(self, size: int, growth: int) -> int:
         """Refuse offsets that would grow to too many bytes, and return how many more there may be.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from siltstone.broker.process.client_limits import Limits
 
 _OBJECT_BYTES: Final = 60
+_GROUP_BYTES: Final = 1_300
+"""What a group costs besides its name, its members and their offsets."""
 _CHARACTER_BYTES: Final = 4
 EACH_BYTES: Final = 1000
 """What a member, or an id that was given out, costs besides what the client sent."""
@@ -79,6 +81,11 @@ class GroupBytes:
     def close(self) -> None:
         """Count nothing of the group any more."""
         self.add(-self.size)
+
+
+def size_of_group(group_id: str) -> int:
+    """Return how much memory a group takes that has no members."""
+    return _GROUP_BYTES + bytes_of((group_id,))
 
 
 def bytes_of(values: Iterable[str | bytes | None]) -> int:

@@ -29,7 +29,7 @@ from siltstone.broker.groups.classic.members import (
 )
 from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
 from siltstone.broker.groups.classic.state_names import GroupState
-from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of
+from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of, size_of_group
 from siltstone.broker.groups.timers import Timer
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
 from siltstone.protocol.coordinator.group_errors import (
@@ -157,8 +157,8 @@ class ClassicGroup:
         return self.state is GroupState.EMPTY
 
     def count_name(self) -> None:
-        """Have counted what its name takes in memory."""
-        self.members.bytes.add(bytes_of((self.group_id,)))
+        """Have counted what it takes in memory, with its name."""
+        self.members.bytes.add(size_of_group(self.group_id))
 
     @property
     def is_of_consumers(self) -> bool:

@@ -128,6 +128,8 @@ class Members:
     in ``bytes``.
     """
 
+    __slots__ = ("_supported", "by_id", "bytes", "joining_count", "leader", "static")
+
     def __init__(self, size: GroupBytes) -> None:
         self.by_id: dict[str, Member] = {}
         self.static: dict[str, str] = {}  # instance id -> member id

@@ -17,7 +17,7 @@ from siltstone.broker.groups.consumer.checks import (
 from siltstone.broker.groups.consumer.deadlines import Deadlines
 from siltstone.broker.groups.consumer.membership import check_room
 from siltstone.broker.groups.consumer.migration import may_replace_last
-from siltstone.broker.groups.member_bytes import GroupBytes, bytes_of
+from siltstone.broker.groups.member_bytes import GroupBytes, size_of_group
 from siltstone.protocol.coordinator.group_errors import (
     InconsistentGroupProtocol,
     NonEmptyGroup,
@@ -94,7 +94,7 @@ class HostedConsumerGroup:
         self.sees: Callable[[str], bool] | None = None
         self.deadlines = Deadlines(groups.coordinator.timers, partial(groups.missed, self))
         self._bytes = GroupBytes(groups.coordinator.member_bytes)
-        self._name_bytes = 0
+        self._own_bytes = 0
         self._groups = groups
 
     @property
@@ -113,13 +113,13 @@ class HostedConsumerGroup:
         return self.machine.is_empty
 
     def count_name(self) -> None:
-        """Have counted what its name takes in memory, and its members."""
-        self._name_bytes = bytes_of((self.group_id,))
+        """Have counted what it takes in memory, with its name and its members."""
+        self._own_bytes = size_of_group(self.group_id)
         self.count_bytes()
 
     def count_bytes(self) -> None:
         """Have counted what the members have in memory now."""
-        self._bytes.add(self._name_bytes + self.machine.size - self._bytes.size)
+        self._bytes.add(self._own_bytes + self.machine.size - self._bytes.size)
 
     # What the coordinator asks of a group
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING
+
+import pytest
 
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
-from siltstone.protocol.records.journal import EntryKind
+from siltstone.protocol.records.journal import EntryKind, Producer
 from tests.support.committed import new_offsets
 from tests.support.rooms import RoomsOnDisk
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from siltstone.protocol.records.journal import Producer, Row
+    from siltstone.protocol.records.journal import Row
 
 GROUPS = 100_000
 LARGEST_BYTES = 1 << 18
@@ -91,3 +94,56 @@ async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path)
 
     assert sorted(loaded) == names
     assert looked_at.isdisjoint(loaded.values())
+
+
+@pytest.mark.parametrize(
+    ("groups", "partitions", "metadata", "is_transactional"),
+    [
+        (1000, 1, "", False),
+        (1000, 1, "x" * 10, False),
+        (10, 100, "x" * 10, False),
+        (20, 100, "x" * 1000, False),
+        (1000, 1, "x" * 10, True),
+        (10, 100, "x" * 10, True),
+    ],
+)
+async def test_what_commits_take_is_counted(
+    tmp_path: Path, groups: int, partitions: int, metadata: str, is_transactional: bool
+) -> None:
+    """Within a fifth, with the groups that are made for them."""
+    home = await RoomsOnDisk(tmp_path / "root").open()
+    coordinator = home.rooms.groups()
+    await coordinator.journal.ensure_created()
+    said = OffsetCommitValue(1000, -1, metadata, 1_700_000_000_000)
+
+    def commit(number: int) -> None:
+        name = f"group-{number:08}"
+        group = coordinator.check_commit(name, -1, "", None, 9)
+        rows = [
+            ("orders", index, said._replace(offset=1000 + index)) for index in range(partitions)
+        ]
+        partition = coordinator.journal.partition_for(name)
+        if is_transactional:
+            producer = Producer(number % 10, 0)  # the log counts those by itself
+            coordinator.offsets.append_transactional(name, partition, new_offsets(*rows), producer)
+        else:
+            coordinator.offsets.append(name, partition, new_offsets(*rows))
+        coordinator.keep(group)
+
+    def count() -> int:
+        return coordinator.offsets.size + coordinator.member_bytes.size
+
+    for number in range(200):
+        commit(1_000_000 + number)
+    before = count()
+    gc.collect()
+    tracemalloc.start()
+    for number in range(groups):
+        commit(number)
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    counted = count() - before
+    await home.close()
+
+    assert 0.8 < taken / counted < 1.2
