@@ -7,9 +7,10 @@ import logging
 import math
 import re
 import sys
+import threading
 import time
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from siltstone.protocol.errors import (
     MAX_MESSAGE_CHARACTERS,
@@ -18,6 +19,11 @@ from siltstone.protocol.errors import (
     shorten,
     visible,
 )
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_logger = logging.getLogger(__name__)
 
 _CONVERSION = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 _FIELD = re.compile(r"(\w+)=(.*?)([:;,]?)", re.DOTALL)
@@ -148,6 +154,7 @@ def _value(text: str, arguments: list[Any]) -> Any:
 def configure(style: str, level: str) -> None:
     """Send every line to stderr in ``style``, ``console`` or ``json``, from ``level`` up.
 
+    What ends a thread or the program is a line as well: Python's own tracebacks would be none.
     What no line has is not looked up any more: thread, process, and where the call stands.
     """
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
@@ -156,6 +163,31 @@ def configure(style: str, level: str) -> None:
     handler.setFormatter(JsonLines() if style == "json" else ConsoleLines())
     handler.addFilter(Shortened())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    threading.excepthook = _tell_of_thread
+    sys.excepthook = _tell_of_end
+    sys.unraisablehook = _tell_of_unraisable
+
+
+def _tell_of_thread(failed: threading.ExceptHookArgs) -> None:
+    name = "" if failed.thread is None else failed.thread.name
+    error = failed.exc_value or failed.exc_type()
+    if not isinstance(error, SystemExit):
+        _logger.critical("thread failed thread=%s", name, exc_info=error)
+
+
+def _tell_of_end(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        _logger.critical("the program failed", exc_info=error)
+
+
+def _tell_of_unraisable(failed: sys.UnraisableHookArgs) -> None:
+    error = failed.exc_value or failed.exc_type()
+    where = getattr(failed.object, "__qualname__", type(failed.object).__qualname__)
+    _logger.error("%s where=%s", failed.err_msg or "nobody handles this", where, exc_info=error)
 
 
 ROOT = "root"

@@ -6,6 +6,8 @@ import json
 import logging
 import math
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -104,6 +106,40 @@ def test_a_traceback_forges_nothing(form: logging.Formatter) -> None:
     assert "failed" in head
     assert all(each.isprintable() and each.startswith("    ") for each in (head, *rest)[1:])
     assert not re.search("^1999-01-01", "\n".join((head, *rest)), re.MULTILINE)
+
+
+@pytest.mark.parametrize("style", ["console", "json"])
+def test_what_ends_a_thread_or_the_program_is_a_line(style: str) -> None:
+    """Python's own tracebacks would quote a client past the formatter, and be no JSON."""
+    program = (
+        "import sys, threading\n"
+        "from siltstone.broker.process.logs import configure\n"
+        f"forged = {FORGED!r}\n"
+        "class Fails:\n"
+        "    def __init__(self, text): self.text = text\n"
+        "    def __call__(self): raise ValueError(self.text)\n"
+        "    def __del__(self): raise ValueError(self.text)\n"
+        f"configure({style!r}, 'info')\n"
+        "fails = Fails(forged)\n"
+        "thread = threading.Thread(target=fails, name=forged)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "del thread, fails\n"
+        "Fails.__del__ = object.__init__\n"
+        "Fails(forged)()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    lines = done.stderr.decode().removesuffix("\n").split("\n")
+
+    assert done.returncode == 1
+    if style == "json":
+        first, _, last = (json.loads(line)["message"] for line in lines)
+        assert (first, last) == ("thread failed", "the program failed")
+    else:
+        assert all(line.isprintable() for line in lines)
+        begun = [line for line in lines if not line.startswith("    ")]
+        assert len(begun) == 3
+        assert all(re.match(r"20\d\d-.* siltstone\.broker\.process\.logs ", line) for line in begun)
 
 
 def test_what_is_legible_stays() -> None:
