@@ -8,7 +8,7 @@ archive (``--before``), or a pin that is taken before the broker is asked to cle
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -40,7 +40,6 @@ from siltstone.storage.topic_partition import TopicPartition
 TASK_BYTES: Final = 128 << 20
 _POLL_SECONDS: Final = 0.2
 _CLEAN_SECONDS: Final = 600.0
-_FINDING: Final = {"failOnDataLoss": "false"}  # what is lost is a finding
 _UNFINISHED: Final = {"requested", "in-progress", "aborting"}
 
 
@@ -130,16 +129,16 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
     """
     began = engine.clock.monotonic()
     report = AuditReport()
-    read = committed(_FINDING | dict(options))
+    read = committed(options)
     with ExitStack() as stack:
         before = None
         if spec.before:
             earlier = _of_archive(options, spec.before)
-            before = stack.enter_context(moment_of(earlier, engine.clock))
+            before = stack.enter_context(_moment_of(earlier, engine.clock))
         elif spec.clean:
-            before = stack.enter_context(moment_of(read, engine.clock))
+            before = stack.enter_context(_moment_of(read, engine.clock))
             _clean(find_control(Path(read.data), read.control), before, engine.clock)
-        moment = stack.enter_context(moment_of(read, engine.clock))
+        moment = stack.enter_context(_moment_of(read, engine.clock))
         if not spec.laws_only:
             if moment.transport == "fetch":
                 raise BadOption(
@@ -152,6 +151,16 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
         moment.check()
     report.seconds = engine.clock.monotonic() - began
     return report
+
+
+@contextmanager
+def _moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
+    """Yield a moment; what an archive lacks is a finding, and no reason to stop."""
+    with moment_of(options, clock) as moment:
+        source = moment.source
+        if moment.transport == "archive":
+            source.options = replace(source.options, fail_on_data_loss=False)
+        yield moment
 
 
 def _audit_segments(engine: Engine, moment: Moment, report: AuditReport) -> None:
@@ -340,7 +349,7 @@ def _of_archive(options: Mapping[str, str], folder: str) -> ReadOptions:
     """Return the same topics, out of an archive."""
     kept = ("subscribe", "subscribepattern", "assign")
     names = {name: value for name, value in options.items() if name.lower() in kept}
-    return committed({**_FINDING, **names, "transport": "archive", "archive": folder})
+    return committed({**names, "transport": "archive", "archive": folder})
 
 
 def _clean(control: Control, moment: Moment, clock: Clock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,8 +14,11 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.jobs.audit import AuditSpec, audit
 from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.sinks.kafka import make_producer
 from siltstone.pipeline.transports import open_source
 from tests.support.archives import read_splits
 from tests.support.broker import SiltstoneProcess
@@ -199,3 +203,35 @@ def test_replay_logs_in(guarded: Guarded, ours: SiltstoneProcess, *, exactly_onc
 
     assert summary.records == COUNT
     assert run.rows() == read_rows(ours.bootstrap, "source")
+
+
+def test_an_audit_of_its_folder(kafka_jars: KafkaJars, tmp_path: Path) -> None:
+    """Its transaction indexes agree with its markers as ours do, segment by segment."""
+    broker = KafkaBroker(kafka_jars, tmp_path / "kafka")
+    chance = random.Random(5)
+    try:
+        broker.start()
+        create_topic(broker.bootstrap, "t", config={"segment.bytes": str(1 << 20)})
+        producers = [make_producer(broker.bootstrap, {}, f"p{number}") for number in range(3)]
+        for producer in producers:
+            producer.init_transactions(PATIENCE)
+            producer.begin_transaction()
+        for _ in range(60):
+            producer = chance.choice(producers)
+            for _ in range(chance.randrange(1, 4)):
+                producer.produce("t", chance.randbytes(20_000), partition=0)
+                producer.flush(PATIENCE)
+            if chance.random() < 0.5:
+                end = producer.abort_transaction if chance.random() < 0.5 else None
+                (end or producer.commit_transaction)(PATIENCE)
+                producer.begin_transaction()
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+    options = {"subscribe": "t", "archive": str(broker.folder)}
+
+    report = audit(LocalEngine(1), options, AuditSpec())
+
+    assert list(report.lines())[:-1] == []
+    assert report.segments > 1
+    assert sum(path.stat().st_size for path in (broker.folder / "t-0").glob("*.txnindex"))

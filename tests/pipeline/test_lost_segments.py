@@ -126,6 +126,20 @@ def test_gaps_of_a_compacted_topic(archive: Archive, folder: Path) -> None:
     assert audit(archive) == (1, {"missing-file"})
 
 
+def test_the_laws_of_an_archive_that_lacks_something(
+    archive: Archive, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An audit of two moments goes on beyond what is missing, and lists that too."""
+    shutil.copytree(archive.root, tmp_path / "before")
+    remove(folder, 30)
+
+    for more in ((), ("--laws-only",)):
+        assert run(archive, "audit", "--before", str(tmp_path / "before"), *more) == 1
+        said = capsys.readouterr().err
+        assert said.count("lost-latest: ") == 10
+        assert ("missing-segment: " in said) == (not more)
+
+
 @pytest.mark.parametrize("cut", [1, 10, 100])
 def test_a_torn_end(
     archive: Archive, folder: Path, cut: int, capsys: pytest.CaptureFixture[str]
