@@ -11,7 +11,7 @@ class BadOption(PipelineError, ValueError):
 
 
 class Refused(PipelineError):
-    """What could have given a wrong table or topic; nothing was changed."""
+    """A job that could give a wrong table or topic; nothing was changed."""
 
 
 class DataLost(PipelineError):

@@ -48,7 +48,7 @@ class Progress:
 
 
 class Noted(NamedTuple):
-    """What is noted of a part, None for nothing; in words where, and what deletes it."""
+    """The note of a part, None for none; in words where it is, and how to delete it."""
 
     text: bytes | None
     where: str

@@ -116,7 +116,7 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
         with moment_of(read, engine.clock) as moment:
             state, reason = _usable_state(sink, spec, moment)
             if reason and spec.incremental:
-                sys.stderr.write(f"the whole table is built anew: {reason}\n")
+                sys.stderr.write(f"the whole table is built again: {reason}\n")
             if not spec.incremental:
                 state, reason = None, ""
             summary = _Run(engine, sink, spec, moment, state).finish()

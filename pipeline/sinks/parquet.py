@@ -164,7 +164,7 @@ class ParquetTable:
 
 
 class _Seen(NamedTuple):
-    """What is in the folder: the text of the state, and the files of rows."""
+    """The text of the state and the files of rows that are in the folder."""
 
     state: str | None
     files: tuple[Path, ...]

@@ -229,7 +229,7 @@ class Transactions:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_every_bit_of_a_transaction_index(tmp_path: Path, seed: int) -> None:
-    """Whichever bit of an entry is flipped, the audit finds that it is not what the log says."""
+    """Each flipped bit of an entry is found: the log says otherwise."""
     made = Transactions(tmp_path, seed)
     view = made.look()
     assert made.sentences(view) == []
@@ -262,7 +262,7 @@ def test_a_transaction_index_that_is_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gone", [1, 3, 5])
 def test_transactions_that_began_before_the_log(tmp_path: Path, gone: int) -> None:
-    """What retention has taken is not held against the entries that are left."""
+    """Entries of transactions whose start retention has taken are no fault."""
     made = Transactions(tmp_path, 4)
     view = made.look()
 
@@ -288,7 +288,7 @@ def test_a_transaction_index_that_goes_away(archive: Archive) -> None:
 
 
 def test_a_catalog_that_is_damaged(archive: Archive, folder: Path) -> None:
-    """Which topics are compacted is then not known, and not taken for none."""
+    """Nobody knows then which topics are compacted, so nothing is read."""
     (archive.root / catalog.FILE_NAME).write_text("{")
 
     with pytest.raises(SourceUnavailable, match=r"siltstone-catalog\.json cannot be read"):

@@ -88,7 +88,7 @@ def test_goes_on_after_a_crash(
 def test_a_topic_that_was_made_again(
     broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool
 ) -> None:
-    """What was sent to the topic that had the name before is not in the new one: refused."""
+    """Progress of the topic that had the name before says nothing of the new one."""
     run = Run(broker, f"again-{exactly_once}")
     wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path / "progress"}
     run(**wanted)
@@ -105,7 +105,7 @@ def test_a_topic_that_was_made_again(
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_another_range(broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool) -> None:
-    """What was never sent is not said to be there; a part of what was sent is."""
+    """Records that were never sent are not said to be there; a part of those sent is."""
     run = Run(broker, f"range-{exactly_once}")
     wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path / "progress"}
     late = {"startingOffsets": '{"source":{"0":100,"1":100}}'}

@@ -290,7 +290,7 @@ def test_a_stream_into_the_table_of_another_topic(target: str) -> None:
 
 
 class Batch:
-    """What a stream has of Spark's DataFrame: it is written as Parquet."""
+    """The part of Spark's DataFrame that a stream uses: it is written as Parquet."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
@@ -386,7 +386,7 @@ def append_elsewhere(target: str, *offsets: int) -> None:
 
 
 def test_another_writer_on_top(target: str) -> None:
-    """Whose newest rows are another writer's has no state to go on from, and is refused."""
+    """A table whose newest rows are another writer's has no state to go on from."""
     sink = open_table(target)
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
     append_elsewhere(target, 9)

@@ -109,7 +109,7 @@ def test_increments(tmp_path: Path, kind: str, plan: str) -> None:
 def test_another_writer_in_mid_increment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """What comes between the merge and the commit is kept, and the job says that it did nothing."""
+    """Another writer's commit between merge and commit stays, and the job changes nothing."""
     made = Made(tmp_path)
     made.target = kind.format(tmp_path)
     made.log.write(500)
@@ -190,7 +190,7 @@ def test_first_increment_is_whole(made: Made, capsys: pytest.CaptureFixture[str]
     summary = made.snapshot(incremental=True)
 
     assert summary.mode == "whole"
-    assert "built anew: " in capsys.readouterr().err
+    assert "built again: " in capsys.readouterr().err
     assert made.table() == made.log.live()
 
 
