@@ -2,7 +2,8 @@
 
 Everything that has to survive a crash goes through these functions, and they use ``os`` alone: a
 test that puts another object in its place can record their order, or let the Nth call of a kind
-fail (`tests.support.faults`). The content of a named file changes only by `replace_file`: temporary
+fail (`tests.support.faults`). No link is followed: what it leads to is not ours. A log directory
+itself may be one. The content of a named file changes only by `replace_file`: temporary
 file, fsync, rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
 """
 
@@ -107,8 +108,39 @@ def create_folder(path: Path, *, durably: bool = True) -> None:
 
 
 def create_file(path: Path, mode: int = _FILE_MODE) -> int:
-    """Create an empty file, cutting what was there; return a descriptor to read and write it."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    """Create an empty file, cutting what was there; return a descriptor to read and write it.
+
+    A link is replaced.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, mode)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    unlink(path)
+    return os.open(path, flags, mode)
+
+
+def list_folder(path: Path) -> set[str]:
+    """Return the names in a folder whose files are all ours.
+
+    Raises:
+        OSError: It cannot be read, or it or something in it is a link.
+    """
+    if path.is_symlink():
+        raise _is_link(path)
+    with os.scandir(path) as entries:
+        names = set()
+        for entry in entries:
+            if entry.is_symlink():
+                raise _is_link(entry.path)
+            names.add(entry.name)
+    return names
+
+
+def _is_link(path: Path | str) -> OSError:
+    return OSError(errno.ELOOP, "it is a link, which is not followed", str(path))
 
 
 def find_size(path: str) -> int | None:
@@ -139,11 +171,17 @@ def open_file(path: Path | str, *, write: bool = False, create: bool = False) ->
     Where a pipe stands in its place this does not wait for the other end.
 
     Raises:
-        OSError: It is missing or cannot be opened, or is to be written and is a pipe or a device.
+        OSError: It is missing or cannot be opened, is a link, or is to be written and is a pipe or
+            a device.
     """
     mode = os.O_RDWR if write or create else os.O_RDONLY
-    flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)
-    fd = os.open(path, mode | flags, _FILE_MODE)
+    flags = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    try:
+        fd = os.open(path, mode | flags, _FILE_MODE)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _is_link(path) from None
+        raise
     if write:
         try:
             _check_regular(os.fstat(fd), path)
@@ -164,14 +202,19 @@ def read_whole(path: Path) -> bytes:
     """Return the content of a file that is small, or should be.
 
     Raises:
-        OSError: It is missing, cannot be read, is a pipe, a device or a folder, or is far too
-            large: then somebody else has put it there.
+        OSError: It is missing, cannot be read, is a link, a pipe, a device or a folder, or is far
+            too large: then somebody else has put it there.
     """
-    status = path.stat()
-    _check_regular(status, path)
-    if status.st_size > _WHOLE_BYTES:
-        raise OSError(errno.EFBIG, f"{status.st_size} bytes are no such file", str(path))
-    return path.read_bytes()
+    fd = open_file(path)
+    try:
+        status = os.fstat(fd)
+        _check_regular(status, path)
+        if status.st_size > _WHOLE_BYTES:
+            raise OSError(errno.EFBIG, f"{status.st_size} bytes are no such file", str(path))
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(fd)
 
 
 def read_text(path: Path) -> str:
@@ -290,8 +333,10 @@ def unlink(path: Path) -> None:
 
 
 def remove_folder(path: Path, *, durably: bool = True) -> None:
-    """Delete a folder with everything in it, if it exists."""
-    if path.exists():
+    """Delete a folder with everything in it, if it exists; of a link, the link."""
+    if path.is_symlink():
+        unlink(path)
+    elif path.exists():
         import shutil  # noqa: PLC0415  # with every format of archives: half a MiB
 
         try:

@@ -27,7 +27,7 @@ from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.joint_work import JointWork
 from siltstone.storage.directory.loading import SetAside
 from siltstone.storage.directory.log_checkpoints import AnyLog, LogCheckpoints
-from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
 from siltstone.storage.directory.opening import (
     forget_failed_fsyncs,
     forget_identities,
@@ -128,8 +128,14 @@ class LogManager:
             checkpoints = LogCheckpoints(directory.path)
             self._checkpoints[directory.path] = checkpoints
             self._settling[directory.path] = JointWork(partial(self._settle_deletions, directory))
-            recovery_points = checkpoints.read_recovery_points()
-            log_starts = checkpoints.read_log_starts()
+            try:
+                recovery_points = checkpoints.read_recovery_points()
+                log_starts = checkpoints.read_log_starts()
+            except OSError as error:
+                raise LogDirError(
+                    f"log directory {directory.path} can not be read ({error}); check the disk and "
+                    "the rights"
+                ) from error
             here = [each for each in found.live.values() if each.directory is directory]
             self._placement.add(directory, len(here))
             folders += [

@@ -91,7 +91,7 @@ def find_folders(directories: Sequence[LogDirectory]) -> FoundFolders:
     for directory in directories:
         try:
             with os.scandir(directory.path) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_dir())
+                names = sorted(each.name for each in entries if each.is_dir() or each.is_symlink())
         except OSError as error:
             raise LogDirError(
                 f"log directory {directory.path} can not be listed ({error}); check the disk"
@@ -111,7 +111,9 @@ def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
         if name not in _NOT_OURS and not name.startswith("."):
             _logger.warning("folder is left alone: it is no partition's folder=%s", path)
         return
-    if state is FolderState.DELETE:
+    if state is not FolderState.LIVE and path.is_symlink():
+        _logger.warning("folder is left alone: it is a link folder=%s", path)
+    elif state is FolderState.DELETE:
         found.doomed.append(path)
     elif state is FolderState.FUTURE:
         found.futures.append(FoundFolder(topic_partition, directory, path))

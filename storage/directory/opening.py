@@ -183,8 +183,8 @@ def _lock(path: Path) -> _Locked:
         raise LogDirError(str(error)) from error
     except OSError as error:
         raise LogDirError(
-            f"log directory {path} can not be used ({error.strerror or error}); check the disk or "
-            "choose another log.dirs"
+            f"log directory {path} can not be used ({error}); check the disk or choose another "
+            "log.dirs"
         ) from error
 
 

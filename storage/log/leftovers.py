@@ -7,7 +7,6 @@ to do (docs/on-disk-format.md): a remaining ``.cleaned`` proves that the group i
 is undone; else it is completed.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,9 +24,9 @@ def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
     The order of the steps is part of the format. Each may be interrupted and repeated.
 
     Raises:
-        OSError: The folder cannot be read or changed.
+        OSError: The folder cannot be read or changed, or there is a link in it; then nothing is.
     """
-    names = set(os.listdir(path))  # noqa: PTH208  # names are all that is needed
+    names = files.list_folder(path)
     deleted = {name for name in names if _is_deleted(name)}
     parsed = {name: each for name in names - deleted if (each := files.parse_name(name))}
     cleaned = {name for name, each in parsed.items() if each.suffix == files.CLEANED}
