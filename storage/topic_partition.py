@@ -6,6 +6,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 MAX_FOLDER_NAME = 255
+MAX_PARTITIONS = 1_000_000
+"""Partitions that one topic may have: more folders no disk serves."""
 
 _LIVE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)", re.ASCII)
 _MARKED = re.compile(
@@ -37,6 +39,12 @@ class FolderName(NamedTuple):
 
     topic_partition: TopicPartition
     state: FolderState
+
+
+def most_partitions(topic: str) -> int:
+    """Return how many partitions of a topic have folders: their names must not be too long."""
+    digits = MAX_FOLDER_NAME - len(topic) - 1
+    return min(10**digits, MAX_PARTITIONS)
 
 
 def parse_folder(name: str) -> FolderName:

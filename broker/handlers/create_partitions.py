@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import work_off
 from siltstone.broker.security.quotas.rates import take_partitions
-from siltstone.broker.topics.assignments import MAX_PARTITIONS, check_replicas
+from siltstone.broker.topics.assignments import check_replicas, check_total
 from siltstone.protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidRequest,
     KafkaError,
-    PolicyViolation,
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.create_partitions import (
@@ -39,15 +38,23 @@ async def handle(
     """Add partitions to topics, or only tell what would come of it."""
     counts = Counter(each.name for each in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
+    known = context.rooms.topics.topics
+    total = sum(
+        max(each.count - known[each.name].partitions, 0)
+        for each in request.topics
+        if each.name in known
+    )
 
     async def extend(wanted: CreatePartitionsTopic) -> None:
         try:
             if counts[wanted.name] > 1:
                 raise InvalidRequest(f"topic {wanted.name} is in the request twice")
+            check_total(total)
             topic = _check_increase(context, wanted)
             take_partitions(wanted.count - topic.partitions)
             if request.validate_only:
                 increase = wanted.count - topic.partitions
+                context.rooms.topics.check_count(topic.name, wanted.count)
                 context.rooms.topics.check_room(topic.name, increase, topics=0)
             else:
                 await context.rooms.topics.add_partitions(topic, wanted.count)
@@ -69,7 +76,6 @@ def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> T
         UnknownTopicOrPartition: There is no such topic.
         InvalidPartitions: It has as many or more.
         InvalidReplicaAssignment: The new ones cannot be placed so.
-        PolicyViolation: Too many for one request.
     """
     topic = context.rooms.topics.topics.get(wanted.name)
     if topic is None:
@@ -78,10 +84,6 @@ def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> T
     if increase <= 0:
         raise InvalidPartitions(
             f"topic {topic.name} has {topic.partitions} partitions; {wanted.count} are no more"
-        )
-    if increase > MAX_PARTITIONS:
-        raise PolicyViolation(
-            f"{increase} partitions are too many for one request, {MAX_PARTITIONS} may be"
         )
     if wanted.assignments is not None:
         if len(wanted.assignments) != increase:

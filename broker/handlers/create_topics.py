@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.process.loop_share import work_off
 from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.broker.topics.assignments import (
-    MAX_PARTITIONS,
     check_indexes,
     check_replicas,
     check_replication_factor,
+    check_total,
 )
 from siltstone.config.describe import describe_topic
 from siltstone.protocol.errors import (
@@ -30,7 +30,6 @@ from siltstone.protocol.errors import (
     InvalidPartitions,
     InvalidRequest,
     KafkaError,
-    PolicyViolation,
     TopicAlreadyExists,
 )
 from siltstone.protocol.messages.create_topics import (
@@ -56,16 +55,14 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     """Make topics, or only tell what would come of it."""
     counts = Counter(each.name for each in request.topics)
     results: dict[str, CreatableTopicResult] = {}
-    total = sum(max(each.num_partitions, len(each.assignments), 1) for each in request.topics)
+    default = context.rooms.settings.server.num_partitions
+    total = sum(_count(each, default) for each in request.topics)
 
     describes = len(counts) <= _MAX_DESCRIBED
 
     async def make(wanted: CreatableTopic) -> None:
         try:
-            if total > MAX_PARTITIONS:
-                raise PolicyViolation(
-                    f"{total} partitions are too many for one request, {MAX_PARTITIONS} may be"
-                )
+            check_total(total)
             if counts[wanted.name] > 1:
                 raise InvalidRequest(f"topic {wanted.name} is in the request twice")
             results[wanted.name] = await _create(
@@ -78,6 +75,13 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
 
     await work_off({each.name: each for each in request.topics}.values(), make)
     return CreateTopicsResponse(topics=[results[name] for name in counts])
+
+
+def _count(wanted: CreatableTopic, default: int) -> int:
+    """Return how many partitions a topic asks for; a number that no topic has counts nothing."""
+    if wanted.assignments:
+        return len(wanted.assignments)
+    return default if wanted.num_partitions == -1 else max(wanted.num_partitions, 0)
 
 
 async def _create(
@@ -95,6 +99,7 @@ async def _create(
     partitions = _check_partitions(context, wanted)
     take_partitions(partitions)
     if validate_only:
+        topics.check_count(name, partitions)
         topics.check_room(name, partitions)
         context.rooms.settings.check_size(name, {}, overrides)
         topic_id = random_id()

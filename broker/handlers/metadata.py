@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import finish, finish_in_shares, in_pieces, work_off
+from siltstone.broker.topics.assignments import check_total
 from siltstone.broker.topics.internal import preset_for
 from siltstone.broker.topics.topic import keep
 from siltstone.protocol.errors import (
@@ -146,14 +147,17 @@ async def _create_and_describe(
     context: RequestContext, request: MetadataRequest, names: list[str], form: Form
 ) -> MetadataResponse:
     refused: dict[str, MetadataResponseTopic] = {}
+    server = context.rooms.settings.server
+    missing = [name for name in names if name not in context.rooms.topics.topics]
+    total = sum(preset_for(name, server).partitions for name in missing)
 
     async def create(name: str) -> None:
         try:
+            check_total(total)
             await _create(context, name)
         except KafkaError as error:
             refused[name] = _refuse_name(context, form, error.code, name)
 
-    missing = [name for name in names if name not in context.rooms.topics.topics]
     await work_off(missing, create, _WIDTH)
     described = []
     async for piece in in_pieces(names):
@@ -210,6 +214,7 @@ async def _create(context: RequestContext, name: str) -> None:
 
     Raises:
         InvalidTopic: No topic can have this name beside those that exist.
+        InvalidPartitions: With such a name it can not have as many as topics get.
         KafkaStorageError: The disk did not take it.
     """
     topics = context.rooms.topics

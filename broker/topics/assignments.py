@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from siltstone.protocol.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    PolicyViolation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -12,6 +16,18 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS = 10_000
 """Partitions that one request may add, as in Kafka: more would be a very long wait."""
+
+
+def check_total(partitions: int) -> None:
+    """Refuse a request that would add more partitions than one request may.
+
+    Raises:
+        PolicyViolation: It would, with all its topics together.
+    """
+    if partitions > MAX_PARTITIONS:
+        raise PolicyViolation(
+            f"{partitions} partitions are too many for one request, {MAX_PARTITIONS} may be"
+        )
 
 
 def check_replicas(replicas: Sequence[int], node_id: int) -> None:

@@ -29,7 +29,7 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.names import INTERNAL_TOPICS, random_id, uuid_text
 from siltstone.storage.directory.catalog import CatalogTopic
-from siltstone.storage.topic_partition import TopicPartition
+from siltstone.storage.topic_partition import TopicPartition, most_partitions
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -214,6 +214,19 @@ class TopicRegistry:
                 "'.' and '_' are the same; choose another name"
             )
 
+    def check_count(self, name: str, partitions: int) -> None:
+        """Refuse more partitions than a topic of this name has folders for.
+
+        Raises:
+            InvalidPartitions: The last ones could not be made.
+        """
+        most = most_partitions(name)
+        if partitions > most:
+            raise InvalidPartitions(
+                f"topic {name} can not have {partitions} partitions: {most} is the most with a "
+                f"name of {len(name)} characters; choose fewer, or a shorter name"
+            )
+
     def check_room(self, name: str, partitions: int, topics: int = 1) -> None:
         """Refuse more topics and partitions than there may be; the broker's own are always made.
 
@@ -231,6 +244,7 @@ class TopicRegistry:
         """Make a topic of a legal name and valid settings; it is visible to all when this returns.
 
         Raises:
+            InvalidPartitions: There are no folders for so many.
             PolicyViolation: There are too many.
             TopicAlreadyExists: It is there, or somebody else was first.
             KafkaStorageError: The disk did not take it; nothing is left of it.
@@ -250,7 +264,7 @@ class TopicRegistry:
         """Make a topic have ``count`` partitions.
 
         Raises:
-            InvalidPartitions: It has as many or more.
+            InvalidPartitions: It has as many or more, or there are no folders for so many.
             PolicyViolation: There are too many.
             UnknownTopicOrPartition: The topic was deleted meanwhile.
             KafkaStorageError: The disk did not take them; the topic is as it was.
@@ -284,6 +298,7 @@ class TopicRegistry:
         async with self._names.hold(name):
             if name in self.topics:
                 raise TopicAlreadyExists(f"topic {name} already exists")
+            self.check_count(name, partitions)
             await self._await_release(name)
             entry = CatalogTopic(id=random_id(), partitions=partitions, overrides=dict(overrides))
             with self._claim(name, partitions, overrides=overrides):
@@ -335,6 +350,7 @@ class TopicRegistry:
             self._check_current(topic)
             if count <= topic.partitions:
                 raise InvalidPartitions(f"topic {topic.name} has {topic.partitions} partitions")
+            self.check_count(topic.name, count)
             before = self._catalog.state.topics[topic.name]
             added = range(topic.partitions, count)
             with self._claim(topic.name, len(added), topics=0):

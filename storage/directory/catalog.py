@@ -19,13 +19,12 @@ from siltstone.protocol.names import check_topic_name, parse_uuid, uuid_text
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.strict_json import read_json
+from siltstone.storage.topic_partition import MAX_PARTITIONS
 
 FILE_NAME = "siltstone-catalog.json"
 VERSION = 1
 _MAX_LONG = 2**63 - 1
 _MAX_LEVEL = 2**15 - 1
-_MAX_PARTITIONS = 1_000_000
-"""More folders no disk serves; a start would make those that are not there."""
 
 
 class MalformedCatalog(ValueError):  # noqa: N818  # as MalformedCheckpoint
@@ -188,7 +187,7 @@ def _read(path: Path) -> CatalogState | None:
         return None
     except PermissionError as error:
         raise LogDirError(
-            f"{path} cannot be read by this user; give it the right to or choose another log.dirs"
+            f"{_find_closed(path)} by this user; give it the right to or choose another log.dirs"
         ) from error
     except (ValueError, OSError) as error:
         raise LogDirError(
@@ -197,10 +196,21 @@ def _read(path: Path) -> CatalogState | None:
         ) from error
 
 
+def _find_closed(path: Path) -> str:
+    """Return what the rights of a file, or of its folder, do not allow."""
+    try:
+        files.find_size(str(path))
+    except PermissionError:
+        return f"log directory {path.parent} cannot be entered"
+    except OSError:
+        pass  # the file is to blame
+    return f"{path} cannot be read"
+
+
 def _topic(name: str, entry: Any) -> CatalogTopic:
     try:
         check_topic_name(name)
-        partitions = _number(entry, "partitions", _MAX_PARTITIONS)
+        partitions = _number(entry, "partitions", MAX_PARTITIONS)
         if not partitions:
             raise MalformedCatalog("it has no partitions")
         return CatalogTopic(

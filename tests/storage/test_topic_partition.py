@@ -4,7 +4,13 @@ from uuid import UUID
 
 import pytest
 
-from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name, parse_folder
+from siltstone.storage.topic_partition import (
+    FolderState,
+    TopicPartition,
+    folder_name,
+    most_partitions,
+    parse_folder,
+)
 
 ID = UUID("0123456789abcdef0123456789abcdef")
 
@@ -62,3 +68,12 @@ def test_mark_needs_an_id() -> None:
     """A topic may be deleted twice within the delay, so a marked name needs an id."""
     with pytest.raises(ValueError, match="unique id"):
         folder_name(TopicPartition("orders", 3), FolderState.DELETE)
+
+
+@pytest.mark.parametrize("topic", ["a", "a" * 248, "a" * 249])
+def test_the_last_of_the_most_partitions_has_a_folder(topic: str) -> None:
+    """With a name of 255 characters at most; one more has none, or there are a million."""
+    most = most_partitions(topic)
+
+    assert len(folder_name(TopicPartition(topic, most - 1))) <= 255
+    assert most == 1_000_000 or len(folder_name(TopicPartition(topic, most))) > 255

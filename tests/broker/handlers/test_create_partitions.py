@@ -96,3 +96,26 @@ async def test_validating_adds_nothing(home: RoomsOnDisk) -> None:
 
     assert result.error_code is ErrorCode.none
     assert home.rooms.topics.topics["a"].partitions == 1
+
+
+async def test_all_topics_of_a_request_count_together(home: RoomsOnDisk) -> None:
+    """More than 10,000 partitions are refused as a whole, as in Kafka."""
+    for name in ("a", "b"):
+        await home.rooms.topics.create(name, 1, {})
+    results = await _extend(home, _more("a", 6001), _more("b", 6001))
+
+    assert [each.error_code for each in results] == [ErrorCode.policy_violation] * 2
+    assert [each.partitions for each in home.rooms.topics.topics.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+async def test_a_name_too_long_for_as_many(home: RoomsOnDisk, validate_only: bool) -> None:
+    """The name of the last folder would have 256 characters: nothing is made of any."""
+    name = "a" * 249
+    topic = await home.rooms.topics.create(name, 1, {})
+    topic.logs += (None,) * 99_999  # so many are there already
+    [result] = await _extend(home, _more(name, 100_001), validate_only=validate_only)
+
+    assert result.error_code is ErrorCode.invalid_partitions
+    assert "100000 is the most with a name of 249 characters" in result.error_message
+    assert not list(home.paths[0].glob("a*-1"))

@@ -175,3 +175,13 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
         ErrorCode.none,
         ErrorCode.invalid_topic_exception,
     ]
+
+
+async def test_the_default_counts_for_the_limit_of_a_request(tmp_path: Path) -> None:
+    """Ten topics of 1,001 partitions each are too many, whether or not they say the number."""
+    home = await RoomsOnDisk(tmp_path, num_partitions="1001").open()
+    results = await _create(home, *(wanted(f"t{number}", -1) for number in range(10)))
+
+    assert {each.error_code for each in results} == {ErrorCode.policy_violation}
+    assert home.rooms.topics.topics == {}
+    await home.close()

@@ -295,3 +295,14 @@ async def test_until_v10_it_tells_what_one_may_do_with_the_cluster(
 
         assert answer.cluster_authorized_operations == told
         assert answer.cluster_id == home.rooms.logs.cluster_id
+
+
+async def test_one_request_makes_no_more_partitions_than_it_may(tmp_path: Path) -> None:
+    """The limit of CreateTopics counts for what a client wants to use, too; nothing is made."""
+    home = await RoomsOnDisk(tmp_path, num_partitions="4000").open()
+    names = ("a", "b", "c")
+    answer = await ask(home, KEY, _request(*names, create=True))
+
+    assert [each.error_code for each in answer.topics] == [ErrorCode.policy_violation] * 3
+    assert home.rooms.topics.topics == {}
+    await home.close()

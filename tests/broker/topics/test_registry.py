@@ -387,3 +387,14 @@ async def test_many_partitions_leave_the_loop_free(home: RoomsOnDisk) -> None:
     others.cancel()
 
     assert turns > 40
+
+
+async def test_no_topic_is_made_whose_folders_have_too_long_names(home: RoomsOnDisk) -> None:
+    """It is refused before anything is made, and nothing is counted of it."""
+    topics, name = home.rooms.topics, "a" * 249
+    with pytest.raises(InvalidPartitions, match="100000 is the most with a name of 249 characters"):
+        await topics.create(name, 100_001, {})
+
+    assert home.writer.state.generation == 0
+    assert _folders(home) == []
+    await topics.create(name, 1, {})

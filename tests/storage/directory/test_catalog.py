@@ -1,5 +1,7 @@
 """The catalogue: what is written is read, and what cannot be understood stops a start."""
 
+import errno
+import re
 from pathlib import Path
 from uuid import UUID
 
@@ -7,6 +9,7 @@ import pytest
 
 from siltstone.protocol.names import uuid_text
 from siltstone.storage.directory.catalog import (
+    FILE_NAME,
     Catalog,
     CatalogState,
     CatalogTopic,
@@ -15,6 +18,7 @@ from siltstone.storage.directory.catalog import (
     encode,
 )
 from siltstone.storage.directory.log_directory import LogDirError
+from tests.support.faults import install
 
 ORDERS = CatalogTopic(
     id=UUID(int=77), partitions=3, overrides={"retention.ms": "1000", "cleanup.policy": 'a"b'}
@@ -109,3 +113,23 @@ def test_every_cut_of_the_text_is_noticed() -> None:
     for size in range(len(text)):
         with pytest.raises((MalformedCatalog, ValueError)):
             decode(text[:size])
+
+
+@pytest.mark.parametrize(
+    ("denied", "sentence"),
+    [
+        (["open"], "{file} cannot be read by this user"),
+        (["open", "stat"], "log directory {folder} cannot be entered by this user"),
+    ],
+)
+def test_what_the_rights_deny_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denied: list[str], sentence: str
+) -> None:
+    """The file, or the folder, in which it need not even exist."""
+    Catalog([tmp_path]).write(STATE)
+    disk = install(monkeypatch)
+    for call in denied:
+        disk.fail(call, errno.EACCES, FILE_NAME)
+    expected = sentence.format(file=tmp_path / FILE_NAME, folder=tmp_path)
+    with pytest.raises(LogDirError, match=re.escape(expected)):
+        Catalog([tmp_path]).load()
