@@ -44,7 +44,7 @@ class FolderName(NamedTuple):
 def most_partitions(topic: str) -> int:
     """Return how many partitions of a topic have folders: their names must not be too long."""
     digits = MAX_FOLDER_NAME - len(topic) - 1
-    return min(10**digits, MAX_PARTITIONS)
+    return min(int(10**digits), MAX_PARTITIONS)
 
 
 def parse_folder(name: str) -> FolderName:
