@@ -18,6 +18,7 @@ from siltstone.broker.net.tls.certificates import (
     read_blocks,
     read_certificate,
 )
+from siltstone.broker.net.tls.sockets import TlsSocket
 from siltstone.config.tls import (
     KEY_STORE_COMMAND,
     NEWER_SUITES,
@@ -100,6 +101,7 @@ def make_endpoint(settings: TlsConfig) -> Endpoint:
         TlsError: A file, a key or a certificate cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = TlsSocket
     _limit(context, settings)
     keys, chain_from, notes = _read_key_store(settings)
     certificates = _certificates(keys, chain_from)
