@@ -55,7 +55,8 @@ cdef class FetchRead:
     cdef public FetchPlan plan
     cdef public list fetched
     cdef public long long max_bytes, min_bytes
-    cdef public bint _is_committed, _is_follower, _is_refused_by_leader
+    cdef public bint _is_committed, _is_follower, _is_refused_by_leader, finds_some
+    cdef public set absent
 
     @cython.locals(remaining="long long", total="long long", size="long long", limit="long long", urgent=bint, number=Py_ssize_t, place=Py_ssize_t, topic=TopicRead, earlier=Grid)
     cpdef tuple read_some(self, object topics, object before, long long found)
@@ -71,8 +72,8 @@ cdef class FetchRead:
     @cython.locals(wanted=Grid, number="long long", end=LogEnd, column=int)
     cdef bint _is_unchanged(self, TopicRead topic, Py_ssize_t place, Grid before) except *
 
-    @cython.locals(rows=Grid, number="long long")
-    cdef _refuse(self, TopicRead topic, Py_ssize_t place, object error)
+    @cython.locals(rows=Grid, number="long long", is_absent=bint)
+    cdef bint _refuse(self, TopicRead topic, Py_ssize_t place, object error) except *
 
 cdef list _at_least(list known, Py_ssize_t count)
 

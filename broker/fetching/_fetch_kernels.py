@@ -198,11 +198,6 @@ class FetchPlan:
         self.isolation_level = isolation_level
 
     @property
-    def is_empty(self) -> bool:
-        """Tell whether nothing is asked for, now or by the session."""
-        return not self.count and self.session is None
-
-    @property
     def partitions(self) -> "list[tuple[TopicKey, FetchPartition]]":
         """Return what has to be read, partition by partition."""
         return [(key, wanted) for key, partitions in self.topics for wanted in partitions]
@@ -393,14 +388,20 @@ class TopicRead:
 
 
 class FetchRead:
-    """The partitions of one request, and what was read of them, in rows of PartitionData."""
+    """The partitions of one request, and what was read of them, in rows of PartitionData.
+
+    ``absent`` has those that do not exist. They end no wait, as in Kafka, unless all are absent:
+    ``finds_some`` tells whether any was found.
+    """
 
     __slots__ = (
         "_is_committed",
         "_is_follower",
         "_is_refused_by_leader",
+        "absent",
         "context",
         "fetched",
+        "finds_some",
         "max_bytes",
         "min_bytes",
         "plan",
@@ -420,6 +421,8 @@ class FetchRead:
         self._is_committed = number_of(request, ISOLATION_LEVEL) == READ_COMMITTED
         self._is_follower = replica_of(request) >= 0
         self._is_refused_by_leader = False
+        self.absent: set[tuple[TopicKey, int]] = set()
+        self.finds_some = False
 
     def read_some(
         self, topics: "Sequence[Wanted]", before: "Sequence[Fetched]", found: int
@@ -448,14 +451,16 @@ class FetchRead:
             for place in range(len(topic.rows)):
                 if earlier is not None and self._is_unchanged(topic, place, earlier):
                     topic.keep(place, earlier, self._is_committed)
+                    self.finds_some = True
                     continue
                 limit = min(cell_of(topic.wanted, place, PARTITION_MAX_BYTES), remaining)
                 try:
                     size = self._read_partition(topic, place, limit, not (found or total))
+                    self.finds_some = True
                 except KafkaError as error:
                     size = 0
-                    self._refuse(topic, place, error)
-                    urgent = True
+                    if not self._refuse(topic, place, error):
+                        urgent = True
                 total += size
                 remaining = remaining - size if remaining > size else 0
             urgent = urgent or topic.divergences is not None
@@ -549,9 +554,13 @@ class FetchRead:
             and cell_of(wanted, place, LAST_EPOCH) < 0
         )
 
-    def _refuse(self, topic: TopicRead, place: int, error: KafkaError) -> None:
+    def _refuse(self, topic: TopicRead, place: int, error: KafkaError) -> bool:
+        """Answer a partition by an error, and tell whether that may wait for the others."""
         code = error.code.value
         number = cell_of(topic.wanted, place, PARTITION)
+        is_absent = code in _NOT_HERE
+        if is_absent:
+            self.absent.add((topic.key, number))
         if code in _LEADER_ERRORS:
             self._is_refused_by_leader = True
             if self.context.version >= _FIRST_WITH_LEADER:
@@ -559,7 +568,7 @@ class FetchRead:
                 leader = LeaderIdAndEpoch(self.rooms.identity.node_id, log.leader_epoch)
                 topic.name_leader(place, leader)
         topic.records[place] = _NO_RECORDS
-        topic.aborted[place] = [] if code in _NOT_HERE else None
+        topic.aborted[place] = [] if is_absent else None
         rows = topic.rows
         put_cell(rows, place, PARTITION, number)
         put_cell(rows, place, ERROR_CODE, code)
@@ -567,6 +576,7 @@ class FetchRead:
         put_cell(rows, place, STABLE_OFFSET, -1)
         put_cell(rows, place, START_OFFSET, -1)
         put_cell(rows, place, PREFERRED_REPLICA, -1)
+        return is_absent
 
 
 def _at_least(known: list[Any], count: int) -> list[Any]:

@@ -203,7 +203,7 @@ class FetchSessions:
         session: FetchSession | None = plan.session
         if session is not None:
             return session.session_id, session.select_news(plan.read, fetched, self._get_log)
-        if not plan.wants_session or not plan.count:
+        if not plan.wants_session:
             return 0, fetched
         session = self._create(plan)
         if session is None:
@@ -227,7 +227,7 @@ class FetchSessions:
         read = plan.read
         wanted: list[tuple[TopicKey, FetchPartition]] = []
         if session is None:
-            if not plan.wants_session or not plan.count:
+            if not plan.wants_session:
                 return 0, fetched
             session = self._create(plan)
             if session is None:

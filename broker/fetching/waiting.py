@@ -13,7 +13,7 @@ from siltstone.broker.fetching._fetch_kernels import Parked
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from siltstone.broker.fetching._fetch_kernels import WatchGroup
     from siltstone.protocol.topic_key import TopicKey
@@ -42,10 +42,12 @@ class Waiting:
         min_bytes: int,
         isolation_level: int,
         seconds: float,
+        absent: Collection[tuple[TopicKey, int]] = (),
     ) -> None:
         """Wait until the group has ``min_bytes``, or loses a log, or ``seconds`` are over.
 
-        Only what has changed is counted: in all other partitions there was nothing to read.
+        Only what has changed is counted: in all other partitions there was nothing to read. Those
+        that were ``absent`` when they were read are passed over.
         """
         if self._is_closed:
             return
@@ -61,12 +63,14 @@ class Waiting:
             # Others are served meanwhile, and a partition may be counted by a change before its
             # turn here.
             for number, watch in enumerate(list(group.changed), 1):
-                log = get_log(watch.key, watch.wanted.partition)
-                if log is None:  # since it was read
-                    parked.release()
-                    break
-                watch.stand_on(log)
-                parked.count(watch)
+                partition = watch.wanted.partition
+                if (watch.key, partition) not in absent:
+                    log = get_log(watch.key, partition)
+                    if log is None:  # since it was read
+                        parked.release()
+                        break
+                    watch.stand_on(log)
+                    parked.count(watch)
                 if number % _PIECE == 0:
                     await share.rest()
                     if parked.future.done():

@@ -166,8 +166,16 @@ class _Fetch(FetchRead):
             answer_now
             or size >= self.min_bytes
             or self.request.max_wait_ms <= 0
-            or self.plan.is_empty
+            or not self._exists
         )
+
+    @property
+    def _exists(self) -> bool:
+        """Tell whether any partition that the request stands for exists."""
+        session = self.plan.session
+        # Of a session the others were read up, and stand on their logs.
+        is_more = session is not None and len(session.partitions) > self.plan.count
+        return self.finds_some or is_more
 
     async def wait(self) -> FetchResponse:
         """Park until ``min_bytes`` are there or ``max_wait_ms`` has passed, then read again."""
@@ -185,6 +193,7 @@ class _Fetch(FetchRead):
                     min_bytes=self.min_bytes,
                     isolation_level=self.request.isolation_level,
                     seconds=self.request.max_wait_ms / 1000,
+                    absent=self.absent,
                 )
         finally:
             if session is None:

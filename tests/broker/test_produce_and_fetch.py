@@ -16,11 +16,13 @@ from kio.schema.produce.v7 import request as produce7
 from kio.schema.produce.v9 import request as produce9
 from kio.schema.produce.v13 import request as produce13
 
+from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
 from tests.support.clock import now
+from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.fetch_twin import fetch_plainly
 from tests.support.running import Caller, Client, Running, running
 from tests.support.waiting import equals, give_turns_until, within
@@ -318,7 +320,7 @@ async def test_unknown_partitions_have_their_code(caller: Caller) -> None:
     """In Produce and in Fetch, beside good ones."""
     batch = make_batch(1, timestamp=now())
     produced = await caller.ask(produce({("t", 0): batch, ("t", 2): batch, ("no", 0): batch}))
-    fetched = await caller.ask(fetch({("t", 0): 0, ("no", 0): 0}, wait_ms=60_000, min_bytes=10**6))
+    fetched = await caller.ask(fetch({("t", 0): 0, ("no", 0): 0}))
 
     produced_codes = [
         [each.error_code for each in topic.partition_responses] for topic in produced.responses
@@ -500,6 +502,96 @@ async def test_a_deleted_topic_releases_who_waits_on_it(broker: Running, caller:
     await topics.delete(topics.topics["t"])
 
     assert only(await within(waiting, "the parked fetch")).error_code == 3
+
+
+ABSENT = [("no", 0), ("t", 2)]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+@pytest.mark.parametrize("absent", ABSENT)
+async def test_an_absent_partition_ends_no_wait_of_others(
+    broker: Running, caller: Caller, absent: tuple[str, int], epoch: int
+) -> None:
+    """It is told when the others have something, with a session and without."""
+    request = fetch({absent: 0, ("t", 0): 0}, wait_ms=60_000, session=(0, epoch))
+    waiting = asyncio.create_task(caller.ask(request))
+    await give_turns_until(lambda: broker.waiting.count, "a parked fetch")
+    append(broker.topics.logs["t", 0])
+    fetched = await within(waiting, "the parked fetch")
+
+    assert [partition.error_code for partition in partitions(fetched)] == [3, 0]
+    assert partitions(fetched)[1].records
+
+
+async def test_an_absent_partition_of_a_session_ends_no_wait(
+    broker: Running, caller: Caller
+) -> None:
+    """Though it is told again in each answer, as Kafka does."""
+    full = await caller.ask(fetch({("no", 0): 0, ("t", 0): 0}, session=(0, 0)))
+    waiting = asyncio.create_task(
+        caller.ask(fetch({}, wait_ms=60_000, session=(full.session_id, 1)))
+    )
+    await give_turns_until(lambda: broker.waiting.count, "a parked fetch")
+    append(broker.topics.logs["t", 0])
+    fetched = await within(waiting, "the parked fetch")
+
+    assert [partition.error_code for partition in partitions(fetched)] == [3, 0]
+
+
+async def test_absent_topic_ids_end_no_wait_of_others(broker: Running, caller: Caller) -> None:
+    """By ids as by names."""
+    topic_id = broker.topics.topics["t"].key
+    request = request_entity(
+        17,
+        FetchRequest(
+            max_wait_ms=60_000,
+            min_bytes=1,
+            topics=[(b"x" * 16, [to_read(0)]), (topic_id, [to_read(0)])],
+        ),
+    )
+    waiting = asyncio.create_task(caller.ask(request))
+    await give_turns_until(lambda: broker.waiting.count, "a parked fetch")
+    append(broker.topics.logs["t", 0])
+    fetched = await within(waiting, "the parked fetch")
+
+    assert [partition.error_code for partition in partitions(fetched)] == [100, 0]
+
+
+def to_read(offset: int) -> FetchPartition:
+    """Return what a request wants of partition 0."""
+    return FetchPartition(0, -1, offset, -1, -1, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{("no", 0): 0, ("t", 2): 0}, {("no", 0): 0}, {("t", 0): 9, ("t", 1): 0}, {}],
+    ids=["all absent", "one absent", "out of range", "none"],
+)
+@pytest.mark.parametrize("epoch", [-1, 0])
+async def test_nothing_is_waited_for(
+    broker: Running, caller: Caller, wanted: dict[tuple[str, int], int], epoch: int
+) -> None:
+    """Where nothing exists, or where an offset is out of range, the answer comes at once."""
+    fetched = await within(
+        caller.ask(fetch(wanted, wait_ms=60_000, session=(0, epoch))), "the answer"
+    )
+
+    assert [each.error_code for each in partitions(fetched)][:1] in ([3], [1], [])
+    assert broker.waiting.count == 0
+
+
+async def test_a_full_fetch_of_nothing_makes_a_session(caller: Caller) -> None:
+    """It may be given partitions later; a session that stays empty ends with the next request."""
+    full = await caller.ask(fetch({}, session=(0, 0)))
+    named = await caller.ask(fetch({("t", 0): 0}, session=(full.session_id, 1)))
+    other = await caller.ask(fetch({}, session=(0, 0)))
+    empty = await caller.ask(fetch({}, session=(other.session_id, 1)))
+
+    assert full.session_id
+    assert named.session_id == full.session_id
+    assert len(partitions(named)) == 1
+    assert other.session_id
+    assert (empty.error_code, empty.session_id) == (0, 0)
 
 
 async def test_a_session_answers_news_only(caller: Caller) -> None:
