@@ -14,6 +14,7 @@ from siltstone.config.errors import ConfigError
 from siltstone.config.keys import Kind, Setting
 from siltstone.config.known import Known, broker_synonym, known_broker, known_settings, known_topic
 from siltstone.config.layers import Layers, Source, checked
+from siltstone.config.security import parse_name
 from siltstone.config.table import (
     BROKER,
     OBEYED,
@@ -25,6 +26,7 @@ from siltstone.config.table import (
 from siltstone.config.values import parse, text_of
 
 _KEPT = "A setting of Apache Kafka that is kept here and has no effect."
+_OF_LOGINS = "How its clients log in: users and their passwords, or how tokens are checked."
 
 
 class Synonym(NamedTuple):
@@ -174,9 +176,19 @@ def _known_row(
         read_only=read_only,
         sensitive=known.is_sensitive,
         synonyms=synonyms,
-        documentation=_KEPT,
+        documentation=_words_of(known.name),
         where=where,
     )
+
+
+def _words_of(name: str) -> str:
+    """Return what a setting that is not in the table does: one of a single listener, or nothing."""
+    parts = parse_name(name)
+    if parts is None:
+        return _KEPT
+    setting = BROKER.get(parts.setting)
+    words = _OF_LOGINS if setting is None else setting.documentation
+    return f"Of the listener {parts.listener} alone. {words}"
 
 
 def broker_synonyms(layers: Layers, name: str) -> tuple[Synonym, ...]:

@@ -17,6 +17,7 @@ from siltstone.broker.net._dispatch_kernels import Caller
 from siltstone.broker.net.buffers import LARGE, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.turn._turn_kernels import LoopRound, Turn
+from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.security.principals import ANONYMOUS, OURSELVES
 from siltstone.protocol.core import next_frame
 from siltstone.protocol.errors import ProtocolError
@@ -209,7 +210,7 @@ class Connection(Turn):
 
     def note_software(self, name: str, version: str) -> None:
         """Keep what the client says that it is, if its version of ApiVersions does."""
-        self.software = name, version
+        self.software = name[:MAX_TEXT], version[:MAX_TEXT]
         log.debug(
             "client listener=%s peer=%s client=%r software=%r",
             self.listener.name,

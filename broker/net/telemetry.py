@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from zlib import crc32
 
 from siltstone.broker.groups.regular_expression import compile_expression
+from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.config.client_metrics import (
     CLIENT_METRICS,
     EXPRESSION,
@@ -54,8 +55,6 @@ _DEFAULT_INTERVAL_MS: Final = 300_000
 # A push may come half an interval late, and one may be lost.
 _INTERVALS_KEPT: Final = 3
 _SIGN: Final = 1 << 31
-_MAX_TEXT: Final = 256
-"""How many characters are kept of what a client says of itself, after it was chosen by all."""
 _MAX_EXPRESSION: Final = 1_000
 _MAX_CLASSES: Final = 2
 _MAX_BYTES: Final = 64 << 20
@@ -244,7 +243,7 @@ class Telemetry:
         if instance is None or instance.made_from is not current:
             subscription = self._choose(instance_id, client)
             if instance is None:
-                known = Client._make(text[:_MAX_TEXT] for text in client)
+                known = Client._make(text[:MAX_TEXT] for text in client)
                 instance = Instance(instance_id, known, subscription, current)
                 self._instances[instance_id] = instance
                 if len(self._instances) > _MAX_INSTANCES:

@@ -35,6 +35,9 @@ SUBSCRIPTIONS: Final = "client.metrics.max.count"
 CONFIG_BYTES: Final = "configs.max.bytes"
 SESSION_PARTITIONS: Final = "fetch.session.partitions.max.count"
 
+MAX_TEXT: Final = 256
+"""Characters that are kept, or shown, of each thing that a client says of itself."""
+
 _WORDS: Final = {
     TOPICS: "topics",
     PARTITIONS: "partitions",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
 from siltstone.broker.process import stats
+from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.config.describe import as_json, describe_broker
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from siltstone.broker.net.listener import Listener
     from siltstone.config.layers import Layers
 
+MAX_ROWS: Final = 200
+"""Of connections: any client may make one more, by another name."""
 MAX_CLIENT_IDS: Final = 20
 UNSAID: Final = "does not say"
 """The software of a client that has not said what it is (KIP-511)."""
@@ -82,7 +85,10 @@ class BrokerPages:
         }
 
     async def connections(self, request: HttpRequest) -> dict[str, Any]:
-        """Return who is connected, by software and listener, the most numerous first."""
+        """Return who is connected, by software and listener, the most numerous first.
+
+        What clients say of themselves is told up to `MAX_TEXT` characters of each.
+        """
         Question(request)
         share = LoopShare(SHARE_SECONDS)
         counts: Counter[tuple[str, str]] = Counter()
@@ -95,17 +101,19 @@ class BrokerPages:
                 await share.rest()
         return {
             "total": counts.total(),
+            "left_out": max(0, len(counts) - MAX_ROWS),
             "connections": [
                 {
                     "software": software,
                     "listener": listener,
                     "count": count,
                     "client_ids": [
-                        name for name, _ in clients[software, listener].most_common(MAX_CLIENT_IDS)
+                        name[:MAX_TEXT]
+                        for name, _ in clients[software, listener].most_common(MAX_CLIENT_IDS)
                     ],
                     "more_client_ids": max(0, len(clients[software, listener]) - MAX_CLIENT_IDS),
                 }
-                for (software, listener), count in counts.most_common()
+                for (software, listener), count in counts.most_common(MAX_ROWS)
             ],
         }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.groups._commit_kernels import answer_rows
 from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
+from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_GROUPS: Final = 10_000
 MAX_ROWS: Final = 1000
+MAX_CHARACTERS: Final = 4 << 20
+"""Of the names of the groups in one answer: each may have 32,767, and clients make them up."""
 _AT_A_TIME: Final = 256
 
 
@@ -43,7 +46,11 @@ class GroupPages:
         )
         share = LoopShare(SHARE_SECONDS)
         found = []
+        room = MAX_CHARACTERS
         for group in chosen[:limit]:
+            room -= len(group.group_id)
+            if room < 0:
+                break
             lag = partitions = 0
             for row in self._rows(group):
                 partitions += 1
@@ -52,7 +59,7 @@ class GroupPages:
             facts = _describe(group)
             found.append({**facts, "committed_partitions": partitions, "lag": lag})
             await share.rest()
-        return {"total": len(chosen), "left_out": max(0, len(chosen) - limit), "groups": found}
+        return {"total": len(chosen), "left_out": len(chosen) - len(found), "groups": found}
 
     async def one(self, request: HttpRequest) -> dict[str, Any]:
         """Return a group's members and what it has committed."""
@@ -78,7 +85,11 @@ class GroupPages:
             "left_out": total - len(rows),
             "offsets": rows,
             "member_details": [
-                {"id": name, "client_id": each.client_id, "client_host": each.client_host}
+                {
+                    "id": name[:MAX_TEXT],
+                    "client_id": each.client_id[:MAX_TEXT],
+                    "client_host": each.client_host,
+                }
                 for name, each in list(_members(group).items())[:MAX_ROWS]
             ],
         }
@@ -111,7 +122,7 @@ def _describe(group: Group) -> dict[str, Any]:
         "id": group.group_id,
         "protocol": group.type,
         "state": str(group.state),
-        "type": group.protocol_type,
+        "type": group.protocol_type and group.protocol_type[:MAX_TEXT],
         "members": len(_members(group)),
     }
 

@@ -430,7 +430,7 @@ class Connections {
         row.client_ids.map((each, at) => [at > 0 && ", ", each ? named(each) : "(none)"]),
         row.more_client_ids > 0 && ` and ${row.more_client_ids} more`,
       ]],
-    ], answer.connections, { none: "Nobody is connected." })));
+    ], answer.connections, { none: "Nobody is connected." }), remainder(answer.left_out, "the most numerous are shown")));
   }
 }
 

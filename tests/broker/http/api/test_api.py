@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
+from siltstone.broker.http.api import groups
+from siltstone.broker.http.api.broker import MAX_ROWS
 from siltstone.broker.http.api.topics import MAX_PIECES, Piece, _join
 from siltstone.broker.http.control.token import read_address
 from siltstone.cleaner.explaining.explanation import Rule
@@ -23,6 +25,8 @@ from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+LONG = "x" * 30_000
 
 
 @pytest.fixture
@@ -169,6 +173,63 @@ async def test_connections_by_software(broker: Running) -> None:
     rows = {each["software"]: each for each in told["connections"]}
     assert rows["librdkafka 2.6"]["client_ids"] == ["billing"]
     assert rows["does not say"]["count"] == 1
+
+
+async def test_what_strangers_call_themselves_has_a_bound(broker: Running) -> None:
+    """Kept and told are 256 characters of each, and 200 kinds of clients; others are counted."""
+    callers = [await broker.call() for _ in range(MAX_ROWS + 10)]
+    for number, caller in enumerate(callers):
+        caller.client_id = f"{number}-{LONG}"[:30_000]
+        request = ApiVersionsRequest(
+            client_software_name=f"{number}-{LONG}", client_software_version=LONG
+        )
+        await caller.ask(request)
+
+    answer = await get(broker, "connections")
+    told = json.loads(answer.body)
+
+    kept = [each.software for each in broker.listeners[0].connections]
+    assert {max(len(name), len(version)) for name, version in kept if name} == {256}
+    assert (told["total"], len(told["connections"])) == (MAX_ROWS + 10, MAX_ROWS)
+    assert told["left_out"] == 10
+    assert {len(each["client_ids"][0]) for each in told["connections"]} == {256}
+    assert len(answer.body) < MAX_ROWS * 1100
+
+
+async def test_names_of_groups_have_a_bound(
+    broker: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer has so many characters of them at most; the others are counted."""
+    monkeypatch.setattr(groups, "MAX_CHARACTERS", 100)
+    await broker.topics.create("orders", 1, {})
+    for letter in "abcde":
+        await commit(broker, letter * 30, 1)
+
+    told = await value(broker, "groups")
+
+    assert (told["total"], told["left_out"], len(told["groups"])) == (5, 2, 3)
+
+
+async def test_settings_of_a_listener_say_what_they_do(tmp_path: Path) -> None:
+    """Users and limits of one listener have an effect, and their row says which."""
+    users = "listener.name.lan.plain.sasl.jaas.config"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    sets = (
+        "listeners=LAN://127.0.0.1:0",
+        "listener.security.protocol.map=LAN:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN",
+        f"{users}={module} required user_a=a;",
+        "listener.name.lan.max.connections=50",
+        "http.anonymous.reads=true",
+    )
+    async with running(tmp_path, *sets) as started:
+        rows = {each["name"]: each for each in (await value(started, "settings"))["settings"]}
+
+    assert rows[users]["hidden"]
+    assert rows[users]["documentation"].startswith("Of the listener lan alone. How its clients")
+    limit = rows["listener.name.lan.max.connections"]["documentation"]
+    assert limit.startswith("Of the listener lan alone. ")
+    assert "no effect" not in rows[users]["documentation"] + limit
 
 
 async def test_settings_have_sources(broker: Running) -> None:
