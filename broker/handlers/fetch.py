@@ -192,7 +192,7 @@ class _Fetch(FetchRead):
                     rooms.topics.get_log,
                     min_bytes=self.min_bytes,
                     isolation_level=self.request.isolation_level,
-                    seconds=self.request.max_wait_ms / 1000,
+                    seconds=self._find_wait(),
                     absent=self.absent,
                 )
         finally:
@@ -207,6 +207,12 @@ class _Fetch(FetchRead):
             return await self.answer_in_shares()
         self.read()
         return self.answer()
+
+    def _find_wait(self) -> float:
+        """Return for how many seconds the request may wait: not beyond the end of the login."""
+        seconds: float = self.request.max_wait_ms / 1000
+        client = self.context.connection
+        return seconds if client is None else min(seconds, client.login_seconds)
 
     def overtaken(self, error: InvalidFetchSessionEpoch) -> FetchResponse:
         """Answer a request after which the session's next one has come meanwhile."""

@@ -69,6 +69,10 @@ if TYPE_CHECKING:
         def software(self) -> tuple[str, str]:
             """What it says that it is, and its version; empty if it says nothing."""
 
+        @property
+        def login_seconds(self) -> float:
+            """For how long its login still counts."""
+
         def find_login(self) -> "Login | None":
             """Return the login; where the listener asks for none, log that it was wanted."""
 

@@ -3,13 +3,16 @@
 Each wake-up receives once, serves every complete frame and sends the answers together. A request
 that must wait (a long poll, an fsync) is a coroutine: until it has answered, nothing behind it is
 served, so answers keep Kafka's order. While a client does not read its answers, nothing is read
-from it either, so a connection holds at most one receive buffer and one turn of answers.
+from it either, so a connection holds at most one receive buffer and one turn of answers. A client
+may send and end its side: what it has asked is answered first, and then the connection closes.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
+import select
 import socket
 from typing import TYPE_CHECKING, Protocol
 
@@ -172,8 +175,13 @@ class Connection(Turn):
 
     @property
     def is_ended(self) -> bool:
-        """Return whether the peer has closed, and has sent nothing that is still to be read."""
-        return self._channel.is_ended()
+        """Return whether the peer has closed, and has sent nothing that is still to be served."""
+        return not self._tail and self._channel.is_ended()
+
+    @property
+    def is_owed(self) -> bool:
+        """Return whether a request waits, and the client for its answer."""
+        return self._task is not None and not self._channel.unsent
 
     @property
     def fileno(self) -> int:
@@ -184,6 +192,11 @@ class Connection(Turn):
     def is_known(self) -> bool:
         """Return whether the client has logged in, or need not."""
         return self.login is None or not self.login.is_open
+
+    @property
+    def login_seconds(self) -> float:
+        """Return for how long the client's login still counts."""
+        return math.inf if self.login is None else self.login.seconds_left
 
     @property
     def unsent(self) -> deque[bytes | memoryview | FileSlice]:
@@ -319,9 +332,10 @@ class Connection(Turn):
     def _mute(self) -> None:
         """Stop reading until the answer that is owed has left.
 
-        Notice now if the peer has gone away.
+        A client that has ended only its own side gets it. One that has reset the connection, and so
+        could not take it, is closed now, as is one that ends before it has logged in.
         """
-        if self._channel.is_ended():
+        if _is_broken(self._channel.fileno) or (not self.is_known and self._channel.is_ended()):
             self.close()
             return
         self._stop_reading()
@@ -501,3 +515,10 @@ class Connection(Turn):
         self._tail = b""
         self._count()
         self.drain()
+
+
+def _is_broken(fileno: int) -> bool:
+    """Return whether nothing can be sent any more, since a socket was reset or has no peer."""
+    errors = select.poll()
+    errors.register(fileno, 0)
+    return bool(errors.poll(0))

@@ -235,10 +235,10 @@ class Listener:
     def close_idle(self) -> None:
         """Close connections idle for ``connections.max.idle.ms``, also within a large frame.
 
-        A connection that is owed an answer is never idle. One that waits for its quota is, as at
-        Apache Kafka: clients give up connections that wait for days. One that holds memory which
-        others wait for is closed earlier, by `Buffers`; one that does not log in after
-        ``connections.max.login.ms``, whatever it does meanwhile.
+        A connection that waits for an answer, or for its quota, is idle as well, as at Apache
+        Kafka: no request waits longer, whatever it asks for. One that takes an answer is not.
+        One that holds memory which others wait for is closed earlier, by `Buffers`; one that does
+        not log in after ``connections.max.login.ms``, whatever it does meanwhile.
         """
         self._go_on()  # a limit may have been set higher
         self._close_reset()
@@ -257,7 +257,12 @@ class Listener:
                 connection.close()  # while nothing is read its end is not told
                 continue
             idle = now - connection.last_active
-            if not (connection.is_idle or connection.is_stalled or connection.is_muted):
+            if not (
+                connection.is_idle
+                or connection.is_stalled
+                or connection.is_muted
+                or connection.is_owed
+            ):
                 continue
             if 0 <= limit_ms < idle * 1000:
                 connection.close()

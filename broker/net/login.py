@@ -192,6 +192,11 @@ class Login(Gate):
         """Return how many seconds the client has been connected."""
         return self._loop.time() - self._began
 
+    @property
+    def seconds_left(self) -> float:
+        """Return for how long the login still counts; without an end, and before it, for ever."""
+        return self._expires - self._loop.time()
+
     def dispatch(
         self, connection: dispatch_kernels.Connection, buffer: memoryview, start: int, end: int
     ) -> Answer | LateAnswer:

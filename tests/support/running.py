@@ -58,6 +58,10 @@ class Client:
         except ConnectionResetError:
             return True
 
+    def end(self) -> None:
+        """Send no more; what comes can still be received."""
+        self._writer.write_eof()
+
     async def close(self) -> None:
         """Close our side."""
         self._writer.close()

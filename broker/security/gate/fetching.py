@@ -12,6 +12,8 @@ from siltstone.protocol.messages.fetch import FetchableTopicResponse, FetchRespo
 from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from siltstone.broker.fetching._fetch_kernels import FetchSession
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.security.rights import Rights
@@ -19,14 +21,17 @@ if TYPE_CHECKING:
 
 _WITHOUT_SESSION: Final = -1
 _AS_REPLICA, _READ = REQUIREMENTS[1]
+
+
+def _refuse(name: str, topic_id: bytes, partitions: Iterable[int]) -> FetchableTopicResponse:
+    rows = [PartitionData(each, TOPIC, high_watermark=-1) for each in partitions]
+    return FetchableTopicResponse(name, topic_id, rows)
+
+
 _TOPICS: Final = ByRow(
     _READ,
     Rows("topics", "responses", FetchResponse),
-    lambda row: FetchableTopicResponse(
-        row.topic,
-        row.topic_id,
-        [PartitionData(each[0], TOPIC, high_watermark=-1) for each in row.partitions],
-    ),
+    lambda row: _refuse(row.topic, row.topic_id, (each[0] for each in row.partitions)),
     name="topic",
     first_by_id=FIRST_WITH_TOPIC_ID,
 )
@@ -53,6 +58,27 @@ def fetch(rights: Rights, context: RequestContext, request: FetchRequest, handle
     return FetchResponse(error_code=ErrorCode.fetch_session_id_not_found)
 
 
+def judge_again(rights: Rights, context: RequestContext, request: FetchRequest, answer: Any) -> Any:
+    """Return what may still be told of an answer for which the client has waited.
+
+    What a rule has forbidden meanwhile is refused as it would have been before.
+    """
+    if replica_of(request) >= 0:
+        return answer if rights.may(_AS_REPLICA) else _TOPICS.refuse_all(request)
+    refused = {}
+    for place, (name, topic_id, partitions) in enumerate(answer.responses):
+        called = name or _name_of(context, topic_id)
+        if called is not None and not rights.may(_READ, called):
+            refused[place] = _refuse(name, topic_id, (each[0] for each in partitions))
+    if not refused:
+        return answer
+    context.rooms.sessions.end(answer.session_id)
+    if request.session_epoch > 0:
+        return FetchResponse(error_code=ErrorCode.fetch_session_id_not_found)
+    rows = [refused.get(place, row) for place, row in enumerate(answer.responses)]
+    return answer._replace(session_id=0, responses=rows)
+
+
 def _fetch_named(
     rights: Rights, context: RequestContext, request: FetchRequest, handler: Handler
 ) -> Any:
@@ -68,13 +94,13 @@ def _fetch_named(
 def _may_read(rights: Rights, context: RequestContext, session: FetchSession) -> bool:
     """Return whether all of a session may still be read, by whoever asks now."""
     for key in {key for key, _ in session.partitions}:
-        if isinstance(key, str):
-            name = key
-        else:
-            topic = context.rooms.topics.by_id.get(key)
-            if topic is None:
-                continue
-            name = topic.name
-        if not rights.may(_READ, name):
+        name = key if isinstance(key, str) else _name_of(context, key)
+        if name is not None and not rights.may(_READ, name):
             return False
     return True
+
+
+def _name_of(context: RequestContext, topic_id: bytes) -> str | None:
+    """Return the name of a topic, None for an id that nobody has: the handler says so."""
+    topic = context.rooms.topics.by_id.get(topic_id)
+    return None if topic is None else topic.name

@@ -80,6 +80,12 @@ GUARDS: Final = {
 }
 """The guard of each API, by module and function of this folder."""
 
+LATE: Final = {1: "fetching.judge_again"}
+"""What judges once more when an answer comes for which the client has waited, likewise.
+
+Other answers that come late tell of what the request itself has done, or of its own group.
+"""
+
 OPEN: Final = frozenset({17, 18, 36, 71, 72})
 """What everybody may ask: logins, which versions are served, and metrics that are wanted."""
 
@@ -123,6 +129,17 @@ class Gatekeeper:
         assert authorizer is not None  # noqa: S101  # without one no guard is asked
         authorizer.on_change(shortcut.forget)
         return shortcut.serve
+
+    def judge_late(self, judge: Guard, handler: Handler) -> Handler:
+        """Return a handler whose late answers are judged by the rights that the client has then."""
+
+        def serve(context: RequestContext, request: Any) -> Any:
+            answer = handler(context, request)
+            if isinstance(answer, tuple):
+                return answer
+            return then(answer, lambda answered: self._ask(judge, context, request, answered))
+
+        return serve
 
     def _ask(self, guard: Guard, context: RequestContext, request: Any, handler: Handler) -> Any:
         rights = self._security.rights_of(context.connection)
@@ -171,6 +188,12 @@ class _GuardedApi(Api):
             handler = keeper.put_behind(self, handler)
         if not self.guard_name:
             return handler
-        module, name = self.guard_name.split(".")
-        guard: Guard = getattr(import_module(f"siltstone.broker.security.gate.{module}"), name)
-        return keeper.put_before(self.key, guard, handler)
+        if self.key in LATE:
+            handler = keeper.judge_late(_find(LATE[self.key]), handler)
+        return keeper.put_before(self.key, _find(self.guard_name), handler)
+
+
+def _find(name: str) -> Any:
+    """Import a function of this folder."""
+    module, function = name.split(".")
+    return getattr(import_module(f"siltstone.broker.security.gate.{module}"), function)

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from siltstone.broker.process.start_error import StartError
 from siltstone.config.security import STANDARD_AUTHORIZER
+from tests.support.acl_requests import allow, every
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, running
 
@@ -53,36 +54,6 @@ def create(name: str) -> Any:
         name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()
     )
     return request_class(19, 7)(topics=(topic,))
-
-
-def allow(operation: int, kind: int, name: str, permission: int = 3) -> Any:
-    """Return a CreateAcls for bob."""
-    row = request_class(30, 3, "AclCreation")(
-        resource_type=kind,
-        resource_name=name,
-        resource_pattern_type=3,
-        principal="User:bob",
-        host="*",
-        operation=operation,
-        permission_type=permission,
-    )
-    return request_class(30, 3)(creations=(row,))
-
-
-def every(key: int) -> Any:
-    """Return a DescribeAcls or a DeleteAcls of everything."""
-    words = {
-        "resource_type_filter": 1,
-        "resource_name_filter": None,
-        "pattern_type_filter": 1,
-        "principal_filter": None,
-        "host_filter": None,
-        "operation": 1,
-        "permission_type": 1,
-    }
-    if key == 29:
-        return request_class(29, 3)(**words)
-    return request_class(31, 3)(filters=(request_class(31, 3, "DeleteAclsFilter")(**words),))
 
 
 async def test_a_right_bites_from_the_next_request_on(home: Running) -> None:

@@ -1,0 +1,283 @@
+"""Requests that wait, over a socket: what ends them, and what their client is told then."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from siltstone.config.security import STANDARD_AUTHORIZER
+from siltstone.protocol.messages.fetch import FetchPartition
+from tests.support.acl_requests import allow, every
+from tests.support.appending import append
+from tests.support.fetch_requests import FetchRequest, request_entity
+from tests.support.group_requests import find, old_join
+from tests.support.kio_schemas import request_class
+from tests.support.running import Caller, Running, running
+from tests.support.tls_clients import trusting
+from tests.support.waiting import give_turns_until, within
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.support.authority import Authority, Pair
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SECURED = (
+    "listeners=LAN://127.0.0.1:0",
+    "listener.security.protocol.map=LAN:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms=PLAIN",
+    f"listener.name.lan.plain.sasl.jaas.config={PLAIN} required user_admin=a user_bob=b;",
+    f"authorizer.class.name={STANDARD_AUTHORIZER}",
+    "super.users=User:admin",
+)
+READ, TOPIC = 3, 2
+LONG = 2**31 - 1
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with a topic."""
+    async with running(tmp_path / "data") as started:
+        await started.topics.create("t", 2, {})
+        yield started
+
+
+@pytest.fixture
+async def secured(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with two topics, that bob may read."""
+    async with running(tmp_path / "data", *SECURED) as started:
+        await started.topics.create("t", 1, {})
+        await started.topics.create("u", 1, {})
+        admin = await enter(started, "admin", "a")
+        for name in ("t", "u"):
+            await admin.ask(allow(READ, TOPIC, name))
+        yield started
+
+
+async def enter(home: Running, user: str, password: str) -> Caller:
+    """Return a connection that has logged in."""
+    caller = await home.call()
+    await caller.ask(request_class(17, 1)(mechanism="PLAIN"))
+    token = f"\0{user}\0{password}".encode()
+    answer = await caller.ask(request_class(36, 2)(auth_bytes=token))
+    assert answer.error_code is ErrorCode.none
+    return caller
+
+
+def fetch(home: Running, *names: str, version: int = 12, session: tuple[int, int] = (0, -1)) -> Any:
+    """Return a Fetch that waits for as long as one may."""
+    topics = home.topics.topics
+    return request_entity(
+        version,
+        FetchRequest(
+            max_wait_ms=LONG,
+            min_bytes=1,
+            session_id=session[0],
+            session_epoch=session[1],
+            topics=[(topics[name].key if version > 12 else name, [WANTED]) for name in names],
+        ),
+    )
+
+
+WANTED = FetchPartition(0, -1, 0, -1, -1, 1 << 20)
+
+
+async def park(home: Running, caller: Caller, request: Any) -> asyncio.Task[Any]:
+    """Return a request that waits."""
+    before = home.waiting.count
+    task = asyncio.create_task(caller.ask(request))
+    await give_turns_until(lambda: home.waiting.count > before, "a parked fetch")
+    return task
+
+
+def told(answer: Any) -> list[tuple[int, int]]:
+    """Return the code of each partition of an answer, and how many bytes of records it has."""
+    return [
+        (int(each.error_code), len(each.records or b""))
+        for topic in answer.responses
+        for each in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+@pytest.mark.parametrize("epoch", [-1, 0])
+async def test_a_fetch_is_judged_again_when_it_is_answered(
+    secured: Running, version: int, epoch: int
+) -> None:
+    """Of a topic that may be read no more its client is told that, and of others what they have."""
+    bob, admin = await enter(secured, "bob", "b"), await enter(secured, "admin", "a")
+    request = fetch(secured, "t", "u", version=version, session=(0, epoch))
+    waiting = await park(secured, bob, request)
+
+    await admin.ask(every(31))
+    await admin.ask(allow(READ, TOPIC, "u"))
+    for name in ("t", "u"):
+        append(secured.topics.logs[name, 0])
+    answer = await within(waiting, "the answer")
+
+    refused, (code, size) = told(answer)
+    assert refused == (29, 0)
+    assert (code, size > 0) == (0, True) or size == 0
+    assert not getattr(answer, "session_id", 0)
+    (listener,) = secured.listeners
+    assert len(listener.rooms.sessions) == 0
+
+
+async def test_a_fetch_of_a_session_is_judged_again_when_it_is_answered(secured: Running) -> None:
+    """Its session ends, so that the client names its topics and is told which it may not read."""
+    bob, admin = await enter(secured, "bob", "b"), await enter(secured, "admin", "a")
+    first = asyncio.create_task(bob.ask(fetch(secured, "t", "u", session=(0, 0))))
+    await give_turns_until(lambda: secured.waiting.count, "a parked fetch")
+    append(secured.topics.logs["u", 0])
+    session_id = (await first).session_id
+    moved = WANTED._replace(fetch_offset=1)
+    request = request_entity(
+        12,
+        FetchRequest(
+            max_wait_ms=LONG,
+            min_bytes=1,
+            session_id=session_id,
+            session_epoch=1,
+            topics=[("u", [moved])],
+        ),
+    )
+    waiting = await park(secured, bob, request)
+
+    await admin.ask(every(31))
+    append(secured.topics.logs["t", 0])
+    answer = await within(waiting, "the answer")
+
+    assert session_id
+    assert (int(answer.error_code), answer.responses) == (70, ())
+    (listener,) = secured.listeners
+    assert len(listener.rooms.sessions) == 0
+
+
+async def test_no_fetch_waits_beyond_its_login(secured: Running) -> None:
+    """It is answered when the login ends, and the next request closes the connection."""
+    bob = await enter(secured, "bob", "b")
+    (connection,) = (
+        each for each in secured.listeners[0].connections if each.principal == "User:bob"
+    )
+    login = connection.login
+    assert login is not None
+    connection._gate = login
+    login._expires = asyncio.get_running_loop().time() + 0.05
+
+    answer = await within(bob.ask(fetch(secured, "t")), "the answer")
+    await bob.client.send(bob.frame(fetch(secured, "t")))
+
+    assert told(answer) == [(0, 0)]
+    assert await bob.client.is_closed()
+
+
+@pytest.mark.parametrize("what", ["fetch", "join"])
+async def test_no_request_waits_longer_than_a_connection_may_be_idle(
+    home: Running, what: str
+) -> None:
+    """Its connection is closed, as at Kafka, and nothing of it stays."""
+    caller, other = await home.call(), await home.call()
+    await other.ask(find("g"))
+    request = fetch(home, "t") if what == "fetch" else old_join("g")
+    await caller.client.send(caller.frame(request))
+    (listener,) = home.listeners
+    await give_turns_until(
+        lambda: [each for each in listener.connections if each.is_owed], "a request that waits"
+    )
+    listener.close_idle()
+    assert len(listener.connections) == 2
+
+    for connection in listener.connections:
+        connection.last_active -= listener.rooms.settings.server.connections_max_idle_ms
+    listener.close_idle()
+
+    assert await caller.client.is_closed()
+    assert listener.connections == set()
+    await give_turns_until(lambda: home.waiting.count == 0, "no parked fetch")
+
+
+def create(name: str) -> Any:
+    """Return a CreateTopics."""
+    topic = request_class(19, 7, "CreatableTopic")(
+        name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()
+    )
+    return request_class(19, 7)(topics=(topic,))
+
+
+def times() -> Any:
+    """Return a ListOffsets by time, which a thread answers."""
+    partition = request_class(2, 7, "ListOffsetsPartition")(
+        partition_index=0, current_leader_epoch=-1, timestamp=5
+    )
+    topic = request_class(2, 7, "ListOffsetsTopic")(name="t", partitions=(partition,))
+    return request_class(2, 7)(replica_id=-1, isolation_level=0, topics=(topic,))
+
+
+@pytest.mark.parametrize("what", ["fetch", "times", "create"])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_client_that_ends_its_side_gets_its_answers(
+    home: Running, what: str, count: int
+) -> None:
+    """Those of the requests behind one that waits, too; then the connection closes."""
+    caller, other = await home.call(), await home.call()
+    requests = {"fetch": fetch(home, "t"), "times": times(), "create": create("new")}
+    asked = [requests[what], *[find("g")] * (count - 1)]
+    await caller.client.send(b"".join(map(caller.frame, asked)))
+    caller.client.end()
+    if what == "fetch":
+        await give_turns_until(lambda: home.waiting.count, "a parked fetch")
+        await other.ask(times())
+        append(home.topics.logs["t", 0])
+
+    answers = [await within(caller.receive(each), "an answer") for each in asked]
+
+    assert len(answers) == count
+    assert await caller.client.is_closed()
+    await give_turns_until(lambda: len(home.listeners[0].connections) == 1, "it is gone")
+
+
+async def test_a_client_that_is_gone_ends_with_its_request(home: Running) -> None:
+    """It is told by the answer that it cannot take."""
+    caller = await home.call()
+    await park(home, caller, fetch(home, "t"))
+    await caller.client.close()
+    append(home.topics.logs["t", 0])
+
+    await give_turns_until(lambda: not home.listeners[0].connections, "it is gone")
+    assert home.waiting.count == 0
+
+
+async def test_a_client_of_tls_that_ends_its_side_gets_its_answer(
+    tmp_path: Path, authority: Authority, server: Pair
+) -> None:
+    """As one without TLS."""
+    sets = ("listeners=SSL://127.0.0.1:0", f"ssl.keystore.location={server.store}")
+    async with running(tmp_path / "data", *sets) as home:
+        await home.topics.create("t", 1, {})
+        (listener,) = home.listeners
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        frame = Caller(home.keep((reader, writer))).frame(fetch(home, "t"))
+
+        def ask() -> bytes:
+            with (
+                socket.create_connection(("127.0.0.1", listener.port)) as sock,
+                trusting(authority).wrap_socket(sock, server_hostname="localhost") as tls,
+            ):
+                tls.sendall(frame)
+                socket.socket.shutdown(tls, socket.SHUT_WR)
+                size = int.from_bytes(tls.recv(4), "big")
+                answer = b""
+                while len(answer) < size:
+                    answer += tls.recv(65536)
+                return answer
+
+        asking = asyncio.create_task(asyncio.to_thread(ask))
+        await give_turns_until(lambda: home.waiting.count, "a parked fetch")
+        append(home.topics.logs["t", 0])
+
+        assert b"vvvvvvvvvv" in await within(asking, "the answer")
