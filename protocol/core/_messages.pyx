@@ -541,8 +541,6 @@ def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
         if length >= 0:
             need(&source, length)
             client_id = take_text(&source, length)
-        elif length != -1:
-            fail(&source, f"a client id of {length} bytes")
         if version >= <int> first_flexible:
             source.field = HEAD_TAGS
             skip_tags(&source)
@@ -645,14 +643,15 @@ cdef int64_t take_varint(Source* source) except -1:
 
 
 cdef int64_t take_length(Source* source, bint is_flexible, int kind) except -2:
-    """Read a length in the encoding of the version; -1 is null. ``kind`` is that of old versions."""
+    """Read a length in the encoding of the version; -1 is null, as Kafka has any below 0.
+
+    ``kind`` is that of old versions.
+    """
     if is_flexible:
         return take_varint(source) - 1
     need(source, SIZES[kind])
     cdef int64_t length = take_int(source, kind)
-    if length < -1:
-        fail(source, f"a length of {length}")
-    return length
+    return length if length >= 0 else -1
 
 
 cdef inline object take_value(Source* source, int kind, bint is_flexible, bint is_nullable):

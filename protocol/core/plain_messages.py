@@ -282,8 +282,6 @@ def read_head(
     if length >= 0:
         source.need(length)
         client_id = source.take_text(length)
-    elif length != -1:
-        raise source.fail(f"a client id of {length} bytes")
     if version >= versions[2]:
         source.head_field = "tagged fields"
         source.skip_tags()
@@ -347,13 +345,11 @@ class _Source:
         raise self.fail("no varint ends")
 
     def take_length(self, table: Table, form: Struct) -> int:
-        """Read a length in the encoding of the version; -1 is null."""
+        """Read a length in the encoding of the version; -1 is null, as Kafka has any below 0."""
         if table.is_flexible:
             return self.take_varint() - 1
         length: int = self.take(form)
-        if length < -1:
-            raise self.fail(f"a length of {length}")
-        return length
+        return max(length, -1)
 
     def take_value(self, table: Table, kind: int, *, is_nullable: bool) -> Any:
         """Read one value that is no structure."""

@@ -92,14 +92,22 @@ def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
                 read(header, 0, cut, served(True))
 
 
-@pytest.mark.parametrize("length", [b"\xff\xfe", b"\x80\x00", b"\x7f\xff"])
-def test_a_client_id_has_a_possible_length(length: bytes) -> None:
-    """Negative lengths but -1, and lengths past the frame, are refused."""
-    frame = written(HeaderV1, None)[:-2] + length + b"client"
+def test_a_client_id_ends_within_the_frame() -> None:
+    """One with a length past it is refused."""
+    frame = written(HeaderV1, None)[:-2] + b"\x7f\xff" + b"client"
 
     for read in BOTH:
         with pytest.raises(ProtocolError):
             read(frame, 0, len(frame), served(False))
+
+
+@pytest.mark.parametrize("length", [b"\xff\xfe", b"\x80\x00"])
+def test_a_client_id_of_less_than_nothing_is_none(length: bytes) -> None:
+    """Kafka takes any negative length for null."""
+    frame = written(HeaderV1, None)[:-2] + length
+
+    for read in BOTH:
+        assert read(frame, 0, len(frame), served(False))[3] is None
 
 
 def test_a_client_id_becomes_text() -> None:

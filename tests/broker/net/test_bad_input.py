@@ -73,11 +73,6 @@ FIELDS = {
         struct.pack(">hih", 1, 7, 500),
         "Metadata version=1 reason=header.client_id: a field of 500 bytes",
     ),
-    "a client id of less than nothing": (
-        12,
-        struct.pack(">hih", 4, 7, -2),
-        "Heartbeat version=4 reason=header.client_id: a client id of -2 bytes",
-    ),
     "tagged fields of a head that run out": (
         12,
         struct.pack(">hihB", 4, 7, -1, 9),
@@ -88,7 +83,7 @@ FIELDS = {
     "text of less than nothing": (
         12,
         _HEAD + b"\xff\xfe",
-        "HeartbeatRequest.group_id: a length of",
+        "HeartbeatRequest.group_id: null, where a value",
     ),
     "no text": (12, _HEAD + b"\xff\xff", "HeartbeatRequest.group_id: null, where a value"),
     "a varint without an end": (10, _FLEXIBLE + b"\0\xff", "coordinator_keys: no varint ends"),
@@ -103,9 +98,9 @@ FIELDS = {
         "MetadataRequest.topics: an array of 2147483647 elements",
     ),
     "an array of less than nothing": (
-        3,
-        _HEAD + b"\xff\xff\xff\xfe",
-        "MetadataRequest.topics: a length of -2",
+        9,
+        _HEAD + b"\0\1g\xff\xff\xff\xfe",
+        "OffsetFetchRequest.topics: null, where an array",
     ),
     "more elements than one request may have": (
         3,
@@ -198,6 +193,16 @@ async def test_many_logins_are_few_lines(broker: Running, caplog: pytest.LogCapt
 
     lines = [each for each in caplog.messages if each.startswith("login refused")]
     assert 1 <= len(lines) <= 1 + seconds
+
+
+@pytest.mark.parametrize("length", [-2, -32768])
+async def test_lengths_below_0_are_null(broker: Running, length: int) -> None:
+    """A client without an id, and a Metadata of all topics, as at Kafka."""
+    client = await broker.connect()
+    asked = struct.pack(">hhihi", 3, 1, 7, -1, -1)
+    odd = struct.pack(">hhihi", 3, 1, 7, length, length)
+
+    assert await client.ask(odd) == await client.ask(asked)
 
 
 async def test_requests_before_the_bad_one_are_answered(broker: Running) -> None:

@@ -1,5 +1,6 @@
 """What a table is: one line a field, whatever the version; what its reader and writer refuse."""
 
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -462,6 +463,25 @@ def test_text_that_could_not_be_written_again_is_refused() -> None:
                 read(table, body, 0, len(body), 9)
 
 
+@pytest.mark.parametrize("length", [-1, -2, -32768])
+def test_any_length_below_0_is_null_where_null_may_be(length: int) -> None:
+    """As Kafka's generated classes read it; elsewhere it is refused as null is."""
+
+    class Nulls(NamedTuple):
+        text: Annotated[str | None, "string null"] = ""
+        data: Annotated[bytes | None, "bytes null"] = b""
+        rows: Annotated[list[Row] | None, "[]struct null"] = None
+        numbers: Annotated[list[int] | None, "[]int32 null"] = None
+
+    message = Message(99, 0, 0, 1, Nulls)
+    body = struct.pack(">hiii", length, length, length * 60_000, length)
+    for table, read in readers(message, 0):
+        assert read(table, body, 0, len(body), 9)[0] == Nulls(None, None, None, None)
+    for table, read in readers(MESSAGE, 0):
+        with pytest.raises(ProtocolError, match=r"Ask\.rows: null, where an array"):
+            read(table, body[2:6], 0, 4, 9)
+
+
 def test_null_of_a_structure_is_another_byte_in_a_tagged_field() -> None:
     """-1 in its place, 0 behind a tag, as Kafka's generated classes have it."""
 
@@ -566,6 +586,8 @@ SERVED = [None, None, (1, 3, 2)]
     [
         (b"\0\2\0\1\0\0\0\7\0\2me", (2, 1, 7, "me", 12)),
         (b"\0\2\0\1\0\0\0\7\xff\xff", (2, 1, 7, None, 10)),
+        (b"\0\2\0\1\0\0\0\7\xff\xfe", (2, 1, 7, None, 10)),
+        (b"\0\2\0\2\0\0\0\7\x80\0\0", (2, 2, 7, None, 11)),
         (b"\0\2\0\2\0\0\0\7\0\0\0", (2, 2, 7, "", 11)),
         (b"\0\2\0\2\0\0\0\7\0\0\1\5\2xx", (2, 2, 7, "", 15)),
         (b"\0\2\0\4\0\0\0\7", (2, 4, 7, None, -1)),
@@ -586,7 +608,6 @@ def test_heads(read: Any, head: bytes, expected: Any) -> None:
         (b"\0\2\0\1\0\0\0", "a frame of 7 bytes holds no request header"),
         (b"\0\2\0\1\0\0\0\7\0", r"header\.client_id: a field of 2 bytes"),
         (b"\0\2\0\1\0\0\0\7\0\3me", r"header\.client_id: a field of 3 bytes"),
-        (b"\0\2\0\1\0\0\0\7\xff\xfe", r"header\.client_id: a client id of -2 bytes"),
         (b"\0\2\0\2\0\0\0\7\0\0", r"header\.tagged fields: no varint ends"),
         (b"\0\2\0\2\0\0\0\7\0\0\1\5\3xx", r"header\.tagged fields: a field of 3 bytes"),
         (
