@@ -264,6 +264,9 @@ class Broker:
             raise StartError(fault)
         self._bind()
         self._settings.on_change(self._readvertise)
+        if self.certificates is not None:
+            self._settings.before_change(self._check_certificates)
+            self._settings.on_change(self._follow_certificates)
         try:
             self.logs.open()
             # During a long recovery HTTP answers: alive, not ready yet.
@@ -344,6 +347,14 @@ class Broker:
         from siltstone.broker.topics.settings.reload import SettingsFile  # noqa: PLC0415
 
         await SettingsFile(path, self._settings, self._io, self.certificates).run()
+
+    async def _check_certificates(self, layers: Layers) -> None:
+        if self.certificates is not None:
+            await self.certificates.check(layers.server().tls_listeners())
+
+    async def _follow_certificates(self) -> None:
+        if self.certificates is not None:
+            await self.certificates.follow(self._settings.server.tls_listeners())
 
     async def reload(self) -> None:
         """Read the settings again and put in force what may change; a fault is only logged."""

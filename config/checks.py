@@ -117,6 +117,15 @@ def _security_faults(server: ServerConfig) -> list[tuple[str, str]]:
     return faults
 
 
+def tls_faults(server: ServerConfig) -> list[str]:
+    """Return what keeps a listener from encrypting as it is told to while the broker runs."""
+    try:
+        listeners = server.tls_listeners()
+    except ValueError:
+        return []  # said as a fault of listeners
+    return [fault for each in listeners.items() for _, fault in faults_of(*each)]
+
+
 def _binding_faults(server: ServerConfig) -> list[str]:
     try:
         bound = server.bound_listeners

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from siltstone.config.errors import ConfigError
 from siltstone.config.keys import Kind, Setting
 from siltstone.config.known import Known, broker_synonym, known_broker, known_settings, known_topic
-from siltstone.config.layers import Layers, Source, checked
+from siltstone.config.layers import Layers, Source, checked, may_alter
 from siltstone.config.security import parse_name
 from siltstone.config.table import (
     BROKER,
@@ -154,7 +154,8 @@ def _known_topic_row(layers: Layers, known: Known) -> ConfigRow:
 
 def _known_broker_row(layers: Layers, known: Known) -> ConfigRow:
     synonyms = broker_synonyms(layers, known.name)
-    read_only = known.alterable == "-"
+    parts = parse_name(known.name)
+    read_only = known.alterable == "-" or (parts is not None and not may_alter(parts))
     value = layers.value(known.name)
     return _known_row(known, value, synonyms, layers.where(known.name), read_only=read_only)
 

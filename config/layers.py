@@ -18,11 +18,12 @@ from siltstone.config.checks import (
     advertising_faults,
     contradictions,
     resize_faults,
+    tls_faults,
 )
 from siltstone.config.connection_limits import OF_LISTENER as LIMITS
 from siltstone.config.errors import ConfigError, NotAlterableError
 from siltstone.config.keys import Setting, make
-from siltstone.config.known import known_settings
+from siltstone.config.known import known_broker, known_settings
 from siltstone.config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
 from siltstone.config.security import ListenerName, check_value, parse_name
 from siltstone.config.server import ServerConfig
@@ -34,6 +35,7 @@ from siltstone.config.table import (
     counting_name,
     topic_value,
 )
+from siltstone.config.tls import OF_LISTENER as OF_TLS
 from siltstone.config.topic import TopicConfig
 from siltstone.config.values import read
 
@@ -168,7 +170,8 @@ class Layers:
             setting = BROKER.get(name)
             of_listener = parse_name(name)
             if of_listener is not None:
-                _check_of_listener(of_listener, name, text, faults, fixed)
+                fixed += _why_fixed(of_listener, name, cluster=cluster)
+                faults += _faults_of_listener(of_listener, name, text)
             elif setting is None:
                 known = unknown_broker_setting(name, text, "", faults, warnings)
                 fixed += () if known is None else why_fixed(known, cluster=cluster)
@@ -188,6 +191,11 @@ class Layers:
             faults += resize_faults(self._server, changed.server())
             if ADVERTISED in values:
                 faults += [fault for _, fault in advertising_faults(changed.server())]
+            faults += tls_faults(changed.server())
+            warnings += [
+                f"{name} has no effect: no listener of that name encrypts"
+                for name in sorted(_find_idle(values, changed.server()))
+            ]
         if faults:
             raise ConfigError(faults)
         return tuple(warnings)
@@ -206,10 +214,16 @@ class Layers:
                 server[setting.name] = self._read(name, faults)
         if faults:
             raise ConfigError(dict.fromkeys(faults))
-        listeners = {name: text for name, text in self._values.items() if parse_name(name)}
-        return make(
-            ServerConfig, server, topic_defaults=TopicConfig(**topic), listener_settings=listeners
+        of_listeners = {name: text for name, text in self._values.items() if parse_name(name)}
+        made = make(
+            ServerConfig,
+            server,
+            topic_defaults=TopicConfig(**topic),
+            listener_settings=of_listeners,
         )
+        idle = _find_idle({*self.cluster, *self.broker}, made)
+        kept = {name: text for name, text in of_listeners.items() if name not in idle}
+        return replace(made, listener_settings=kept) if idle else made
 
     def _first(self, names: Iterable[str]) -> str | None:
         return next((name for name in names if name in self._values), None)
@@ -246,17 +260,25 @@ def checked(setting: Setting, text: str, where: str, faults: list[str]) -> Any:
         return setting.default
 
 
-def _check_of_listener(
-    parts: ListenerName, name: str, text: str, faults: list[str], fixed: list[str]
-) -> None:
-    """Note what is wrong with a dynamic value for one listener, of which only limits may change."""
-    if parts.setting not in LIMITS:
-        fixed.append(f"{name} cannot be altered while the broker runs; restart it with it")
-        return
+def may_alter(name: ListenerName) -> bool:
+    """Tell whether a setting of one listener is obeyed by a broker that runs."""
+    return name.setting in LIMITS or name.setting in OF_TLS
+
+
+def _why_fixed(parts: ListenerName, name: str, *, cluster: bool) -> list[str]:
+    """Return why a setting of one listener cannot be altered, for all brokers or for one."""
+    known = known_broker(name)
+    if known is not None and may_alter(parts):
+        return why_fixed(known, cluster=cluster)
+    return [f"{name} cannot be altered while the broker runs; restart it with it"]
+
+
+def _faults_of_listener(parts: ListenerName, name: str, text: str) -> list[str]:
     try:
         check_value(parts, text)
     except ValueError as error:
-        faults.append(f"{name} is {text or 'empty'}; it must be {error}")
+        return [f"{name} is {text or 'empty'}; it must be {error}"]
+    return []
 
 
 def advice(setting: Setting, value: Any, text: str) -> list[str]:
@@ -264,3 +286,21 @@ def advice(setting: Setting, value: Any, text: str) -> list[str]:
     if setting.advice is None or value is None or setting.advice.holds(value):
         return []
     return [f"{setting.name} is {text}; Apache Kafka wants {setting.advice.words}"]
+
+
+def _find_idle(dynamic: Iterable[str], server: ServerConfig) -> set[str]:
+    """Return dynamic settings of TLS whose listener is not there, or does not encrypt.
+
+    Kafka takes these while it runs, and so do we; where they are given at the start they stop it.
+    """
+    named = {name: parse_name(name) for name in dynamic}
+    of_tls = {
+        name: parts.listener
+        for name, parts in named.items()
+        if parts is not None and parts.setting in OF_TLS
+    }
+    try:
+        encrypting = {name.lower() for name in server.tls_listeners()} if of_tls else set()
+    except ValueError:
+        encrypting = set()  # said as a fault of listeners
+    return {name for name, listener in of_tls.items() if listener not in encrypting}

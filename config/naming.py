@@ -37,7 +37,10 @@ def _are_replicas(text: str) -> bool:
 def unknown_broker_setting(
     name: str, text: str, where: str, faults: list[str], warnings: list[str]
 ) -> Known | None:
-    """Warn of a broker setting that is not obeyed; it is a fault if Kafka does not know it."""
+    """Warn of a broker setting that is not obeyed; it is a fault if Kafka does not know it.
+
+    A dynamic value stands nowhere: ``where`` is empty.
+    """
     place = f"{where}: " if where else ""
     known = known_broker(name)
     if known is None:
@@ -65,7 +68,7 @@ def _keep(known: Known, text: str, place: str, faults: list[str], warnings: list
     except ValueError as error:
         faults.append(f"{place}{known.name} is {text or 'empty'}; it must be {error}")
         return
-    broken = broken_promise(known, text)
+    broken = broken_promise(known, text, is_dynamic=not place)
     if broken is not None:
         faults.append(place + broken)
         return

@@ -18,7 +18,8 @@ from siltstone.config.checks import (
 from siltstone.config.errors import ConfigError
 from siltstone.config.keys import Kind
 from siltstone.config.known import known_broker
-from siltstone.config.layers import Layers
+from siltstone.config.layers import Layers, may_alter
+from siltstone.config.security import parse_name
 from siltstone.config.table import BROKER, OTHER_NAMES, SYNONYMS, names_of, synonyms_of
 from siltstone.config.values import parse, text_of
 
@@ -60,6 +61,9 @@ def may_change(name: str) -> bool:
     Every broker setting that gives a default of topics does, log.retention.hours too; Kafka alters
     only the one in milliseconds. What has no meaning here is only shown, so it may.
     """
+    of_listener = parse_name(name)
+    if of_listener is not None:
+        return may_alter(of_listener)
     setting = BROKER.get(name)
     return setting is None or setting.dynamic or name in SYNONYMS
 

@@ -176,7 +176,7 @@ class _Change:
             return layers.with_dynamic(**{"cluster" if is_cluster else "broker": values})
 
         if self.validate_only:
-            edit(settings.layers)
+            await settings.check(edit)
         else:
             await settings.edit(edit)
 

@@ -4,6 +4,7 @@ import pytest
 
 from siltstone.config.errors import ConfigError, NotAlterableError
 from siltstone.config.layers import Given, Layers
+from siltstone.config.load import load
 from siltstone.config.server import ServerConfig
 from siltstone.config.table import SERVER
 from siltstone.config.topic import TopicConfig
@@ -199,8 +200,25 @@ def test_settings_of_a_listener_are_for_one_broker() -> None:
         Layers().check_dynamic({name: ""}, cluster=True)
     with pytest.raises(NotAlterableError, match="only be altered for a listener"):
         Layers().check_dynamic({"ssl.endpoint.identification.algorithm": ""})
-    with pytest.raises(NotAlterableError, match="cannot be altered while the broker runs"):
-        Layers().check_dynamic({"listener.name.lan.ssl.key.password": "x"})
+    password = {"listener.name.lan.ssl.key.password": "hush"}
+    (warning,) = Layers().check_dynamic(password)
+    assert warning == f"{next(iter(password))} has no effect: no listener of that name encrypts"
+    with pytest.raises(NotAlterableError, match="only be altered for one broker"):
+        Layers().check_dynamic(password, cluster=True)
+    for fixed in ("ssl.principal.mapping.rules", "plain.sasl.jaas.config"):
+        with pytest.raises(NotAlterableError, match="cannot be altered while the broker runs"):
+            Layers().check_dynamic({f"listener.name.lan.{fixed}": "DEFAULT"})
+
+
+def test_settings_of_kerberos_are_taken_while_the_broker_runs() -> None:
+    """As by Kafka; at a start they promise a login that is not there, and stop it."""
+    (warning,) = Layers().check_dynamic({"sasl.kerberos.min.time.before.relogin": "58000"})
+
+    assert "no meaning here" in warning
+    with pytest.raises(ConfigError, match="promises a login"):
+        load(None, {}, ["sasl.kerberos.min.time.before.relogin=58000"])
+    with pytest.raises(ConfigError, match=r"min\.time\.before\.relogin is soon"):
+        Layers().check_dynamic({"sasl.kerberos.min.time.before.relogin": "soon"})
 
 
 @pytest.mark.parametrize(

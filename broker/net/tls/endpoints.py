@@ -30,10 +30,11 @@ LOOK_SECONDS: Final = 10.0
 
 
 class Made(NamedTuple):
-    """What the files said when they were read."""
+    """What the files said when they were read, and the settings that named them."""
 
     number: int
     """Higher for what was begun to be read later."""
+    settings: Mapping[str, TlsConfig]
     endpoints: Mapping[str, Endpoint]
 
 
@@ -68,24 +69,47 @@ class Endpoints:
         for name, each in self.handshakes.items():
             _tell(name, each.endpoint)
 
-    async def make(self) -> Made:
-        """Return what the files say now, for `take`.
+    async def check(self, settings: Mapping[str, TlsConfig]) -> None:
+        """Read what other settings name, before they are in force.
+
+        Raises:
+            ConfigError: It cannot be used; what runs goes on.
+        """
+        if settings != self._settings:
+            await self._make(settings)
+
+    async def follow(self, settings: Mapping[str, TlsConfig]) -> None:
+        """Encrypt by the settings that are in force now; a fault is only logged."""
+        if settings != self._settings:
+            self._settings = settings
+            await self._renew()
+
+    async def make(self, settings: Mapping[str, TlsConfig] | None = None) -> Made:
+        """Return what the files say now, for `take`; those of other settings, if these will count.
 
         Raises:
             ConfigError: One cannot be used; what runs goes on.
         """
+        settings = self._settings if settings is None else settings
         self._begun += 1
         number = self._begun
-        seen = await self._io.run(_look, self._settings)
+        seen = await self._io.run(_look, settings)
         try:
-            made = await self._io.run(lambda: dict(_make_all(self._settings)))
-        except OSError as error:  # of the machine, such as no descriptors: `look` tries again
+            made = await self._make(settings)
+        except ConfigError as error:
+            if isinstance(error.__cause__, TlsError):  # else `look` tries again
+                self._seen = seen
+            raise
+        self._seen = seen
+        return Made(number, settings, made)
+
+    async def _make(self, settings: Mapping[str, TlsConfig]) -> dict[str, Endpoint]:
+        try:
+            return await self._io.run(lambda: dict(_make_all(settings)))
+        except OSError as error:  # of the machine, such as no descriptors
             raise ConfigError([f"certificates cannot be read: {error}"]) from error
         except TlsError as error:
-            self._seen = seen
             raise ConfigError([str(error)]) from error
-        self._seen = seen
-        return Made(number, made)
 
     def take(self, made: Made) -> None:
         """Put in force what `make` has returned: for handshakes that begin from now on.
@@ -95,6 +119,7 @@ class Endpoints:
         if made.number < self._taken:
             return
         self._taken = made.number
+        self._settings = made.settings
         for name, endpoint in made.endpoints.items():
             handshakes = self.handshakes[name]
             if endpoint.certificate != handshakes.endpoint.certificate:
@@ -110,8 +135,10 @@ class Endpoints:
 
     async def look(self) -> None:
         """Take the files if one of them has changed since they were read."""
-        if await self._io.run(_look, self._settings) == self._seen:
-            return
+        if await self._io.run(_look, self._settings) != self._seen:
+            await self._renew()
+
+    async def _renew(self) -> None:
         try:
             self.take(await self.make())
         except ConfigError as error:

@@ -55,6 +55,7 @@ class BrokerSettings:
     def __init__(self, layers: Layers, catalog: CatalogWriter) -> None:
         self._catalog = catalog
         self._callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._checks: list[Callable[[Layers], Awaitable[None]]] = []
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._counted: CatalogState | None = None
         self._config_bytes = 0  # of the catalogue's state that was counted last
@@ -73,6 +74,10 @@ class BrokerSettings:
     def on_change(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Have ``callback`` awaited after each change."""
         self._callbacks.append(callback)
+
+    def before_change(self, check: Callable[[Layers], Awaitable[None]]) -> None:
+        """Have ``check`` awaited before dynamic values change; by ConfigError it refuses them."""
+        self._checks.append(check)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         """Return the settings of a topic with these values of its own; equal ones often share one.
@@ -298,9 +303,26 @@ class BrokerSettings:
         """
         await self._put_in_force(layers)
 
+    async def check(self, edit: Callable[[Layers], Layers]) -> Layers:
+        """Return what an edit makes of the settings in force; nothing has changed.
+
+        Raises:
+            InvalidRequest: They name what cannot be used, such as a file.
+        """
+        while True:
+            before = self.layers
+            after = edit(before)
+            try:
+                for check in self._checks:
+                    await check(after)
+            except ConfigError as error:
+                raise InvalidRequest(str(error)) from error
+            if self.layers is before:  # else the static values were read again meanwhile
+                return after
+
     async def _edit(self, edit: Callable[[Layers], Layers]) -> None:
+        after = await self.check(edit)
         before = self.layers
-        after = edit(before)
         if after is before:
             return
 

@@ -41,21 +41,26 @@ async def reload(
 ) -> Plan:
     """Put in force what may change while the broker runs, and name what needs a restart.
 
-    Keys and certificates are read again from the files that the broker started with.
+    Keys and certificates are read again, from the files that the settings name then.
 
     Raises:
         ConfigError: With every fault; nothing has changed.
     """
     try:
-        made = None if certificates is None else await certificates.make()
-        plan = await plan_reload(settings, io)
+        while True:
+            plan = await plan_reload(settings, io)
+            layers = settings.layers
+            if certificates is None:
+                break
+            made = await certificates.make(plan.layers.server().tls_listeners())
+            if settings.layers is layers:  # else somebody changed a dynamic value meanwhile
+                certificates.take(made)
+                break
     except ConfigError as error:
         for fault in error.faults:
             # TRY400: a value that somebody gave, not a fault of ours.
             log.error("settings are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
         raise
-    if certificates is not None and made is not None:
-        certificates.take(made)
     known = set(settings.layers.warnings)
     await settings.reload(plan.layers)  # in the turn in which the plan was found to be right
     for warning in plan.layers.warnings:
