@@ -25,6 +25,9 @@ class Replay:
 
     Only the last record of a group counts, so it is read at the end. Records of other types go to
     ``others``. A record that cannot be read, or that a newer Kafka has written, is skipped.
+
+    A group is there once it has a record of an offset, also where that was aborted or deleted
+    since, until a record deletes the group itself, as when offsets are expired.
     """
 
     def __init__(self, owner: Owner, others: ConsumerGroups) -> None:
@@ -32,26 +35,35 @@ class Replay:
         self._others = others
         # partition -> group id -> last value and its offset
         self._groups: dict[int, dict[str, tuple[int, bytes]]] = {}
+        # partition -> groups that may have no committed offset and have had one, or nearly
+        self._named: dict[int, set[str]] = {}
 
     def apply(self, partition: int, entries: list[Entry]) -> None:
         """Take some entries of a partition."""
         offsets = self._owner.offsets
         groups = self._groups.setdefault(partition, {})
+        named = self._named.setdefault(partition, set())
         key: Any
         for entry in entries:
             _, kind, key, value, producer_id, _ = entry
             if type(key) is tuple:
+                if kind != EntryKind.PLAIN or (value is None and key[0] in offsets):
+                    named.add(key[0])
                 offsets.replay(partition, key, value, kind, producer_id)
             elif kind >= EntryKind.ABORT:
                 offsets.complete(partition, producer_id, is_commit=kind == EntryKind.COMMIT)
             else:
                 try:
-                    self._apply_other(partition, groups, Entry._make(entry))
+                    self._apply_other(partition, groups, named, Entry._make(entry))
                 except ProtocolError as error:
                     self._owner.journal.skip(partition, entry[0], error)
 
     def _apply_other(
-        self, partition: int, groups: dict[str, tuple[int, bytes]], entry: Entry
+        self,
+        partition: int,
+        groups: dict[str, tuple[int, bytes]],
+        named: set[str],
+        entry: Entry,
     ) -> None:
         match read_key(entry.key):
             case OffsetCommitKey() as key:  # with a value of a form that the kernel does not know
@@ -63,10 +75,13 @@ class Replay:
             case GroupMetadataKey(group_id):
                 if entry.value is None:
                     groups.pop(group_id, None)
+                    named.discard(group_id)
                 else:
                     groups[group_id] = entry.offset, entry.value
             case _:
-                self._others.replay(partition, entry)
+                deleted = self._others.replay(partition, entry)
+                if deleted is not None:
+                    named.discard(deleted)
 
     def finish(self, partition: int) -> Iterator[None]:
         """Make the groups of a partition that was read to its end, one at each step."""
@@ -82,3 +97,7 @@ class Replay:
             group.resume()
             yield
         self._others.finish(partition)
+        for group_id in self._named.pop(partition, ()):
+            if group_id not in owner.groups and not owner.offsets.topics(group_id):
+                owner.add_classic(group_id)
+                yield

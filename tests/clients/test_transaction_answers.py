@@ -15,9 +15,10 @@ from kio.serial import entity_reader, entity_writer
 
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.clock import Clock
-from tests.clients.conftest import NewTopic
+from tests.clients.conftest import NewTopic, settle
 from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
+from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaBroker
 from tests.support.ports import address_of
 from tests.support.waiting import PATIENCE, wait_until
@@ -26,7 +27,8 @@ pytestmark = pytest.mark.client
 
 Broker = SiltstoneProcess | KafkaBroker
 E = ErrorCode
-PRODUCE, OFFSET_FETCH, FIND, INIT, ADD, END, STAGE, DESCRIBE = 0, 9, 10, 22, 24, 26, 28, 65
+PRODUCE, COMMIT, OFFSET_FETCH, FIND, LIST_GROUPS = 0, 8, 9, 10, 16
+INIT, ADD, END, STAGE, OFFSET_DELETE, DESCRIBE = 22, 24, 26, 28, 47, 65
 LAST_EPOCH = 32_766
 # Apache Kafka writes markers after its answer, and loads its topic after it has told who leads it.
 PASSING = {
@@ -81,8 +83,10 @@ class Wire:
             lambda found: found.error_code is E.none,
         )
 
-    def stage(self, producer: tuple[int, int], topic: str, offset: int) -> ErrorCode:
-        """Return the code of TxnOffsetCommit of a group and its topic's partition 0."""
+    def stage(
+        self, producer: tuple[int, int], group: str, topic: str, offset: int = 50
+    ) -> ErrorCode:
+        """Return the code of TxnOffsetCommit of a group and partition 0."""
         module = import_module("kio.schema.txn_offset_commit.v5.request")
         partition = module.TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
@@ -93,7 +97,7 @@ class Wire:
                 STAGE,
                 5,
                 transactional_id=self.topic,
-                group_id=topic,
+                group_id=group,
                 producer_id=producer[0],
                 producer_epoch=producer[1],
                 generation_id=-1,
@@ -104,6 +108,47 @@ class Wire:
             return code
 
         return wait_until(ask, "a lasting answer to TxnOffsetCommit", is_lasting)
+
+    def commit(self, group: str, topic: str) -> ErrorCode:
+        """Return the code of OffsetCommit of a group without members and partition 0."""
+        module = import_module("kio.schema.offset_commit.v8.request")
+        partition = module.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=7, committed_metadata=""
+        )
+        wanted = module.OffsetCommitRequestTopic(name=topic, partitions=(partition,))
+
+        def ask() -> ErrorCode:
+            answer = self.ask(
+                COMMIT,
+                8,
+                group_id=group,
+                generation_id_or_member_epoch=-1,
+                member_id="",
+                group_instance_id=None,
+                topics=(wanted,),
+            )
+            code: ErrorCode = answer.topics[0].partitions[0].error_code
+            return code
+
+        return wait_until(ask, "a lasting answer to OffsetCommit", is_lasting)
+
+    def delete_offset(self, group: str, topic: str) -> ErrorCode:
+        """Return the code of OffsetDelete of partition 0."""
+        module = import_module("kio.schema.offset_delete.v0.request")
+        partition = module.OffsetDeleteRequestPartition(partition_index=0)
+        wanted = module.OffsetDeleteRequestTopic(name=topic, partitions=(partition,))
+        answer = self.ask(OFFSET_DELETE, 0, group_id=group, topics=(wanted,))
+        code: ErrorCode = answer.topics[0].partitions[0].error_code
+        return code
+
+    def list_groups(self) -> dict[str, str]:
+        """Return the state of each group, once all are known."""
+        answer = wait_until(
+            lambda: self.ask(LIST_GROUPS, 5, states_filter=(), types_filter=()),
+            "a lasting answer to ListGroups",
+            lambda answer: is_lasting(answer.error_code),
+        )
+        return {each.group_id: each.group_state for each in answer.groups}
 
     def committed(self, topic: str) -> int:
         """Return what a group has committed of its topic's partition 0, once that is certain."""
@@ -325,7 +370,7 @@ def test_the_offset_that_was_written_last_counts(broker: Broker, wire: Wire, fir
     other.find_coordinator()
     ends = [(wire, wire.begin()), (other, other.begin())]
     for offset, (each, producer) in zip((50, 60), ends, strict=True):
-        assert each.stage(producer, group, offset) is E.none
+        assert each.stage(producer, group, group, offset) is E.none
     for each, producer in (ends[first], ends[1 - first]):
         assert each.end(producer)[0] is E.none
 
@@ -355,3 +400,34 @@ def test_the_producer_that_is_fenced_in_the_last_epoch(wire: Wire, is_timed_out:
     assert wire.init(expected=(old[0], old[1] + 1)) == (E.producer_fenced, -1, -1)
     assert wire.produce(new) is E.none
     assert wire.end(new) == (E.none, (new[0], 1))
+
+
+@pytest.mark.slow
+def test_groups_that_have_lost_their_only_offset(own_broker: Broker) -> None:
+    """They are Empty, before a restart and after: until their offsets would expire."""
+    own_broker.start()
+    Confluent(own_broker.bootstrap).create("orders", 1, {})
+    settle(own_broker, "orders", 1)
+    wire, other = Wire(own_broker, "aborted"), Wire(own_broker, "staged")
+    for each in (wire, other):
+        each.find_coordinator(0)
+        each.find_coordinator()
+    assert wire.commit("deleted", "orders") is E.none
+    assert wire.delete_offset("deleted", "orders") is E.none
+    producer = wire.begin()
+    assert wire.stage(producer, "aborted", "orders") is E.none
+    assert wire.end(producer, commit=False)[0] is E.none
+    assert other.stage(other.begin(), "staged", "orders") is E.none
+    seen = [wire.list_groups()]
+    for _ in range(2):
+        wire.socket.close()
+        other.socket.close()
+        own_broker.restart()
+        wire, other = Wire(own_broker, "aborted"), Wire(own_broker, "staged")
+        other.find_coordinator()
+        other.begin()  # aborts what is open
+        seen.append(wait_until(wire.list_groups, "all groups", lambda each: len(each) >= 3))
+
+    assert seen == [dict.fromkeys(("aborted", "deleted", "staged"), "Empty")] * 3
+    wire.socket.close()
+    other.socket.close()

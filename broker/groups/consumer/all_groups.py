@@ -336,8 +336,8 @@ class ConsumerGroups:
 
     # Reading the journal back
 
-    def replay(self, partition: int, entry: Entry) -> None:
-        """Apply a record.
+    def replay(self, partition: int, entry: Entry) -> str | None:
+        """Apply a record, and return the id of a group that it deletes.
 
         Raises:
             ProtocolError: It cannot be read, or a newer Kafka has written it.
@@ -350,10 +350,11 @@ class ConsumerGroups:
         group = groups.get(key.group_id)
         if value is None and (group is None or key.type is RecordType.METADATA):
             groups.pop(key.group_id, None)
-            return
+            return key.group_id if key.type is RecordType.METADATA else None
         if group is None:
             group = groups[key.group_id] = ConsumerGroup(key.group_id, partition)
         group.apply(key, value)
+        return None
 
     def finish(self, partition: int) -> None:
         """Serve the groups of a partition that was read to its end."""
