@@ -62,16 +62,18 @@ def assign_uniform(
 ) -> dict[str, Assigned]:
     """Spread partitions evenly, and move few of them (UniformAssignor).
 
-    Each member first keeps those of its last target to whose topics it still subscribes. Partitions
+    Where all members subscribe to the same topics, `_deal_in_runs` does it. Else each member first
+    keeps those of its last target to whose topics it still subscribes. Partitions
     that nobody has go to the subscriber with the fewest. Then partitions move along the shortest
     chain of members, from a member to one with at least two fewer, until there is no such chain.
     That is the best balance possible for these subscriptions (a semi-matching without such a chain
-    is optimal). Where all subscribe to the same topics, each member gets the average, rounded down
-    or up.
+    is optimal).
 
     All clients wait meanwhile. So members of the same subscription are looked at together, and
     where very many subscriptions differ, partitions cease to move before the balance is the best.
     """
+    if len({member.topic_ids for member in members.values()}) == 1:
+        return _deal_in_runs(members, partition_counts)
     balance = _Balance(members, partition_counts)
     balance.keep_what_is_due()
     balance.hand_out()
@@ -80,6 +82,63 @@ def assign_uniform(
         member_id: {topic: frozenset(each) for topic, each in topics.items() if each}
         for member_id, topics in balance.assigned.items()
     }
+
+
+def _deal_in_runs(
+    members: Mapping[str, MemberSpec], partition_counts: Mapping[UUID, int]
+) -> dict[str, Assigned]:
+    """Give each member the average, rounded down or up (UniformHomogeneousAssignmentBuilder).
+
+    Each keeps of its last target what is not above its share. What nobody has is dealt in runs, one
+    topic after the other, and what was taken away behind it. Of the members that get one more those
+    come first that keep as much, and then the last.
+    """
+    ordered = sorted(members)
+    subscribed = members[ordered[0]].topic_ids
+    free = {
+        topic_id: set(range(partition_counts[topic_id]))
+        for topic_id in sorted(subscribed & partition_counts.keys(), key=_bytes_of)
+    }
+    share, more = divmod(sum(map(len, free.values())), len(ordered))
+    kept: dict[str, dict[UUID, set[int]]] = {}
+    taken: list[tuple[UUID, list[int]]] = []
+    unfilled: list[tuple[str, int]] = []
+    for index, member_id in enumerate(ordered):
+        has_extra = more > 0
+        room = share + has_extra
+        mine = kept[member_id] = {}
+        for topic_id, partitions in members[member_id].target.items():
+            due = sorted(free.get(topic_id, set()) & partitions)
+            if due:
+                free[topic_id].difference_update(due)
+                taken.append((topic_id, due[room:]))
+                if room:
+                    mine[topic_id] = set(due[:room])
+                room -= len(mine.get(topic_id, ()))
+        if room and has_extra and len(ordered) - index > more:
+            room -= 1
+            has_extra = False
+        if room:
+            unfilled.append((member_id, room))
+        more -= has_extra
+    waiting = iter([*((topic_id, sorted(each)) for topic_id, each in free.items()), *taken])
+    run: list[int] = []
+    for member_id, room in unfilled:
+        missing = room
+        while missing:
+            if not run:
+                topic_id, run = next(waiting)
+                continue
+            kept[member_id].setdefault(topic_id, set()).update(run[:missing])
+            missing, run = max(0, missing - len(run)), run[missing:]
+    return {
+        member_id: {topic_id: frozenset(each) for topic_id, each in mine.items()}
+        for member_id, mine in kept.items()
+    }
+
+
+def _bytes_of(topic_id: UUID) -> bytes:
+    return topic_id.bytes
 
 
 class _Step(NamedTuple):

@@ -259,3 +259,41 @@ def test_very_many_different_subscriptions_are_not_levelled_for_ever(
         assert sum(loads(assigned)) == 500
         for member_id, each in assigned.items():
             assert each.keys() <= members[member_id].topic_ids
+
+
+@pytest.mark.parametrize(
+    ("partition_counts", "before", "after"),
+    [
+        ((7, 5), [{}, {}, {}], ["A0123", "A456 B0", "B1234"]),
+        ((7,), [{}, {}, {}], ["A01", "A23", "A456"]),
+        ((2,), [{}, {}, {}], ["", "A0", "A1"]),
+        ((3, 3, 2), [{}, {}, {}], ["A01", "A2 B01", "B2 C01"]),
+        ((7,), [{A: range(7)}, {}], ["A0123", "A456"]),
+        ((8,), [{A: range(4)}, {A: range(4, 8)}, {}], ["A012", "A456", "A37"]),
+        ((7, 3), [{B: range(3)}, {A: range(6)}, {}, {}], ["B012", "A012", "A36", "A45"]),
+    ],
+)
+def test_uniform_deals_in_runs_as_kafka_does(
+    partition_counts: tuple[int, ...], before: list[dict[UUID, range]], after: list[str]
+) -> None:
+    """What UniformAssignor of Apache Kafka 4.3.1 gives to members that subscribe to the same."""
+    topics = TOPICS[: len(partition_counts)]
+    members = {
+        f"m{number}": MemberSpec(
+            frozenset(topics), {topic: frozenset(each) for topic, each in target.items()}
+        )
+        for number, target in enumerate(before)
+    }
+
+    assigned = assign_uniform(members, dict(zip(topics, partition_counts, strict=True)))
+
+    assert [write(assigned[name]) for name in members] == after
+
+
+def write(assigned: Assigned) -> str:
+    """Return an assignment as text, such as ``A01 B2``."""
+    return " ".join(
+        letter + "".join(map(str, sorted(assigned[topic])))
+        for letter, topic in zip("ABC", TOPICS, strict=True)
+        if topic in assigned
+    )
