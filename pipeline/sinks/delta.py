@@ -25,7 +25,13 @@ from siltstone.pipeline.sinks.staging import (
 )
 from siltstone.pipeline.sinks.state import PROPERTY, TableState, check_columns
 
-_KEEPING_ROWS: Final = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
+_KEEPING_ROWS: Final = {
+    "OPTIMIZE",
+    "VACUUM START",
+    "VACUUM END",
+    "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES",
+}
 """Operations of other writers after which a table has the rows that it had."""
 
 

@@ -75,10 +75,10 @@ class ParquetTable:
         """
         there = {path.name for path in self._seen.files}
         text = self._seen.state
-        if text is None:
-            if there:
-                raise other_writer(self.path)
+        if not there:
             return None
+        if text is None:
+            raise other_writer(self.path)
         state = TableState.from_json(text)
         if there != set(json.loads(text).get(_FILES, there)):
             raise other_writer(self.path)

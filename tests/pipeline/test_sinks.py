@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
@@ -395,6 +396,29 @@ def test_another_writer_on_top(target: str) -> None:
         open_table(target).state()
 
 
+def test_a_table_whose_rows_were_deleted(target: str) -> None:
+    """Without rows there is nothing to go on from, so another writer's commit does not matter."""
+    sink = open_table(target)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
+    append_elsewhere(target, 9)
+    if isinstance(sink, delta.DeltaSink):
+        DeltaTable(str(sink.path)).delete()
+    elif isinstance(sink, iceberg.IcebergSink):
+        table = sink.open()
+        assert table is not None
+        with closing(table.catalog):
+            table.delete(AlwaysTrue())
+    else:
+        for path in sink.path.glob("*.parquet"):
+            path.unlink()
+
+    again = open_table(target)
+    assert again.state() is None
+    again.commit(state("b", 1), SCHEMA, stage(again, rows(5)), None)
+    assert offsets(open_table(target)) == [5]
+    assert open_table(target).state() == state("b", 1)
+
+
 def test_another_writer_in_mid_job(target: str) -> None:
     """A commit onto another version than the one that was read changes nothing."""
     sink = open_table(target)
@@ -428,13 +452,14 @@ def test_another_writer_before_the_first_commit(tmp_path: Path, kind: str) -> No
 
 
 def test_a_compaction_keeps_the_state(tmp_path: Path) -> None:
-    """Delta's OPTIMIZE and VACUUM change no row, so the state below them is that of the table."""
+    """Delta's OPTIMIZE, VACUUM and properties change no row: the state below is the table's."""
     target = f"delta:{tmp_path}/d"
     sink = open_table(target)
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0), rows(1)), None)
     table = DeltaTable(str(sink.path))
     table.optimize.compact()
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
 
     again = open_table(target)
     assert again.state() == state("a", 2)
