@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -133,12 +133,8 @@ def test_slices_name_arrays_of_the_messages(api: Api) -> None:
 
 def _arguments(annotation: Any) -> Iterator[Any]:
     yield annotation
-    for each in (
-        getattr(annotation, "__origin__", None),
-        *getattr(annotation, "__args__", ()),
-    ):
-        if each is not None:
-            yield from _arguments(each)
+    for each in get_args(annotation):
+        yield from _arguments(each)
 
 
 def test_sessions_of_ten_thousand_partitions_are_below_the_limits() -> None:

@@ -235,6 +235,7 @@ async def test_a_port_that_speaks_http(capsys: pytest.CaptureFixture[str]) -> No
 
     def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
