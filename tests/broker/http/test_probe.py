@@ -70,7 +70,7 @@ async def test_log_that_refuses_fails_the_trip(broker: Running, probe: Probe) ->
     log = broker.topics.logs[probe.name, 0]
     log.abandon(log.path)
 
-    with pytest.raises(ProbeFailed, match="could not be appended: NOT_LEADER_OR_FOLLOWER"):
+    with pytest.raises(ProbeFailed, match="could not be appended: UNKNOWN_TOPIC_OR_PARTITION"):
         await probe.round_trip()
 
 
