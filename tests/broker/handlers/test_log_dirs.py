@@ -8,6 +8,10 @@ import pytest
 from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.errors import ErrorCode
 
+from siltstone.broker.handlers.log_dirs import describe
+from siltstone.protocol.messages.describe_log_dirs import DescribeLogDirsRequest as Request
+from siltstone.protocol.messages.describe_log_dirs import DescribeLogDirsResponse as Response
+from siltstone.storage import files
 from tests.support.appending import append
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
@@ -86,3 +90,15 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
     [result] = await _describe(home, everything=True, version=version)
 
     assert set(_sizes(result)) == {("t", 0)}
+
+
+async def test_no_disk_is_asked_by_a_request(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room is that of the last look, so the answer is there in the same turn of the loop."""
+    await home.rooms.topics.create("t", 1, {})
+    monkeypatch.setattr(files, "find_room", None)
+    answer = describe(home.context(KEY), Request(topics=None))
+
+    assert isinstance(answer, Response)
+    assert answer.results[0].usable_bytes > 0
