@@ -110,7 +110,8 @@ class DeletedTopics:
     async def _walk(self, names: AbstractSet[str]) -> None:
         offsets = self._owner.offsets
         share = LoopShare()
-        for group_ids in offsets.by_shard():
+        for group_ids in offsets.find_groups(names):
+            await share.rest()
             for group_id in group_ids:
                 named = offsets.list_of_topics(group_id, names)
                 group = self._owner.find(group_id) if named else None

@@ -86,6 +86,19 @@ class Offsets:
         for shard in self._shards:
             yield tuple(shard)
 
+    def find_groups(self, topics: AbstractSet[str]) -> Iterator[list[str]]:
+        """Yield the groups with offsets of some topics, pending ones too, in steps.
+
+        Others may be served in between; a step without such a group yields none.
+        """
+        for shard in self._shards:
+            yield [
+                group_id
+                for group_id, group in shard.items()
+                if not group.committed.keys().isdisjoint(topics)
+                or (group.pending and _has_pending_of(group, topics))
+            ]
+
     def append(self, group_id: str, partition: int, offsets: NewOffsets) -> None:
         """Commit offsets of a group whose journal is this partition.
 
@@ -302,6 +315,10 @@ class Offsets:
         group.put_pending(producer_id, key, stored)
         self._other_bytes += group.more_bytes - more_bytes
         self._open.setdefault((partition, producer_id), set()).add(group_id)
+
+
+def _has_pending_of(group: GroupOffsets, topics: AbstractSet[str]) -> bool:
+    return any(topic in topics for pending in group.pending.values() for topic, _ in pending)
 
 
 def _no_limit(size: int, growth: int) -> int:

@@ -42,14 +42,14 @@ async def test_topics_that_are_deleted_together_take_one_walk(
             await home.topics.create(name, 1, {})
         await commit(caller, home, 3)
         walks = 0
-        by_shard = Offsets.by_shard
+        find_groups = Offsets.find_groups
 
-        def walk(offsets: Offsets) -> Iterator[tuple[str, ...]]:
+        def walk(offsets: Offsets, topics: frozenset[str]) -> Iterator[list[str]]:
             nonlocal walks
             walks += 1
-            return by_shard(offsets)
+            return find_groups(offsets, topics)
 
-        monkeypatch.setattr(Offsets, "by_shard", walk)
+        monkeypatch.setattr(Offsets, "find_groups", walk)
         *deleted, kept = (home.topics.topics[name] for name in TOPICS)
         await asyncio.gather(*(home.topics.delete(topic) for topic in deleted))
         await give_turns_until(lambda: home.topics.retired, "no retired names", equals(set()))
@@ -57,6 +57,34 @@ async def test_topics_that_are_deleted_together_take_one_walk(
         assert walks <= 2  # those whose deletion is written meanwhile come with the next one
         left = [list(home.groups.offsets.topics(f"g{number}")) for number in range(3)]
         assert left == [[kept.name]] * 3
+
+
+async def test_groups_without_its_offsets_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them is a step of the walk: who makes the topic again waits for all of it."""
+    async with running(tmp_path, *SETS) as home:
+        caller = await home.call()
+        await home.topics.create("t0", 1, {})
+        await home.topics.create("t1", 1, {})
+        await caller.ask(group_requests.find("g"))
+        await home.groups.loaded.wait()
+        for number in range(100):
+            await caller.ask(group_requests.commit(f"g{number}", {("t1", 0): 5}))
+        await caller.ask(group_requests.commit("g7", {("t0", 0): 5}))
+        asked: list[str] = []
+        find = Offsets.list_of_topics
+
+        def look(offsets: Offsets, group_id: str, names: frozenset[str]) -> list[tuple[str, int]]:
+            asked.append(group_id)
+            return find(offsets, group_id, names)
+
+        monkeypatch.setattr(Offsets, "list_of_topics", look)
+        await home.topics.delete(home.topics.topics["t0"])
+        await give_turns_until(lambda: home.topics.retired, "no retired names", equals(set()))
+
+        assert asked == ["g7"]
+        assert list(home.groups.offsets.topics("g7")) == ["t1"]
 
 
 async def test_without_groups_no_name_is_kept(tmp_path: Path) -> None:
