@@ -308,7 +308,8 @@ class ServerConfig:
         512 * 1024 * 1024,
         "How many bytes all groups and their members may have in memory, with assignments and "
         "names; a group or a member has one or two thousand, and 350 for each of its partitions. "
-        "Members that are new or say more are refused beyond that.",
+        "Members that are new or say more are told beyond that to ask again, and so are those of a "
+        "user whose members have half of it already.",
         check=at_least(0),
         dynamic=True,
         ours=True,

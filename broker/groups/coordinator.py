@@ -232,7 +232,8 @@ class GroupCoordinator:
         """Refuse a new group where there are too many, or their names are too long.
 
         Raises:
-            GroupMaxSizeReached: groups.max.count or group.members.max.bytes would be exceeded.
+            GroupMaxSizeReached: groups.max.count would be exceeded.
+            CoordinatorLoadInProgress: group.members.max.bytes would be exceeded.
         """
         if group_id not in self.groups and group_id not in self.offsets:
             count = max(len(self.groups), self.offsets.group_count) + 1

@@ -6,7 +6,9 @@ the gate fills in what the client may do, but for topics: their part of an answe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from siltstone.broker.security.principals import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.topic import Form
 
 NOT_ASKED = -(2**31)
+_ANONYMOUS: Final = str(ANONYMOUS)
 
 
 def _bits(*operations: int) -> int:
@@ -39,6 +42,12 @@ def of_topics(context: RequestContext, *, asked: bool) -> int:
     if not asked:
         return NOT_ASKED
     return TOPIC if context.rooms.security.authorizer is None else OF_THE_CLIENT
+
+
+def user_of(context: RequestContext) -> str:
+    """Return the principal that has logged in, an empty one if none has."""
+    client = context.connection
+    return "" if client is None or client.principal == _ANONYMOUS else client.principal
 
 
 def topics_seen(context: RequestContext) -> Callable[[str], bool] | None:

@@ -4,7 +4,9 @@ v1 member ids of the client's making and regular expressions. It needs group.ver
 "consumer" among group.coordinator.rebalance.protocols.
 
 Differs from Kafka: the hash of subscribed topics in the group's record is another one; a regular
-expression has at most 10,000 characters, 20 Unicode classes and 10,000 counted repetitions.
+expression has at most 10,000 characters, 20 Unicode classes and 10,000 counted repetitions. A
+member that would exceed group.members.max.bytes, or half of it by members of its user, is told
+COORDINATOR_LOAD_IN_PROGRESS until there is room.
 """
 
 from __future__ import annotations
@@ -135,6 +137,7 @@ def _read(
         server_assignor=request.server_assignor,
         owned=owned,
         sees=authorized.topics_seen(context),
+        user=authorized.user_of(context),
     )
     assignors = context.rooms.settings.server.group_consumer_assignors
     check_request(values, assignors, needs_member_id=brings_id)

@@ -6,8 +6,10 @@ type and name. Both answer when the others of the group are there; the state mac
 answer meanwhile, and a connection that goes away takes nothing with it.
 
 Differs from Kafka: a new group above groups.max.count is refused with GROUP_MAX_SIZE_REACHED,
-whichever request would make it, and so is a member that would exceed group.members.max.bytes, or
-make its group larger than 16 of the largest records of __consumer_offsets.
+whichever request would make it, and so is a member that would make its group larger than 16 of the
+largest records of __consumer_offsets. One that would exceed group.members.max.bytes, or half of it
+by members of its user, is told COORDINATOR_LOAD_IN_PROGRESS until there is room; to an assignment
+SyncGroup answers COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from siltstone.broker.groups.classic.messages import (
     SyncResult,
 )
 from siltstone.broker.groups.client_host import client_host
+from siltstone.broker.handlers.authorized import user_of
 from siltstone.protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
@@ -132,6 +135,7 @@ def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
         session_timeout_ms=session_ms,
         requires_known_id=version >= _FIRST_THAT_KNOWS_ITS_ID,
         may_skip_assignment=version >= _FIRST_THAT_SKIPS,
+        user=user_of(context),
     )
 
 

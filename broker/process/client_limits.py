@@ -86,6 +86,20 @@ class Limits:
         """Count something that was refused."""
         self.refused[limit] += 1
 
+    def check_half(self, limit: str, count: int, error: type[KafkaError]) -> None:
+        """Refuse one user more than half of what a setting limits.
+
+        Raises:
+            KafkaError: Of the class ``error``: it would have more.
+        """
+        max_count = getattr(self._settings(), limit.replace(".", "_"))
+        if 2 * count > max_count:
+            self.note(limit)
+            raise error(
+                f"a user would have {count} {_WORDS[limit]}, more than half of {max_count}, which "
+                f"is {limit}; remove what is no longer used, or set it higher"
+            )
+
     def check(self, limit: str, count: int, error: type[KafkaError] = PolicyViolation) -> None:
         """Refuse to keep so many of what a setting limits.
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.coordinator import GroupCoordinator
 
 TOO_MANY = ErrorCode.policy_violation
-FULL = ErrorCode.group_max_size_reached
+FULL = ErrorCode.coordinator_load_in_progress
 TOO_LARGE = ErrorCode.invalid_commit_offset_size
 
 
@@ -55,7 +55,8 @@ async def test_metadata_of_members_has_a_limit_over_all_groups(tmp_path: Path) -
         )
 
         assert joined.error_code is first.error_code is ErrorCode.none
-        assert refused.error_code is grown.error_code is assigned.error_code is FULL
+        assert refused.error_code is grown.error_code is FULL
+        assert assigned.error_code is ErrorCode.coordinator_not_available
         assert home.refused == {"group.members.max.bytes": 3}
         assert 60_000 < home.groups.member_bytes.size < 70_000
 
@@ -277,7 +278,7 @@ async def test_members_that_no_record_could_hold_are_refused(tmp_path: Path) -> 
         joined = await caller.ask(group_requests.join("a", given.member_id, protocols=large))
         fitting = await caller.ask(group_requests.join("a", given.member_id))
 
-        assert joined.error_code is FULL
+        assert joined.error_code is ErrorCode.group_max_size_reached
         assert fitting.error_code is ErrorCode.none
 
 
@@ -527,3 +528,42 @@ async def test_ids_that_no_producer_has_commit_nothing(
 def _codes(answer: Any) -> set[ErrorCode]:
     """Return the codes of a TxnOffsetCommit."""
     return {each.error_code for topic in answer.topics for each in topic.partitions}
+
+
+async def _call_as(home: Running, principal: str) -> Caller:
+    """Open a connection of somebody who has logged in."""
+    (listener,) = home.listeners
+    before = set(listener.connections)
+    caller = await home.call()
+    await caller.ask(group_requests.find("a"))
+    (connection,) = set(listener.connections) - before
+    connection.principal = principal
+    return caller
+
+
+@pytest.mark.parametrize("is_classic", [True, False], ids=["classic", "consumer"])
+async def test_one_user_keeps_nobody_out(tmp_path: Path, is_classic: bool) -> None:
+    """Members of a user may have half of the limit, and are told to ask again beyond that."""
+    protocols = (("range", bytes(8000)),)
+    names = tuple(f"{number:0200}" for number in range(30))
+
+    def join(group: str) -> Any:
+        if is_classic:
+            return group_requests.join(group, instance_id="m", protocols=protocols)
+        return group_requests.consumer_beat(group, "m", 0, subscribed_topic_names=names)
+
+    async with groups_at(tmp_path, "group.initial.rebalance.delay.ms=0") as (home, _):
+        eve, bob = [await _call_as(home, f"User:{name}") for name in ("eve", "bob")]
+        codes = [(await eve.ask(join(f"e{number}"))).error_code for number in range(8)]
+        of_users = home.groups.member_bytes.of_users
+        most = of_users["User:eve"]
+        joined = await bob.ask(join("b"))
+
+        assert codes[:4] == [ErrorCode.none] * 4
+        assert codes[-1] is FULL
+        assert 36_000 < most <= 50_000
+        assert joined.error_code is ErrorCode.none
+        for group in home.groups.groups.values():
+            group.close()
+        assert of_users == {}
+        assert home.groups.member_bytes.size == 0

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 from siltstone.broker.groups.classic.members import (
@@ -43,6 +43,7 @@ from siltstone.protocol.coordinator.group_errors import (
 )
 from siltstone.protocol.coordinator.group_records import group_key, put_group
 from siltstone.protocol.errors import (
+    CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     ErrorCode,
     KafkaError,
@@ -94,6 +95,13 @@ class ClassicServices:
     member_bytes: MemberBytes
 
 
+class _Pending(NamedTuple):
+    """An id that was given out: its time, and to whose client."""
+
+    timer: Timer
+    user: str
+
+
 class ClassicGroup:
     """One group (loop only).
 
@@ -141,7 +149,7 @@ class ClassicGroup:
         self.state_timestamp = services.clock.now_ms()
         self.protocol_type = ""
         self.protocol_name: str | None = None
-        self.pending: dict[str, Timer] = {}
+        self.pending: dict[str, _Pending] = {}
         self._services = services
         self._subscribed_topics: frozenset[str] | None = frozenset()  # None: not known
         self._unsynced: set[str] = set()
@@ -175,7 +183,8 @@ class ClassicGroup:
         """Take a member in, or back; answered at once or when the join phase ends.
 
         Raises:
-            GroupMaxSizeReached: The group is full, or the members of all groups are too large.
+            GroupMaxSizeReached: The group is full, or its members are too large for any record.
+            CoordinatorLoadInProgress: The members of all groups, or of one user, are too large.
             InconsistentGroupProtocol: It has no protocol in common with the other members.
             UnknownMemberId: Nobody was given this id, or nobody has this instance id.
             FencedInstanceId: Another member has joined with the instance id.
@@ -232,16 +241,17 @@ class ClassicGroup:
     def _give_out(self, member_id: str, request: JoinRequest) -> None:
         """Remember an id until its member joins or its session ends."""
         size = _size_of_pending(member_id)
-        self.members.bytes.check(size)
+        self.members.bytes.check(size, request.user)
         timer = Timer(self._services.timers)
         timer.start(request.session_timeout_ms, partial(self._end_pending, member_id))
-        self.pending[member_id] = timer
-        self.members.bytes.add(size)
+        self.pending[member_id] = _Pending(timer, request.user)
+        self.members.bytes.add(size, request.user)
 
     def _add(self, member_id: str, request: JoinRequest, reply: JoinReply) -> None:
         self.members.bytes.check(
             size_of_member(member_id, request)
-            - (_size_of_pending(member_id) if member_id in self.pending else 0)
+            - (_size_of_pending(member_id) if member_id in self.pending else 0),
+            request.user,
         )
         self._forget_pending(member_id)
         if self.state is GroupState.PREPARING and self.previous_state is GroupState.EMPTY:
@@ -300,7 +310,8 @@ class ClassicGroup:
         """
         old = self.members.by_id[old_id]
         leader = self.members.leader
-        self.members.bytes.check(size_of_member(new_id, request, old.assignment) - old.size)
+        more = size_of_member(new_id, request, old.assignment) - old.size
+        self.members.bytes.check(more, request.user)
         new = self._make_member(new_id, request)
         new.assignment = old.assignment
         self.members.replace(old, new)
@@ -446,7 +457,10 @@ class ClassicGroup:
             self._write(self._metadata(assignments))
         except KafkaError as error:
             log.warning("assignment not written group=%s reason=%s", self.group_id, error)
-            self._refuse_syncs(error.code)
+            code = error.code
+            if isinstance(error, CoordinatorLoadInProgress):  # not an answer to SyncGroup in Java
+                code = CoordinatorNotAvailable.code
+            self._refuse_syncs(code)
             self.rebalance()
             return
         self._transition(GroupState.STABLE)
@@ -542,10 +556,10 @@ class ClassicGroup:
             self._complete_join_if_all_are_there()
 
     def _forget_pending(self, member_id: str) -> None:
-        timer = self.pending.pop(member_id, None)
-        if timer is not None:
-            timer.cancel()
-            self.members.bytes.add(-_size_of_pending(member_id))
+        given = self.pending.pop(member_id, None)
+        if given is not None:
+            given.timer.cancel()
+            self.members.bytes.add(-_size_of_pending(member_id), given.user)
 
     def _drop(self, member_id: str) -> None:
         """Forget a member; the rebalance is under way already."""
@@ -739,7 +753,8 @@ class ClassicGroup:
 
     def close(self, error: ErrorCode = ErrorCode.coordinator_not_available) -> None:
         """End the group: requests that wait get the error, and no timer fires again."""
-        for timer in (self._join_timer, self._sync_timer, *self.pending.values()):
+        given = [each.timer for each in self.pending.values()]
+        for timer in (self._join_timer, self._sync_timer, *given):
             timer.cancel()
         self.pending.clear()
         for member in self.members:

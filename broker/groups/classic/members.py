@@ -57,6 +57,7 @@ class Member:
         "session_timeout_ms",
         "sync_reply",
         "timer",
+        "user",
     )
 
     def __init__(
@@ -70,6 +71,7 @@ class Member:
         self.timer = Timer(timers)
         self._on_silence = on_silence
         self.member_id = member_id
+        self.user = request.user
         self.instance_id = request.instance_id
         self.client_id = request.client_id
         self.client_host = request.client_host
@@ -175,7 +177,7 @@ class Members:
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         self._supported.update(member.protocol_names)
-        self.bytes.add(member.size)
+        self.bytes.add(member.size, member.user)
 
     def remove(self, member: Member) -> None:
         """Remove a member that waits for no answer."""
@@ -183,7 +185,7 @@ class Members:
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
         self._forget_protocols(member)
-        self.bytes.add(-member.size)
+        self.bytes.add(-member.size, member.user)
         if self.leader == member.member_id:
             self.leader = next(iter(self.by_id), None)
 
@@ -198,32 +200,37 @@ class Members:
     def update(self, member: Member, request: JoinRequest) -> None:
         """Take over what a member says when it joins again."""
         self._forget_protocols(member)
-        self.bytes.add(_size_of(request.protocols) - _size_of(member.protocols))
+        self.bytes.add(-member.size, member.user)
         member.protocols = request.protocols
+        member.user = request.user
+        self.bytes.add(member.size, member.user)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         self._supported.update(member.protocol_names)
 
     def assign(self, member: Member, assignment: bytes) -> None:
         """Note a member's assignment."""
-        self.bytes.add(bytes_of((assignment,)) - bytes_of((member.assignment,)))
+        self.bytes.add(bytes_of((assignment,)) - bytes_of((member.assignment,)), member.user)
         member.assignment = assignment
 
     def check_growth(self, member: Member, request: JoinRequest) -> None:
         """Refuse a member that joins again and says much more than before.
 
         Raises:
-            GroupMaxSizeReached: group.members.max.bytes would be exceeded, or the group's limit.
+            KafkaError: See `GroupBytes.check`.
         """
-        self.bytes.check(_size_of(request.protocols) - _size_of(member.protocols))
+        more = _size_of(request.protocols) - _size_of(member.protocols)
+        self.bytes.check(more, request.user)
 
     def check_assignments(self, assignments: Mapping[str, bytes]) -> None:
         """Refuse assignments that are much larger than those before.
 
         Raises:
-            GroupMaxSizeReached: group.members.max.bytes would be exceeded, or the group's limit.
+            KafkaError: See `GroupBytes.check`; all of it is held against the leader's user.
         """
-        self.bytes.check(bytes_of(assignments.values()) - bytes_of(self.assignments.values()))
+        leader = self.by_id.get(self.leader or "")
+        more = bytes_of(assignments.values()) - bytes_of(self.assignments.values())
+        self.bytes.check(more, "" if leader is None else leader.user)
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
         """Note that a join waits; an earlier one is dropped, since its client gave up on it."""

@@ -33,6 +33,8 @@ class JoinRequest:
     """The member gets an id first and then joins with it (KIP-394, from version 4 on)."""
     may_skip_assignment: bool = True
     """The leader may be told that it need not assign (KIP-814, from version 9 on)."""
+    user: str = ""
+    """The principal that has logged in; empty if none has."""
 
 
 class JoinedMember(NamedTuple):

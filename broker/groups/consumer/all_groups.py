@@ -104,18 +104,23 @@ class ConsumerGroups:
             now_ms=self.coordinator.clock.now_ms(),
         )
 
-    def run(self, group: HostedConsumerGroup, transition: Callable[[Changes], T]) -> T:
-        """Run a transition and write it; if anything fails, nothing has changed.
+    def run(
+        self, group: HostedConsumerGroup, transition: Callable[[Changes], T], user: str = ""
+    ) -> T:
+        """Run a transition for a user and write it; if anything fails, nothing has changed.
 
         Raises:
             KafkaError: The transition is refused, or the journal did not take it.
         """
-        changes = Changes(group.machine)
-        before = group.machine.size
+        machine = group.machine
+        changes = Changes(machine, user)
+        before, share = machine.size, machine.of_users.get(user, 0)
         try:
             result = transition(changes)
             if any(key.type in _SAID and value is not None for key, value in changes.records):
-                self.coordinator.member_bytes.check(group.machine.size - before)
+                member_bytes = self.coordinator.member_bytes
+                member_bytes.check(machine.size - before)
+                member_bytes.check_share(machine.of_users.get(user, 0) - share, user)
             if changes.records:
                 self.coordinator.write(group, changes.encode())
         except BaseException:
@@ -127,7 +132,11 @@ class ConsumerGroups:
         return result
 
     def run_and_match(
-        self, group: HostedConsumerGroup, transition: Callable[[Changes], T], world: World
+        self,
+        group: HostedConsumerGroup,
+        transition: Callable[[Changes], T],
+        world: World,
+        user: str,
     ) -> T:
         """Run a transition; then match the group's expressions, later, if it is time to.
 
@@ -135,7 +144,7 @@ class ConsumerGroups:
             KafkaError: See `run`.
         """
         last_ms = last_resolved_ms(group.machine)
-        result = self.run(group, transition)
+        result = self.run(group, transition, user)
         self._match_later(group, last_ms, world)
         return result
 
@@ -155,9 +164,10 @@ class ConsumerGroups:
             group = self.get(group_id)
         world = self.world(group_id)
         group.sees = request.sees
+        group.machine.claim(request.member_id, request.user)
         if not request.is_leaving:
             return self.run_and_match(
-                group, lambda changes: heartbeat(changes, request, world), world
+                group, lambda changes: heartbeat(changes, request, world), world, request.user
             )
         member = get_member(group.machine, request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_EPOCH and may_downgrade(
@@ -236,11 +246,13 @@ class ConsumerGroups:
             if not old.is_empty:
                 changes = self._upgraded(old)
         machine = changes.group
+        changes.user = request.user
         world = self.world(group_id)
         try:
             result = heartbeat(changes, request, world)
             self.coordinator.member_bytes.check(
-                machine.size - (old.members.bytes.size if isinstance(old, ClassicGroup) else 0)
+                machine.size - (old.members.bytes.size if isinstance(old, ClassicGroup) else 0),
+                "" if isinstance(old, ClassicGroup) else request.user,
             )
             self.coordinator.write(machine, rows + changes.encode())
         except BaseException:

@@ -24,24 +24,28 @@ class Changes:
     """The records of one transition, applied to the group as they are put.
 
     They go to the journal before anybody else sees the group. If it refuses them, `undo` restores
-    the group. What is outside of it follows when that is certain: `settle`.
+    the group. What is outside of it follows when that is certain: `settle`. ``user`` is the one
+    that has sent the request, if any has.
     """
 
-    __slots__ = ("_before", "_deadlines", "_regexes", "group", "records")
+    __slots__ = ("_before", "_deadlines", "_regexes", "group", "records", "user")
 
-    def __init__(self, group: ConsumerGroup) -> None:
+    def __init__(self, group: ConsumerGroup, user: str = "") -> None:
         self.group = group
+        self.user = user
         self.records: list[tuple[ConsumerGroupKey, Value | None]] = []
-        self._before: list[tuple[ConsumerGroupKey, Value | None]] = []
+        self._before: list[tuple[ConsumerGroupKey, Value | None, str]] = []
         self._deadlines: list[tuple[str, Deadline, int | None]] = []
         self._regexes: set[str] = set()
 
     def put(self, kind: RecordType, name: str, value: Value | None) -> None:
         """Put a record of a member or an expression; None deletes it."""
         key = ConsumerGroupKey(kind, self.group.group_id, name)
-        self._before.append((key, self.group.value_of(key)))
+        member = self.group.members.get(name)
+        user = "" if member is None else member.user
+        self._before.append((key, self.group.value_of(key), user))
         self.records.append((key, value))
-        self.group.apply(key, value)
+        self.group.apply(key, value, self.user)
 
     def put_group(self, kind: RecordType, value: Value | None) -> None:
         """Put a record of the group itself; None deletes it."""
@@ -64,8 +68,8 @@ class Changes:
 
         A member that is there is alive, whatever it was refused, and its session begins anew.
         """
-        for key, value in reversed(self._before):
-            self.group.apply(key, value)
+        for key, value, user in reversed(self._before):
+            self.group.apply(key, value, user)
         self.group.topics_seen = -1
         self._deadlines = [
             each

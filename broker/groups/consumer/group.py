@@ -55,7 +55,8 @@ class ConsumerGroup:
     member that leaves or joins anew. ``topics_seen`` and ``topics_matched`` are the versions of the
     topics with which the group and its expressions were last compared. They are not from the
     journal: after a start the topics are looked at with the first heartbeat. ``size`` is how many
-    bytes the members, their assignments and what their expressions match have in memory.
+    bytes the members, their assignments and what their expressions match have in memory;
+    ``of_users`` are those of members by the user that brought them, without assignments.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class ConsumerGroup:
         "members",
         "metadata_hash",
         "name_count",
+        "of_users",
         "owners",
         "partition",
         "regexes",
@@ -94,6 +96,7 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.subscribers: dict[str, int] = {}  # how many members each expression has
         self.size = 0
+        self.of_users: dict[str, int] = {}
         self.name_count = 0  # of the names of topics that members subscribe to
         self.has_legacy_metadata = False
         self.topics_seen = -1
@@ -184,8 +187,8 @@ class ConsumerGroup:
         ]
         return any(all(name in known for known in others) for name in protocols)
 
-    def apply(self, key: ConsumerGroupKey, value: Value | None) -> None:
-        """Apply a record; without a value it deletes."""
+    def apply(self, key: ConsumerGroupKey, value: Value | None, user: str = "") -> None:
+        """Apply a record; without a value it deletes. ``user`` is whose member it is of."""
         match value:
             case GroupMetadata():
                 self.epoch, self.metadata_hash = value
@@ -193,7 +196,7 @@ class ConsumerGroup:
                 self.has_legacy_metadata = True
             case MemberMetadata():
                 member = self.members.get(key.name, Member(key.name))
-                self._put(member, member._replace(metadata=value))
+                self._put(member, member._replace(metadata=value, user=user or member.user))
             case TargetMetadata():
                 self.target_epoch, self.target_timestamp_ms = value
             case CurrentAssignment():
@@ -233,6 +236,7 @@ class ConsumerGroup:
                 if member is not None:
                     self.name_count -= len(member.metadata.subscribed_topic_names)
                     self.size -= member.size + _size_of_current(member.current)
+                    self._count_user(member, -1)
                     self._release(member.current, member.id)
                     self._forget_instance(member)
                     self._subscribe(member.regex, "")
@@ -253,6 +257,9 @@ class ConsumerGroup:
         known = self.members.get(after.id)
         if known is None or known.metadata is not after.metadata:
             self.size += after.size - (0 if known is None else known.size)
+            self._count_user(after, 1)
+            if known is not None:
+                self._count_user(known, -1)
             self.name_count += len(after.metadata.subscribed_topic_names)
             if known is not None:
                 self.name_count -= len(known.metadata.subscribed_topic_names)
@@ -269,6 +276,20 @@ class ConsumerGroup:
             self._forget_instance(before)
         if after.metadata.instance_id is not None:
             self.static_members[after.metadata.instance_id] = after.id
+
+    def claim(self, member_id: str, user: str) -> None:
+        """Note whose member one is that was read from the journal."""
+        member = self.members.get(member_id)
+        if user and member is not None and not member.user:
+            self.members[member_id] = member = member._replace(user=user)
+            self._count_user(member, 1)
+
+    def _count_user(self, member: Member, sign: int) -> None:
+        if member.user:
+            size = self.of_users.get(member.user, 0) + sign * member.size
+            self.of_users[member.user] = size
+            if not size:
+                del self.of_users[member.user]
 
     def _forget_target(self, member_id: str) -> None:
         target = self.targets.pop(member_id, None)

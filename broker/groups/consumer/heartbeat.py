@@ -48,6 +48,7 @@ class HeartbeatRequest(NamedTuple):
     """One heartbeat. None, or a rebalance timeout of -1, means that nothing has changed.
 
     ``sees`` tells which topics the client may be told of that an expression matches; None: all.
+    ``user`` is the principal that has logged in; empty if none has.
     """
 
     member_id: str
@@ -62,6 +63,7 @@ class HeartbeatRequest(NamedTuple):
     server_assignor: str | None = None
     owned: Partitions | None = None
     sees: Callable[[str], bool] | None = None
+    user: str = ""
 
     def named(self, member_id: str) -> HeartbeatRequest:
         """Return the same request with this member id."""

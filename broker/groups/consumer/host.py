@@ -62,9 +62,13 @@ class Host(Protocol):
         """Return the settings, topics and time for a transition of a group."""
 
     def run_and_match(
-        self, group: HostedConsumerGroup, transition: Callable[[Changes], T], world: World
+        self,
+        group: HostedConsumerGroup,
+        transition: Callable[[Changes], T],
+        world: World,
+        user: str,
     ) -> T:
-        """Run what a member says, and write it."""
+        """Run what a member of a user says, and write it."""
 
     def remove(self, group: HostedConsumerGroup, members: Collection[Member]) -> None:
         """Remove members for good."""
@@ -120,6 +124,7 @@ class HostedConsumerGroup:
     def count_bytes(self) -> None:
         """Have counted what the members have in memory now."""
         self._bytes.add(self._own_bytes + self.machine.size - self._bytes.size)
+        self._bytes.set_shares(self.machine.of_users)
 
     # What the coordinator asks of a group
 
@@ -223,7 +228,10 @@ class HostedConsumerGroup:
         if replaced is not None and may_replace_last(self.machine, replaced, world.policy):
             return self._join_last(request, member_id)
         return self._groups.run_and_match(
-            self, lambda changes: classic.join(changes, request, member_id, world), world
+            self,
+            lambda changes: classic.join(changes, request, member_id, world),
+            world,
+            request.user,
         )
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
@@ -264,13 +272,13 @@ class HostedConsumerGroup:
 
     def _join_last(self, request: JoinRequest, member_id: str) -> JoinResult:
         """Let a static classic member replace the last member of the consumer protocol."""
-        changes = Changes(self.machine)
+        changes = Changes(self.machine, request.user)
         world = self._groups.world(self.group_id)
         before = self.machine.size
         try:
             joining = classic.JoiningMember(changes, request, member_id)
             changed = joining.subscribe(world)
-            self._groups.coordinator.member_bytes.check(self.machine.size - before)
+            self._groups.coordinator.member_bytes.check(self.machine.size - before, request.user)
             must_rebalance = self.machine.target_epoch < self.machine.epoch
             if not must_rebalance:
                 joining.advance(world, subscription_changed=changed)

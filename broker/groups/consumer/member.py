@@ -54,6 +54,8 @@ class Member(NamedTuple):
     id: str
     metadata: MemberMetadata = NEW_METADATA
     current: CurrentAssignment = NEW_ASSIGNMENT
+    user: str = ""
+    """Who has logged in and brought it; empty for nobody, and after a start. No record has it."""
 
     @property
     def epoch(self) -> int:

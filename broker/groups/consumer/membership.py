@@ -136,7 +136,7 @@ def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world:
     regex_changed = regex != member.regex
     if regex_changed and regex and not group.count_subscribers(regex):
         changes.note(regex)
-        world.regexes.check(regex)
+        world.regexes.check(regex, changes.user)
     if metadata != member.metadata or member.id not in group.members:
         before = group.name_count
         changes.put(RecordType.MEMBER_METADATA, member.id, metadata)

@@ -89,6 +89,7 @@ def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
             "a default assignor before re-attempting the upgrade."
         )
     for member in members:
+        changes.user = member.user
         changes.put(RecordType.MEMBER_METADATA, member.id, member.metadata)
     epoch = group.generation
     topics = machine.subscribed_names(machine.members.values())
@@ -110,6 +111,7 @@ class _Upgraded:
         subscription = decode_subscription(member.metadata_of(protocol))
         given = decode_assignment(member.assignment) if member.assignment else Assignment({})
         self.id = member.member_id
+        self.user = member.user
         self.user_data = given.user_data
         self.assigned = by_id(given.partitions, image)
         self.metadata = MemberMetadata(
@@ -186,4 +188,5 @@ def _request_of(member: Member, classic: ClassicMemberMetadata) -> JoinRequest:
         protocols=tuple(classic.supported_protocols),
         rebalance_timeout_ms=metadata.rebalance_timeout_ms,
         session_timeout_ms=classic.session_timeout_ms,
+        user=member.user,
     )

@@ -36,12 +36,13 @@ class _Known:
     It is compiled from when a member brings it until it was matched. ``size`` is what that takes.
     """
 
-    __slots__ = ("groups", "matched", "pattern", "seen", "size", "version")
+    __slots__ = ("groups", "matched", "pattern", "seen", "size", "user", "version")
 
     def __init__(self) -> None:
         self.groups: set[str] = set()
         self.pattern: Any = None
         self.size = 0
+        self.user = ""
         self.version = -1
         self.seen: frozenset[str] = frozenset()
         self.matched: frozenset[str] = frozenset()
@@ -63,21 +64,21 @@ class Regexes:
     def __len__(self) -> int:
         return len(self._known)
 
-    def check(self, regex: str) -> None:
-        """Refuse an expression that RE2 does not take.
+    def check(self, regex: str, user: str = "") -> None:
+        """Refuse an expression of a user that RE2 does not take.
 
         The caller settles it, or has it forgotten, whatever comes of the member that brings it.
 
         Raises:
             InvalidRegularExpression: RE2 does not take it.
-            GroupMaxSizeReached: Compiled, it would exceed group.members.max.bytes.
+            CoordinatorLoadInProgress: Compiled, it would exceed group.members.max.bytes.
         """
         if regex in self._known:
             return
         pattern = _compile(regex)
         size = _size_of(pattern)
-        self._member_bytes.check(size)
-        self._keep(self._known.setdefault(regex, _Known()), pattern)
+        self._member_bytes.check(size, user)
+        self._keep(self._known.setdefault(regex, _Known()), pattern, user)
 
     def settle(self, regex: str, group: ConsumerGroup) -> None:
         """Note whether members of a group subscribe to an expression, and forget it if none do."""
@@ -137,15 +138,16 @@ class Regexes:
         self._let_go(known)
         return known.matched
 
-    def _keep(self, known: _Known, pattern: Any) -> None:
+    def _keep(self, known: _Known, pattern: Any, user: str = "") -> None:
         known.pattern = pattern
+        known.user = user
         known.size = _size_of(pattern)
-        self._member_bytes.size += known.size
+        self._member_bytes.add(known.size, user)
 
     def _let_go(self, known: _Known) -> None:
         """Keep an expression as its text alone."""
         known.pattern = None
-        self._member_bytes.size -= known.size
+        self._member_bytes.add(-known.size, known.user)
         known.size = 0
 
 

@@ -66,7 +66,7 @@ def metadata_of(size: int) -> tuple[tuple[str, bytes], ...]:
 
 
 MANY_NAMES = tuple(f"{number}{LONG}" for number in range(5))
-FULL = E.group_max_size_reached
+FULL = E.coordinator_load_in_progress
 KINDS: dict[str, tuple[Callable[[int], Any], E, str]] = {
     "a new consumer group, too large for the journal": (
         lambda _: consumer("new", subscribed_topic_names=MANY_NAMES),
@@ -132,7 +132,7 @@ KINDS: dict[str, tuple[Callable[[int], Any], E, str]] = {
     "another classic member of version 0, no room": (lambda _: old_join("classic"), FULL, "full"),
     "a classic member too large for any record": (
         lambda _: requests.join("classic", instance_id="i", protocols=metadata_of(100_000)),
-        FULL,
+        E.group_max_size_reached,
         "large",
     ),
     "a commit of a new group, a full disk": (
