@@ -270,7 +270,7 @@ class _Loading:
             segment = self.segments[index]
             _logger.warning("segment is scanned file=%s reason=%r", segment.log_path, damage)
             producers = self._producers_at(segment.base_offset)
-            self._note_cut(segment, segment.recover(producers, self.epochs))
+            self._note_cut(segment, segment.recover(producers, self.epochs, durably=True))
 
     def _scan_unflushed(self) -> None:
         """Scan from the recovery point on; the first damage ends the log."""

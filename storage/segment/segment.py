@@ -20,7 +20,13 @@ from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment import damage as segment_damage
 from siltstone.storage.segment import transaction_index
-from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, ActiveIndexes, IndexRow
+from siltstone.storage.segment.index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    ActiveIndexes,
+    IndexRow,
+    MemoryEntries,
+)
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.readable import NOTING, ReadableSegment
 from siltstone.storage.segment.scan import Scan, scan_log
@@ -317,13 +323,18 @@ class LogSegment(ReadableSegment):
         self,
         producers: ProducerStateManager | None = None,
         epochs: LeaderEpochs | None = None,
+        *,
+        durably: bool = False,
     ) -> int:
         """Check every batch, cut the log before the first bad one, rebuild the indexes. Blocks.
 
         If ``producers`` are given, as of ``base_offset``, their state is brought to the segment's
         end and the transaction index is rebuilt, too. New leader epochs are noted in ``epochs``;
-        call their `flush` after the last segment. Returns the bytes cut. The next `flush` of the
-        segment fsyncs what was rebuilt.
+        call their `flush` after the last segment. Returns the bytes cut.
+
+        The offset index goes first and comes last: without it the next start scans the segment
+        again. What was rebuilt is fsynced by the next `flush` of the segment, or here if
+        ``durably``: where the recovery point is beyond it, nothing else flushes it.
 
         Raises:
             LegacyFormatError: The ``.log`` holds messages of a Kafka before 0.11; nothing was
@@ -343,6 +354,9 @@ class LogSegment(ReadableSegment):
         scan = scan_log(
             file.fileno(), self.size, self.base_offset, self.config.index_interval_bytes, observe
         )
+        files.unlink(self.files.path(files.INDEX))
+        if durably:
+            files.fsync_directory(self.files.directory)
         self._adopt(scan, file)
         cut = self.size - scan.end
         if cut or self.config.preallocate:  # room may be reserved behind the end
@@ -354,8 +368,7 @@ class LogSegment(ReadableSegment):
             if aborted:
                 self._unsynced.add(files.TRANSACTION_INDEX)
         self.seal()
-        self._write_indexes()
-        self._rest()
+        self._write_rebuilt(scan.indexes, durably=durably)
         return cut
 
     def _create_file(self, kind: str) -> None:
@@ -368,9 +381,8 @@ class LogSegment(ReadableSegment):
             os.close(fd)
 
     def _adopt(self, scan: Scan, file: SegmentFile) -> None:
-        """Become active with the result of a scan; the index files are emptied."""
-        for kind in (files.INDEX, files.TIME_INDEX):
-            os.close(files.create_file(self.files.path(kind)))
+        """Become active with the result of a scan; the indexes are in memory alone."""
+        self._create_file(files.TIME_INDEX)
         self._names_unsynced = True
         self._distrusted = False
         self._active = scan.indexes
@@ -382,6 +394,18 @@ class LogSegment(ReadableSegment):
         end.begin_interval(scan.since_index)
         end.open(file.fileno())
         self._note_full()
+
+    def _write_rebuilt(self, indexes: ActiveIndexes, *, durably: bool) -> None:
+        """Write the indexes that a scan has found, the offset index last."""
+        self._write_entries(files.TIME_INDEX, indexes.times)
+        if durably:
+            self._fsync_indexes()
+        self._create_file(files.INDEX)
+        self._names_unsynced = True
+        self._write_entries(files.INDEX, indexes.offsets)
+        if durably:
+            self.flush()
+        self._rest()
 
     def _read_index(self, kind: str, entry_size: int) -> bytes:
         """Return the whole entries of an index file, creating one that is missing."""
@@ -419,18 +443,21 @@ class LogSegment(ReadableSegment):
         active = self._active
         if active is None:
             return
-        for kind, entries in ((files.INDEX, active.offsets), (files.TIME_INDEX, active.times)):
-            begin = entries.written
-            data = entries.unwritten(begin)
-            if not data:
-                continue
-            fd = files.open_file(self.files.path(kind), write=True)
-            try:
-                files.write_all(fd, data, begin)
-            finally:
-                os.close(fd)
-            entries.note_written(begin + len(data))
-            self._unsynced.add(kind)
+        self._write_entries(files.INDEX, active.offsets)
+        self._write_entries(files.TIME_INDEX, active.times)
+
+    def _write_entries(self, kind: str, entries: MemoryEntries) -> None:
+        begin = entries.written
+        data = entries.unwritten(begin)
+        if not data:
+            return
+        fd = files.open_file(self.files.path(kind), write=True)
+        try:
+            files.write_all(fd, data, begin)
+        finally:
+            os.close(fd)
+        entries.note_written(begin + len(data))
+        self._unsynced.add(kind)
 
     def _fsync_indexes(self) -> None:
         """Fsync the index files that have changed, and the directory if names in it are new."""

@@ -28,13 +28,17 @@ WRITES = ("pwrite", "create", "mkdir")
 ALWAYS = sys.maxsize
 
 
+class Killed(BaseException):
+    """The process ends at a call."""
+
+
 @dataclass(slots=True)
 class Fault:
     """Calls of one kind that fail: ``times`` of them after the first ``after``.
 
     ``path`` is a part of the name that they must have. ``short``: a write that takes half of its
     bytes instead, without an error. ``seconds`` passes before, without the GIL; with ``error`` 0
-    nothing else happens.
+    nothing else happens. ``kills``: `Killed` is raised instead of an error.
     """
 
     call: str
@@ -44,6 +48,7 @@ class Fault:
     times: int = ALWAYS
     short: bool = False
     seconds: float = 0.0
+    kills: bool = False
     hits: int = 0
 
     def strikes(self, call: str, path: str) -> bool:
@@ -104,6 +109,8 @@ class Disk:
                 return None if name in self._left_out else real(target, *rest, **named)
             if fault.seconds:
                 time.sleep(fault.seconds)
+            if fault.kills:
+                raise Killed
             if fault.short:
                 return real(target, memoryview(rest[0])[: len(rest[0]) // 2], *rest[1:])
             if fault.error:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import Appends
-from siltstone.storage.appending.values import AppendResult, ValidatedBatch
+from siltstone.storage.appending.values import AppendResult, Origin, ValidatedBatch
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.log_directory import LogDirectory
@@ -141,6 +142,13 @@ class LogFolder:
         loaded = load_partition(self._folder(is_clean=is_clean), self.clock.now_ms())
         self.log = Log(loaded, self.services)
         return self.log
+
+
+def abort(folder: LogFolder, producer_id: int, sequence: int = 0) -> None:
+    """Append a transaction of two records and its abort marker."""
+    folder.append(2, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, flags=0x10)
+    marker = build_marker(0, TIMESTAMP, ABORT, 0, producer_id=producer_id, producer_epoch=0)
+    folder.log.append(validated(marker), Origin.COORDINATOR)
 
 
 def bytes_of(log: Log, offset: int, *, upto: int | None = None) -> bytes:

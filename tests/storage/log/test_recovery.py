@@ -1,18 +1,24 @@
 """Opening a log after a crash (docs/log.md): what is kept is a prefix of what was there."""
 
+import itertools
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
+from siltstone.storage import files
 from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
 from tests.support.batches import TIMESTAMP, make_batch
-from tests.support.invariants import check_folder, check_log
-from tests.support.logs import TOPIC_ID, LogFolder, bytes_of, flipped, offsets_in
+from tests.support.faults import Disk, Killed
+from tests.support.invariants import check_folder, check_log, check_lookups
+from tests.support.logs import TOPIC_ID, LogFolder, abort, bytes_of, flipped, offsets_in
 
 BATCH_BYTES = len(make_batch([(b"k", b"v" * 10)]))
 LOG = "00000000000000000000.log"
+TIMES_TO_COME = (4_000_000_000_000, 4_000_000_005_000)
+"""Later than any file: a segment that lacks them in its index is passed over by lookups."""
 
 
 @pytest.fixture
@@ -324,6 +330,53 @@ def test_lost_epochs_and_a_damaged_batch_are_no_end(
         assert offsets_in(bytes_of(log, 3)) == [3, 4, 5, 6]
     assert [entry.epoch for entry in log.epochs.entries] == [0]
     assert "leader epochs behind a damaged batch" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "call", ["unlink", "create", "pwrite", "open", "fsync", "rename", "ftruncate"]
+)
+@pytest.mark.parametrize("aborts", [True, False])
+def test_killed_while_a_flushed_segment_is_scanned(
+    tmp_path: Path, disk: Disk, call: str, aborts: bool
+) -> None:
+    """Nothing half written is believed: the next start scans it again, from whichever call on."""
+    for after in itertools.count():
+        root = tmp_path / str(after)
+        root.mkdir()
+        folder = LogFolder(root, TopicConfig(index_interval_bytes=0))
+        offsets = {later: folder.append(timestamp=later).base_offset for later in TIMES_TO_COME}
+        if aborts:
+            abort(folder, 8)
+        folder.log.roll()
+        folder.append()
+        folder.close()
+        folder.log.segments[0].files.path(files.INDEX).unlink()
+        fault = disk.fail(call, path=str(root), after=after, times=1, kills=True)
+        with suppress(Killed):
+            folder.reopen(is_clean=True)
+        disk.mend()
+        log = folder.reopen()
+
+        check_lookups(log, offsets)
+        assert log.aborted_transactions(0, 3 + aborts) == [(8, 2)] * aborts
+        assert all(segment.find_damage() is None for segment in log.segments)
+        if fault.hits <= after:
+            break
+
+
+def test_a_scanned_segment_is_on_the_disk(folder: LogFolder, disk: Disk) -> None:
+    """Below the recovery point no flush comes: the start fsyncs it, its offset index last."""
+    folder.close()
+    (folder.path / LOG).with_suffix(".index").unlink()
+    disk.calls.clear()
+    folder.reopen(is_clean=True)
+    calls = disk.names("create", "fsync", "unlink")
+
+    made = calls.index("create 00000000000000000000.index")
+    assert calls.index("fsync orders-0") < calls.index("create 00000000000000000000.timeindex")
+    assert calls.index("fsync 00000000000000000000.timeindex") < made
+    assert made < calls.index("fsync 00000000000000000000.index")
+    assert calls.index("fsync 00000000000000000000.index") < calls.index("fsync orders-0", made)
 
 
 @pytest.mark.parametrize("name", ["5.log", "99999999999999999999.log", "9" * 30 + ".log"])

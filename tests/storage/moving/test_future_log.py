@@ -5,16 +5,13 @@ from pathlib import Path
 import pytest
 
 from siltstone.protocol.errors import KafkaStorageError
-from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage import files
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
 from siltstone.storage.topic_partition import TopicPartition
-from tests.support.batches import TIMESTAMP
 from tests.support.invariants import check_log
-from tests.support.logs import ORDERS, LogFolder, bytes_of, offsets_in, validated
+from tests.support.logs import ORDERS, LogFolder, abort, bytes_of, offsets_in
 
 NAME = "orders-0.0123456789abcdef0123456789abcdef-future"
 
@@ -25,13 +22,6 @@ def _folders(tmp_path: Path) -> tuple[LogFolder, FutureLog]:
     folder = LogFolder(tmp_path / "first")
     other = LogDirectory(tmp_path / "other")
     return folder, FutureLog(folder.log, other, other.path / NAME)
-
-
-def _abort(folder: LogFolder, producer_id: int, sequence: int = 0) -> None:
-    """Append a transaction of two records and its abort marker."""
-    folder.append(2, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, flags=0x10)
-    marker = build_marker(0, TIMESTAMP, ABORT, 0, producer_id=producer_id, producer_epoch=0)
-    folder.log.append(validated(marker), Origin.COORDINATOR)
 
 
 def _settle(future: FutureLog) -> None:
@@ -50,12 +40,12 @@ def _reopen(folder: LogFolder, future: FutureLog) -> Log:
 def test_what_came_meanwhile_is_taken_along(tmp_path: Path) -> None:
     """Batches, rolls, aborted and open transactions after the copy was settled are in the log."""
     folder, future = _folders(tmp_path)
-    _abort(folder, 7)
+    abort(folder, 7)
     folder.log.roll()
     _settle(future)
-    _abort(folder, 8)
+    abort(folder, 8)
     folder.log.roll()
-    _abort(folder, 9)
+    abort(folder, 9)
     folder.append(1, producer_id=5, producer_epoch=0, base_sequence=0, flags=0x10)
     before = bytes_of(folder.log, 0)
     aborted = folder.log.aborted_transactions(0, 10)
