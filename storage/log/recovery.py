@@ -2,8 +2,8 @@
 
 The steps and their order are Kafka's: settle what the cleaner left, load the segments, scan those
 above the recovery point if the stop was not clean, cut at the first damaged batch and drop the
-rest. Every step can be interrupted and repeated, and only a prefix of what was written is ever
-kept.
+rest. Every step can be interrupted and repeated. What is kept of a segment is a prefix of what was
+written to it.
 """
 
 import logging
@@ -288,8 +288,23 @@ class _Loading:
                 self._drop_from(index + 1, "it follows damaged bytes")
                 break
             if index + 1 < len(self.segments):
-                write_snapshot(producers, self.segments[index + 1].base_offset)
+                following = self.segments[index + 1].base_offset
+                self._report_gap(producers.map_end_offset, following)
+                write_snapshot(producers, following)
         self.producers = producers
+
+    def _report_gap(self, end_offset: int, following: int) -> None:
+        """Report offsets between two segments that compaction has not made: a disk lost them.
+
+        Each segment alone is sound, and what follows was acknowledged, so it stays, as in Kafka.
+        """
+        if end_offset < following and not self.folder.config.is_compacted:
+            _logger.warning(
+                "records are missing between two segments partition=%s first=%d last=%d",
+                self.folder.topic_partition,
+                end_offset,
+                following - 1,
+            )
 
     def _first_unflushed(self) -> int:
         """Return the index of the segment with the recovery point; the end after a clean stop."""

@@ -2,6 +2,7 @@
 
 import itertools
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -388,3 +389,28 @@ def test_a_name_that_no_log_has(folder: LogFolder, name: str) -> None:
             folder.reopen()
     else:
         assert folder.reopen().log_end_offset == 7
+
+
+@pytest.mark.parametrize("policy", [("delete",), ("compact",)], ids=str)
+def test_records_are_missing_between_two_segments(
+    folder: LogFolder, caplog: pytest.LogCaptureFixture, policy: tuple[str, ...]
+) -> None:
+    """A power failure may leave that, at the end of a batch: it is kept, with a line."""
+    folder.config = replace(folder.config, cleanup_policy=policy)
+    path = folder.path / "00000000000000000003.log"
+    path.write_bytes(path.read_bytes()[: 2 * BATCH_BYTES])
+    log = folder.reopen()
+
+    assert [header.base_offset for header in check_log(log)] == [0, 1, 2, 3, 4, 6]
+    told = "records are missing between two segments partition=orders-0 first=5 last=5"
+    assert (told in caplog.text) == (policy == ("delete",))
+
+
+def test_no_records_are_missing(folder: LogFolder, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither a log that is whole nor one that was deleted from has such a line."""
+    folder.log.delete_records(4)
+    folder.log.roll()
+    folder.checkpoint()
+    folder.reopen()
+
+    assert not caplog.records
