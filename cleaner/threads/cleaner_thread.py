@@ -26,6 +26,7 @@ from siltstone.cleaner.manager import CleanerManager, GrabbedLog
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.stats import PassResult, Prediction, Progress
 from siltstone.cleaner.settings import CleanerSettings
+from siltstone.config.topic import FOREVER
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.time_slice import LONG_NS, ask_for_slice
@@ -250,6 +251,15 @@ class CleanerThread:
                 "before the topic was compacted",
                 work.topic_partition,
                 result.invalid_records,
+            )
+        retention_ms = work.log.config.delete_retention_ms
+        if retention_ms > FOREVER - rooms.clock.now_ms():
+            _logger.warning(
+                "delete.retention.ms reaches beyond the last time, so that the next pass removes "
+                "tombstones, as in Apache Kafka: set a smaller one partition=%s "
+                "delete_retention_ms=%d",
+                work.topic_partition,
+                retention_ms,
             )
         self._trim(work.log)
 

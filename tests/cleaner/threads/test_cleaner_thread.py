@@ -49,6 +49,19 @@ def test_a_round_cleans_the_filthiest_log(home: CleanerHome) -> None:
     assert not home.thread.step()
 
 
+@pytest.mark.parametrize("below", [0, 1 << 62], ids=["last", "half"])
+def test_a_retention_beyond_the_last_time(
+    home: CleanerHome, caplog: pytest.LogCaptureFixture, below: int
+) -> None:
+    """It wraps round, as in Kafka, so that tombstones go at once: a line says so."""
+    log = home.create(delete_retention_ms=(1 << 63) - 1 - below)
+    home.fill(log, 2)
+
+    assert home.thread.step()
+
+    assert ("delete.retention.ms reaches beyond the last time" in caplog.text) == (below == 0)
+
+
 def test_groups_that_leave_nothing_with_room_reserved(home: CleanerHome) -> None:
     """With preallocate=true an empty new segment is like any other: the pass ends well."""
     log = home.create(preallocate=True, segment_bytes=200)
