@@ -113,14 +113,18 @@ class SegmentCopy:
         for kind in (files.INDEX, files.TIME_INDEX):
             with reading_source():
                 data = self._source.index_bytes(kind)
-            if data is not None:
+            if data is None:
+                files.unlink(self._path(kind))  # an earlier try may have left one
+            else:
                 self._write(kind, data, durable=durable)
         self._has_indexes = True
 
     def _copy_aborted(self, *, durable: bool) -> None:
         kind = files.TRANSACTION_INDEX
         size = self._source.files.find_size(kind)
-        if size is not None and (durable or files.find_size(str(self._path(kind))) != size):
+        if size is None:
+            files.unlink(self._path(kind))
+        elif durable or files.find_size(str(self._path(kind))) != size:
             with reading_source():
                 data = self._source.files.path(kind).read_bytes()
             self._write(kind, data, durable=durable)

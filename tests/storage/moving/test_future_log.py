@@ -9,6 +9,8 @@ from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
+from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, LogFolder, abort, bytes_of, offsets_in
@@ -97,6 +99,24 @@ def test_a_log_at_rest(tmp_path: Path) -> None:
     assert len(log.segments[0].offset_index()) == entries > 2
     folder.append(1)
     check_log(log)
+
+
+def test_files_that_an_earlier_try_has_left(tmp_path: Path) -> None:
+    """The cleaner has taken what they were of: the copy has the files of the log and no others."""
+    folder, future = _folders(tmp_path)
+    folder.append(3)
+    folder.log.roll()
+    folder.append(1)
+    future.create()
+    for base_offset in (0, 3):
+        path = future.path / f"{base_offset:020d}.txnindex"
+        transaction_index.append(path, [AbortedTransaction(7, 0, 2, 3)])
+    future.copy()
+    future.settle()
+
+    assert folder.log.move(future, 0)
+    assert not list(future.final_path.glob("*.txnindex"))
+    assert _reopen(folder, future).aborted_transactions(0, 4) == []
 
 
 def test_an_empty_log(tmp_path: Path) -> None:
