@@ -257,26 +257,28 @@ class CleanerManager:
             self.checkpoints.remove(topic_partitions)
 
     def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
-        """Take a requested log; requests for logs that cannot be cleaned are dropped."""
-        for topic_partition, is_forced in list(self._requests.items()):
+        """Take a requested log; requests for logs that cannot be cleaned are dropped.
+
+        A request is taken before its log is looked at, so that one that comes meanwhile stays.
+        """
+        for topic_partition in list(self._requests):
             log = self._logs.get(topic_partition)
             if log is not None and self.states.get(topic_partition) is not State.NONE:
                 continue  # later, when its state has ended
             if self._set_aside.holds(topic_partition):
                 continue  # likewise, when its pause has ended
-            cleanable = None
-            if log is not None and log.config.is_compacted:
-                snapshot = self.snapshot(log)
-                if is_forced:
-                    snapshot = selection.without_min_lag(snapshot)
-                cleanable = self._find_cleanable(log, snapshot, now_ms)
-            taken = False
-            if log is not None and cleanable is not None and cleanable.is_worth_a_pass:
-                self._correct([(log, cleanable)])
-                taken = self._take(log, cleanable)
             with self._lock:
-                self._requests.pop(topic_partition, None)
-            if taken and log is not None and cleanable is not None:
+                is_forced = self._requests.pop(topic_partition, None)
+            if is_forced is None or log is None or not log.config.is_compacted:
+                continue
+            snapshot = self.snapshot(log)
+            if is_forced:
+                snapshot = selection.without_min_lag(snapshot)
+            cleanable = self._find_cleanable(log, snapshot, now_ms)
+            if cleanable is None or not cleanable.is_worth_a_pass:
+                continue
+            self._correct([(log, cleanable)])
+            if self._take(log, cleanable):
                 return GrabbedLog(
                     log=log,
                     cleanable=cleanable,
@@ -284,6 +286,8 @@ class CleanerManager:
                     is_requested=True,
                     is_forced=is_forced,
                 )
+            with self._lock:  # somebody else has the log, for now
+                self._requests.setdefault(topic_partition, is_forced)
         return None
 
     def _find_candidates(self, now_ms: int) -> Iterator[tuple[Log, CleanableLog]]:

@@ -8,7 +8,7 @@ import pytest
 
 from siltstone.cleaner import selection
 from siltstone.cleaner.manager import GrabbedLog
-from siltstone.cleaner.selection import CleanableLog
+from siltstone.cleaner.selection import CleanableLog, LogSnapshot
 from siltstone.cleaner.set_aside import FIRST_PAUSE_SECONDS
 from siltstone.cleaner.states import State
 from siltstone.config.topic import TopicConfig
@@ -230,6 +230,49 @@ def test_request_waits_for_who_works_on_the_log(home: CompactedLogs) -> None:
     home.fill(log, 1)
 
     home.manager.done(work, 30)
+
+    assert taken(home).is_requested
+
+
+@pytest.mark.parametrize("is_forced", [True, False])
+def test_request_that_comes_while_the_log_is_looked_at(
+    home: CompactedLogs, monkeypatch: pytest.MonkeyPatch, is_forced: bool
+) -> None:
+    """It is not taken with the one before it, which is served from what was there then."""
+    log = home.create(min_compaction_lag_ms=3_600_000)
+    home.fill(log)
+    home.manager.request(log.topic_partition, is_forced=True)
+    find = selection.find_cleanable
+
+    def ask_meanwhile(snapshot: LogSnapshot, now_ms: int) -> CleanableLog:
+        monkeypatch.undo()
+        home.manager.request(log.topic_partition, is_forced=is_forced)
+        return find(snapshot, now_ms)
+
+    monkeypatch.setattr(selection, "find_cleanable", ask_meanwhile)
+    work = taken(home)
+
+    assert (work.is_requested, work.is_forced) == (True, True)
+    assert home.manager.is_requested(log.topic_partition)
+
+
+def test_request_whose_log_somebody_takes_first_stays(
+    home: CompactedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is served when the log is free again, whatever took it in between."""
+    log = home.create()
+    home.fill(log)
+    home.manager.request(log.topic_partition)
+    find = selection.find_cleanable
+
+    def take_meanwhile(snapshot: LogSnapshot, now_ms: int) -> CleanableLog:
+        monkeypatch.undo()
+        assert home.manager.take(log)
+        return find(snapshot, now_ms)
+
+    monkeypatch.setattr(selection, "find_cleanable", take_meanwhile)
+    assert home.manager.grab_filthiest() is None
+    home.manager.release(log)
 
     assert taken(home).is_requested
 
