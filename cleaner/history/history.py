@@ -79,14 +79,12 @@ class History:
                     )
 
     def _write(self, path: Path, line: bytes) -> None:
+        size = files.find_size(str(path)) or 0
+        if size and size + len(line) > self._max_bytes:
+            files.rename(path, path.with_name(OLD_FILE_NAME))
         fd = files.open_file(path, create=True)
         try:
             size = os.fstat(fd).st_size
-            if size and size + len(line) > self._max_bytes:
-                files.rename(path, path.with_name(OLD_FILE_NAME))
-                os.close(fd)
-                fd = files.open_file(path, create=True)
-                size = 0
             if size and os.pread(fd, 1, size - 1) != b"\n":
                 line = b"\n" + line  # after a line that a crash has cut
             files.write_all(fd, line, size)

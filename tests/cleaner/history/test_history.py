@@ -1,5 +1,6 @@
 """The cleaner's history: bounded, and readable after any crash."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from siltstone.cleaner.history import history
 from siltstone.cleaner.history.history import FILE_NAME, OLD_FILE_NAME, History, read_history
+from tests.support.faults import Disk
 
 
 def event(number: int, **more: Any) -> dict[str, Any]:
@@ -42,6 +44,20 @@ def test_full_file_is_put_aside(tmp_path: Path) -> None:
     found = numbers(tmp_path)
     assert found == list(range(found[0], 100))
     assert len(found) > 5
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_no_descriptor_for_a_new_file(
+    tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture, after: int
+) -> None:
+    """The descriptor of the full file is closed once: by then the number may be another's."""
+    events = History(max_bytes=200)
+    events.append(tmp_path, event(0, text="x" * 100))
+    disk.fail("create", errno.EMFILE, FILE_NAME, after=after)
+    events.append(tmp_path, event(1, text="x" * 100))
+
+    assert "Bad file descriptor" not in caplog.text
+    assert len(events.recent()) == 2
 
 
 def test_line_longer_than_the_bound_is_kept(tmp_path: Path) -> None:
