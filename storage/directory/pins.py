@@ -75,8 +75,9 @@ def link(pin_id: str, logs: Sequence[FrozenLog]) -> tuple[PinnedPartition, ...]:
             pinned.append(_link_partition(pin_id, log))
             waiting.pop().names.release()
         return tuple(pinned)
-    except OSError:
-        remove(pin_id, {log.directory for log in logs})
+    except Exception:
+        with suppress(OSError):  # the next start does it
+            remove(pin_id, {log.directory for log in logs})
         raise
     finally:
         for log in waiting:

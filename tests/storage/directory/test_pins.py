@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.protocol.errors import UnknownTopicOrPartition
+from siltstone.protocol.errors import CorruptMessage, UnknownTopicOrPartition
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
@@ -244,6 +244,23 @@ def test_refused_links_leave_nothing(home: CleanerHome, monkeypatch: pytest.Monk
     for log in logs:
         with log.names.changing():
             pass
+
+
+def test_links_that_end_in_another_error_leave_nothing(
+    home: CleanerHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged segment, for example, in the last of several partitions."""
+    logs = [home.create("a"), home.create("b")]
+    home.fill(logs[1], 2)
+
+    def refuse(_name: str, folder: int) -> tuple[int, int]:
+        raise CorruptMessage(f"no batch begins in {folder}")
+
+    monkeypatch.setattr(files, "find_identity", refuse)
+    with pytest.raises(CorruptMessage):
+        pin(*logs)
+
+    assert not list((home.paths[0] / files.PINS).iterdir())
 
 
 def test_only_what_logs_let_go_is_held(home: CleanerHome) -> None:
