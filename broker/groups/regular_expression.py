@@ -53,6 +53,8 @@ def compile_expression(expression: str, max_classes: int = _MAX_CLASSES) -> Any:
         detail = error.args[0] if error.args else b""
         said = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
         raise InvalidRegularExpression(said) from error
+    finally:
+        re2.purge()  # it would keep 128 of them, with what they take while they match
     if compiled.programsize > _MAX_STEPS:
         raise InvalidRegularExpression(
             f"{compiled.programsize} steps are too many, {_MAX_STEPS} may be"

@@ -1,5 +1,6 @@
 """What clients give as regular expressions never takes long."""
 
+from sys import getrefcount
 from time import thread_time
 
 import pytest
@@ -44,3 +45,11 @@ def test_long_alternatives_are_taken() -> None:
 
     assert compile_expression(names).fullmatch("orders-0799")
     assert compile_expression(r"(\p{Greek}|\pN)+").fullmatch("λ1")
+
+
+def test_who_compiles_an_expression_is_alone_in_keeping_it() -> None:
+    """RE2's module would keep the last 128, each with up to a megabyte of states."""
+    compiled = compile_expression("a.*b")
+    alone = object()
+
+    assert getrefcount(compiled) == getrefcount(alone)
