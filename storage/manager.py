@@ -220,12 +220,13 @@ class LogManager:
         """
         directory = self._placement.choose(topic_partition, self.directories)
         folder = replace(self._describe(topic_partition, directory), config=config)
-        if folder.path.exists():
+        try:
+            fault = f"{folder.path} exists; move it away" if folder.path.exists() else None
+        except OSError as error:  # its name is too long, or may not be looked at
+            fault = str(error)
+        if fault is not None:
             self._placement.add(directory, -1)
-            raise KafkaStorageError(
-                f"partition {topic_partition} can not be created: {folder.path} exists; "
-                "move it away"
-            )
+            raise KafkaStorageError(f"partition {topic_partition} can not be created: {fault}")
         try:
             if self._checkpoints[directory.path].names(topic_partition):
                 self._write_checkpoints(directory)  # those of a deleted topic of its name

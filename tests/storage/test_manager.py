@@ -403,6 +403,17 @@ def test_a_failed_directory_does_not_take_the_others_down(tmp_path: Path) -> Non
     assert (good.directory.path / files.CLEAN_SHUTDOWN).exists()
 
 
+def test_a_name_that_no_folder_can_have(tmp_path: Path) -> None:
+    """It is refused as what the disk does not take; the directory goes on, and counts nothing."""
+    with _running(tmp_path / "a", tmp_path / "b") as manager:
+        for _ in range(3):
+            with pytest.raises(KafkaStorageError, match="File name too long"):
+                manager.create(TopicPartition("a" * 254, 10), TOPIC_ID, TopicConfig())
+        made = [manager.create(_partition(each), TOPIC_ID, TopicConfig()) for each in range(2)]
+
+        assert {log.directory for log in made} == set(manager.directories)
+
+
 def test_no_directory_left(tmp_path: Path) -> None:
     """When every disk failed a partition can not be created."""
     with _running(tmp_path) as manager:
