@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
@@ -43,6 +44,8 @@ from siltstone.storage.producers.count import ProducerCount
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)
+
+_NEVER: Final = (1 << 63) - 1
 
 
 class LogManager:
@@ -107,7 +110,8 @@ class LogManager:
         )
         for directory in self.directories:
             _sweep_pins(directory)
-            directory.check(self._server.log_dirs_reserve_bytes, self._clock.monotonic())
+        self._check_all(self._server.log_dirs_reserve_bytes)
+        self.appends.look = self._look
         self.background.start()
 
     def load(self) -> None:
@@ -321,10 +325,30 @@ class LogManager:
 
     def _check_directories(self, reserve_bytes: int) -> None:
         try:
-            for directory in self.directories:
-                directory.check(reserve_bytes, self._clock.monotonic())
+            self._check_all(reserve_bytes)
         finally:
             self._directories_checked = True
+
+    def _check_all(self, reserve_bytes: int) -> None:
+        for directory in self.directories:
+            directory.check(reserve_bytes, self._clock.monotonic(), self.appends.written)
+        self._plan_look()
+
+    def _look(self) -> None:
+        """Look at the room between two checks: as much was written as a directory had left."""
+        for directory in self.directories:
+            if directory.room.reserve_bytes:
+                directory.look()
+        self._plan_look()
+
+    def _plan_look(self) -> None:
+        """Have the next look before so much is written that a reserve could be used."""
+        left = [
+            each.room.bytes_above
+            for each in self.directories
+            if each.room.reserve_bytes and each.client_refusal is None
+        ]
+        self.appends.look_at = self.appends.written + min(left) if left else _NEVER
 
     def close(self, *, clean: bool = True) -> bool:
         """Close every log, write the checkpoints and the marks; true if all got one. Blocks.

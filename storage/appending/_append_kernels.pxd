@@ -89,10 +89,14 @@ cdef class HeldBatch:
 cdef class Appends:
     cdef public bint is_open
     cdef public object owner
+    cdef public object look
+    cdef public long long look_at, taken, written
     cdef readonly list logs
     cdef object joined
 
     cdef int add(self, object log) except -1
+
+    cdef int look_again(self) except -1
 
     @cython.locals(logs=list, failures=dict, end=LogEnd)
     cpdef write(self)
@@ -144,10 +148,11 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
 
     cpdef bint is_flush_due(self) except *
 
-    cdef int _check_open(self, object log, bint is_client) except -1
+    @cython.locals(appends=Appends)
+    cdef int _check_open(self, object log, long long size, bint is_client) except -1
 
     @cython.locals(segments=tuple, end=SegmentEnd, last_offset="long long")
-    cdef object _find_room(self, object log, long long size, long long last_offset_delta, long long max_timestamp, bint is_client)
+    cdef object _find_room(self, object log, long long size, long long last_offset_delta, long long max_timestamp)
 
     @cython.locals(base_offset="long long", end=SegmentEnd)
     cdef int64_t _write(self, object log, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2

@@ -43,7 +43,7 @@ if not cython.compiled:
     take_lock, drop_lock = LockType.acquire, LockType.release
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Protocol
 
     from typing_extensions import Buffer
@@ -536,11 +536,19 @@ class Appends:
     ``logs`` are those that have some, and ``owner`` is the connection that is served now. Nobody
     sees them before `write`: it is called before an answer leaves, before a request is served that
     is no Produce, and before a log goes; a log calls it before it appends anything else.
+
+    ``taken`` are the bytes of all batches so far, ``written`` those that wait no more. Before a
+    client's would pass ``look_at``, ``look`` is called, which looks at the room of the disks and
+    sets that again.
     """
 
-    __slots__ = ("is_open", "joined", "logs", "owner")
+    __slots__ = ("is_open", "joined", "logs", "look", "look_at", "owner", "taken", "written")
 
     def __init__(self) -> None:
+        self.look: Callable[[], None] | None = None
+        self.look_at = INT64_MAX
+        self.taken = 0
+        self.written = 0
         self.is_open = False
         self.owner: Owner | None = None
         self.logs: list[Log] = []
@@ -549,6 +557,13 @@ class Appends:
     def add(self, log: "Log") -> None:
         """Write the batches of a log, too."""
         self.logs.append(log)
+
+    def look_again(self) -> None:
+        """Look at the room of the disks, since as much was taken as there was."""
+        if not self.logs:
+            self.taken = self.written  # some was refused behind its count, or not written
+        if self.look is not None:
+            self.look()
 
     def write(self) -> None:
         """Write all that waits, and tell the watchers of each log once.
@@ -690,7 +705,8 @@ class LogEnd:
         size = batch.size
         max_timestamp = batch.max_timestamp
         is_client = origin is _CLIENT
-        segment = self._find_room(log, size, last_offset_delta, max_timestamp, is_client)
+        self._check_open(log, size, is_client)
+        segment = self._find_room(log, size, last_offset_delta, max_timestamp)
         if producer_id >= 0 and producer is None:
             repeated = log.check_producer(batch, origin)
             if repeated is not None:
@@ -732,7 +748,8 @@ class LogEnd:
         lock = self.lock
         lock.take()
         try:
-            segment = self._find_room(log, size, count - 1, timestamp, False)
+            self._check_open(log, size, False)
+            segment = self._find_room(log, size, count - 1, timestamp)
             base_offset = self._write(log, segment, buffer, size, count - 1, count, timestamp)
         finally:
             lock.drop()
@@ -778,8 +795,8 @@ class LogEnd:
             if producer is None:
                 return -1
         size = len(records)
+        self._check_open(log, size, True)
         if may_wait:
-            self._check_open(log, True)
             batch = HeldBatch.__new__(HeldBatch)
             batch.owner = self._appends.owner
             batch.records = records
@@ -790,7 +807,7 @@ class LogEnd:
             batch.producer = producer
             batch.sequence = sequence
             return self._hold(log, batch)
-        segment = self._find_room(log, size, last_offset_delta, max_timestamp, True)
+        segment = self._find_room(log, size, last_offset_delta, max_timestamp)
         base_offset = self._write(
             log, segment, records, size, last_offset_delta, count, max_timestamp
         )
@@ -851,9 +868,8 @@ class LogEnd:
         """
         held = self._held
         batch: HeldBatch = held[first]
-        segment = self._find_room(
-            log, batch.size, batch.last_offset_delta, batch.max_timestamp, True
-        )
+        self._check_open(log, 0, False)  # there was room when it was taken
+        segment = self._find_room(log, batch.size, batch.last_offset_delta, batch.max_timestamp)
         stop, size = self._stamp_run(segment, first)
         buffer = batch.records
         if stop > first + 1:
@@ -915,21 +931,24 @@ class LogEnd:
         """Tell whether `flush.messages` asks for an fsync before the last append is answered."""
         return self.log_end_offset - self.recovery_point >= self.rules.flush_messages
 
-    def _check_open(self, log: "Log", is_client: bool) -> None:
-        """Raise KafkaStorageError if nothing can be appended."""
+    def _check_open(self, log: "Log", size: int, is_client: bool) -> None:
+        """Count the bytes of a batch; raise KafkaStorageError if nothing can be appended."""
         directory = self.directory
+        appends = self._appends
         if is_client:
+            if appends.taken + size > appends.look_at:
+                appends.look_again()
             refusal = slot_of(directory, "client_refusal")
         else:
             refusal = slot_of(directory, "refusal")
         if self.is_closed or refusal is not None:
             raise log.refusal()
+        appends.taken += size
 
     def _find_room(
-        self, log: "Log", size: int, last_offset_delta: int, max_timestamp: int, is_client: bool
+        self, log: "Log", size: int, last_offset_delta: int, max_timestamp: int
     ) -> "Segment":
         """Return the segment that a batch goes into; the caller holds the lock."""
-        self._check_open(log, is_client)
         segments = self.view[1]
         segment: Segment = segments[len(segments) - 1]
         end = slot_of(segment, "end")
@@ -976,6 +995,7 @@ class LogEnd:
         self.log_end_offset = last_offset + 1
         self.size += size
         self.bytes_in += size
+        self._appends.written += size
         self.records_in += count
         self.batches_in += 1
         self._unwritten += size

@@ -174,10 +174,10 @@ class LogDirectory:
             self._reported.add(sentence)
             _logger.error("%s", sentence)
 
-    def check(self, reserve_bytes: int = 0, now: float = 0.0) -> None:
+    def check(self, reserve_bytes: int = 0, now: float = 0.0, written: int = 0) -> None:
         """Check whether the directory is gone, has its reserve, or takes writes again. Blocks.
 
-        ``now`` is a monotonic time, for the forecast.
+        ``now`` is a monotonic time, and ``written`` what was written until then, for the forecast.
         In Kafka a full directory stays offline until the restart.
         """
         if self.failure is not None:
@@ -186,7 +186,7 @@ class LogDirectory:
         before = self.room.level
         try:
             self._check_identity()
-            self.room.measure(self.path, reserve_bytes, now)
+            self.room.measure(self.path, reserve_bytes, now, written)
             if refused:
                 files.try_room(self.path, ROOM_BYTES)
         except OSError as error:
@@ -195,9 +195,7 @@ class LogDirectory:
         with self._state:
             if refused and self.failure is None:
                 self.refusal = None
-            if self.refusal is None:
-                is_short = self.room.level is Level.SHORT
-                self.client_refusal = self._shortage() if is_short else None
+            self._refuse_clients_if_short()
             self._calm_checks += 1
             is_calm = self._announced and self.refusal is None and self._calm_checks > CALM_CHECKS
             if is_calm:
@@ -205,6 +203,26 @@ class LogDirectory:
         if is_calm:
             _logger.info("log directory takes writes again directory=%s", self.path)
         self._tell_level(before)
+
+    def look(self) -> None:
+        """Look whether the reserve is still there, between two checks; quick, and on the loop."""
+        if self.failure is not None:
+            return
+        before = self.room.level
+        try:
+            self.room.look(self.path)
+        except OSError as error:
+            self.fail(error)
+            return
+        with self._state:
+            self._refuse_clients_if_short()
+        self._tell_level(before)
+
+    def _refuse_clients_if_short(self) -> None:
+        """Judge what clients produce by the room; the caller holds the lock."""
+        if self.refusal is None:
+            is_short = self.room.level is Level.SHORT
+            self.client_refusal = self._shortage() if is_short else None
 
     def release(self) -> None:
         """Unlock the directory. Idempotent."""

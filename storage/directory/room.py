@@ -10,6 +10,10 @@ from siltstone.storage import files
 SAMPLE_SECONDS: Final = 10.0
 SAMPLES: Final = 60
 """So many samples, one every ten seconds, are looked back to tell how fast room goes."""
+LEAST_SECONDS: Final = 180.0
+"""What went in less time says nothing of hours."""
+_LEAST_SHARE: Final = 10
+"""A tenth of what went must be ours, else it is other programs that fill the disk, or empty it."""
 
 _BACK_DIVISOR: Final = 20  # a level is left again with a twentieth more room than it begins at
 
@@ -27,6 +31,7 @@ class Level(enum.IntEnum):
 class _Sample(NamedTuple):
     seconds: float
     free_bytes: int
+    written: int
 
 
 class Room:
@@ -46,16 +51,39 @@ class Room:
         self.seconds_left: float | None = None  # until only the reserve is left; None: it does not
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES)
 
-    def measure(self, path: Path, reserve_bytes: int, now: float) -> None:
-        """Look at the disk at a monotonic time. Blocks.
+    @property
+    def bytes_above(self) -> int:
+        """What may be written until only the reserve is left."""
+        return self.free_bytes - self.reserve_bytes
+
+    def measure(self, path: Path, reserve_bytes: int, now: float, written: int) -> None:
+        """Look at the disk at a monotonic time, when so many bytes were written. Blocks.
 
         Raises:
             OSError: The disk does not say.
         """
-        self.note(*files.find_room(path), reserve_bytes, now)
+        self.note(*files.find_room(path), reserve_bytes, now, written)
 
-    def note(self, free_bytes: int, total_bytes: int, reserve_bytes: int, now: float) -> None:
-        """Take note of what is free at a monotonic time, and judge it."""
+    def look(self, path: Path) -> None:
+        """Look only at what is free; may be called by any thread.
+
+        Raises:
+            OSError: The disk does not say.
+        """
+        free_bytes, total_bytes = files.find_room(path)
+        self._judge(free_bytes, total_bytes, self.reserve_bytes)
+
+    def note(
+        self, free_bytes: int, total_bytes: int, reserve_bytes: int, now: float, written: int
+    ) -> None:
+        """Take note of what is free at a monotonic time, judge it, and look ahead."""
+        self._judge(free_bytes, total_bytes, reserve_bytes)
+        samples = self._samples
+        self.seconds_left = self._forecast(now, written)
+        if not samples or now - samples[-1].seconds >= SAMPLE_SECONDS:
+            samples.append(_Sample(now, free_bytes, written))
+
+    def _judge(self, free_bytes: int, total_bytes: int, reserve_bytes: int) -> None:
         self.free_bytes = free_bytes
         self.total_bytes = total_bytes
         self.reserve_bytes = reserve_bytes
@@ -70,17 +98,18 @@ class Room:
             ),
             Level.PLENTY,
         )
-        samples = self._samples
-        self.seconds_left = self._forecast(now)
-        if not samples or now - samples[-1].seconds >= SAMPLE_SECONDS:
-            samples.append(_Sample(now, free_bytes))
 
-    def _forecast(self, now: float) -> float | None:
-        """Return when only the reserve is left, if room goes on going as in the last minutes."""
+    def _forecast(self, now: float, written: int) -> float | None:
+        """Return when only the reserve is left, if room goes on going as in the last minutes.
+
+        None where it does not go, where too little time has passed, and where it is others that
+        write.
+        """
         if not self._samples:
             return None
         first = self._samples[0]
         gone, seconds = first.free_bytes - self.free_bytes, now - first.seconds
-        if gone <= 0 or seconds < SAMPLE_SECONDS:
+        ours = written - first.written
+        if gone <= 0 or seconds < LEAST_SECONDS or ours * _LEAST_SHARE < gone:
             return None
-        return max(0, self.free_bytes - self.reserve_bytes) * seconds / gone
+        return max(0, self.bytes_above) * seconds / gone

@@ -7,7 +7,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from siltstone.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
 from siltstone.protocol.records.batch import CONTROL
 from siltstone.protocol.records.build import frame_batch
 from siltstone.storage import files
+from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
@@ -25,10 +26,11 @@ from siltstone.storage.directory.opening import open_directories
 from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
+from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 from tests.support.faults import install
 from tests.support.invariants import check_log
-from tests.support.logs import ORDERS, TOPIC_ID
+from tests.support.logs import ORDERS, TOPIC_ID, validated
 
 
 def _manager(*paths: Path, clock: FakeClock | None = None, node_id: int = 1) -> LogManager:
@@ -720,3 +722,44 @@ def test_a_new_folder_gets_the_cluster_id_that_is_set(tmp_path: Path) -> None:
         directory.release()
 
     assert (found, kept) == (ours, ours)
+
+
+def _disk_of(monkeypatch: pytest.MonkeyPatch, folder: Path, room: int) -> None:
+    """Have the disk be as full as the logs in a folder make it."""
+
+    def find_room(_: object) -> tuple[int, int]:
+        return room - sum(path.stat().st_size for path in folder.glob("*/*.log")), 2 * room
+
+    monkeypatch.setattr(files, "find_room", find_room)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_reserve_holds_between_two_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    """What clients write counts: the disk is looked at as soon as there may be no more room."""
+    reserve, room = 5_000, 8_000
+    _disk_of(monkeypatch, tmp_path, room)
+    server = ServerConfig(node_id=1, log_dirs_reserve_bytes=reserve)
+    manager = LogManager((tmp_path,), server, lambda _: TopicConfig(), FakeClock())
+    manager.load()
+    log = manager.create(_partition(0), TOPIC_ID, TopicConfig())
+    batch = make_batch([(b"key", bytes(500))])
+    manager.appends.is_open = waits
+
+    for number in range(room // len(batch)):
+        if number % 2 == 0:
+            manager.appends.write()
+        if log.directory.client_refusal is None:
+            with suppress(KafkaStorageError):
+                log.end.take(log, memoryview(bytearray(batch)), TIMESTAMP)
+    manager.appends.write()
+    left = room - log.size
+
+    assert reserve - len(batch) <= left < reserve
+    assert log.directory.client_refusal is not None
+    log.append(validated(make_batch()), Origin.COORDINATOR)
+    _disk_of(monkeypatch, tmp_path, 2 * room)
+    manager._check_directories(reserve)
+    append_unchecked(log)
+    manager.close()

@@ -50,7 +50,7 @@ DISK_METRICS = (
            "`LogDirectory.room`", _each(lambda room: int(room.level is not Level.PLENTY))),
     Metric("gauge", "siltstone_log_dir_seconds_left", _DIRECTORY,
            "Seconds until only the reserve is left, if room goes on going as in the last ten "
-           "minutes; absent while it does not.",
+           "minutes; absent while it does not, for three minutes, and where others write it.",
            "`LogDirectory.room`", _each(lambda room: room.seconds_left)),
 )
 # fmt: on

@@ -9,7 +9,7 @@ from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.placement import Placement
-from siltstone.storage.directory.room import SAMPLE_SECONDS, SAMPLES, Level, Room
+from siltstone.storage.directory.room import LEAST_SECONDS, SAMPLE_SECONDS, SAMPLES, Level, Room
 from siltstone.storage.topic_partition import TopicPartition
 
 RESERVE = 1000
@@ -20,7 +20,7 @@ def levels(*free: int, reserve: int = RESERVE) -> list[Level]:
     room = Room()
     found = []
     for number, each in enumerate(free):
-        room.note(each, 10_000, reserve, float(number))
+        room.note(each, 10_000, reserve, float(number), 0)
         found.append(room.level)
     return found
 
@@ -41,20 +41,31 @@ def test_without_a_reserve_nothing_is_short() -> None:
 
 
 def test_the_forecast_is_that_of_the_last_minutes() -> None:
-    """Bytes that went since the oldest sample, over the time since then."""
+    """What went since the oldest sample, over the time since; not before some minutes."""
     room = Room()
-    room.note(3000, 10_000, RESERVE, 0.0)
-    assert room.seconds_left is None
-    room.note(2000, 10_000, RESERVE, 20.0)
+    for now in (0.0, LEAST_SECONDS / 2, LEAST_SECONDS - 1):
+        room.note(3000 - int(now), 10_000, RESERVE, now, written=int(now))
+        assert room.seconds_left is None
+    room.note(2000, 10_000, RESERVE, LEAST_SECONDS, written=1000)
 
-    assert room.seconds_left == pytest.approx(20.0)
+    assert room.seconds_left == pytest.approx(LEAST_SECONDS)
+
+
+@pytest.mark.parametrize(("written", "is_told"), [(0, False), (99, False), (100, True)])
+def test_what_others_write_is_not_forecast(written: int, *, is_told: bool) -> None:
+    """A build or a download beside the broker ends; at least a tenth of what goes must be ours."""
+    room = Room()
+    room.note(3000, 10_000, RESERVE, 0.0, written=50)
+    room.note(2000, 10_000, RESERVE, LEAST_SECONDS, written=50 + written)
+
+    assert (room.seconds_left is not None) == is_told
 
 
 def test_room_that_grows_is_not_forecast() -> None:
     """Nor room that stays as it is."""
     room = Room()
-    for now, free in ((0.0, 2000), (60.0, 2000), (120.0, 3000)):
-        room.note(free, 10_000, RESERVE, now)
+    for now, free in ((0.0, 2000), (LEAST_SECONDS, 2000), (2 * LEAST_SECONDS, 3000)):
+        room.note(free, 10_000, RESERVE, now, written=int(now))
 
         assert room.seconds_left is None
 
@@ -64,7 +75,7 @@ def test_old_samples_are_forgotten() -> None:
     room = Room()
     times = [number * SAMPLE_SECONDS for number in range(2 * SAMPLES)]
     for before, now in pairwise(times):
-        room.note(9000 if before == 0 else 5000, 10_000, RESERVE, now)
+        room.note(9000 if before == 0 else 5000, 10_000, RESERVE, now, written=int(now))
 
     assert room.seconds_left is None
 
