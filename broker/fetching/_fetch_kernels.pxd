@@ -72,7 +72,7 @@ cdef class FetchRead:
     @cython.locals(wanted=Grid, number="long long", end=LogEnd, column=int)
     cdef bint _is_unchanged(self, TopicRead topic, Py_ssize_t place, Grid before) except *
 
-    @cython.locals(rows=Grid, number="long long", is_absent=bint)
+    @cython.locals(rows=Grid, number="long long", is_known=bint, is_absent=bint)
     cdef bint _refuse(self, TopicRead topic, Py_ssize_t place, object error) except *
 
 cdef list _at_least(list known, Py_ssize_t count)

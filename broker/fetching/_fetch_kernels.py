@@ -558,7 +558,8 @@ class FetchRead:
         """Answer a partition by an error, and tell whether that may wait for the others."""
         code = error.code.value
         number = cell_of(topic.wanted, place, PARTITION)
-        is_absent = code in _NOT_HERE
+        is_known = 0 <= number < len(topic.logs) and topic.logs[number] is not None
+        is_absent = code in _NOT_HERE and not is_known  # else it goes while it is read
         if is_absent:
             self.absent.add((topic.key, number))
         if code in _LEADER_ERRORS:
@@ -568,7 +569,7 @@ class FetchRead:
                 leader = LeaderIdAndEpoch(self.rooms.identity.node_id, log.leader_epoch)
                 topic.name_leader(place, leader)
         topic.records[place] = _NO_RECORDS
-        topic.aborted[place] = [] if is_absent else None
+        topic.aborted[place] = [] if code in _NOT_HERE else None
         rows = topic.rows
         put_cell(rows, place, PARTITION, number)
         put_cell(rows, place, ERROR_CODE, code)

@@ -580,6 +580,20 @@ async def test_nothing_is_waited_for(
     assert broker.waiting.count == 0
 
 
+async def test_a_topic_that_goes_while_it_is_read_ends_the_wait(
+    broker: Running, caller: Caller
+) -> None:
+    """Others of the request are not waited for, as where a log is read and fails."""
+    broker.topics.logs["t", 0].abandon(broker.topics.logs["t", 0].path)
+
+    fetched = await within(
+        caller.ask(fetch({("t", 0): 1, ("t", 1): 0}, wait_ms=60_000)), "the answer"
+    )
+
+    assert partitions(fetched)[0].error_code
+    assert broker.waiting.count == 0
+
+
 async def test_a_full_fetch_of_nothing_makes_a_session(caller: Caller) -> None:
     """It may be given partitions later; a session that stays empty ends with the next request."""
     full = await caller.ask(fetch({}, session=(0, 0)))
