@@ -71,6 +71,7 @@ cdef const char* AS_JAVAS = JAVA
 cdef int NO_TAG = -1
 cdef int NO_HEAD = -0x10000
 cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # in both encodings, as in Kafka
+cdef uint64_t FIVE_OCTETS = 0x7FFFFFFFF  # what a varint of a length may hold
 cdef Py_ssize_t MAX_HEAD_TAGS = 1000
 cdef Py_ssize_t FIRST_ROOM = 512
 cdef Py_ssize_t MAX_KEPT = 1 << 16
@@ -622,8 +623,8 @@ cdef inline int64_t take_int(Source* source, int kind) noexcept:
     return data[0]
 
 
-cdef int64_t take_varint(Source* source) except -1:
-    """Read an unsigned varint of at most 31 bits."""
+cdef int64_t take_varint(Source* source, uint64_t most=0x7FFFFFFF) except -1:
+    """Read an unsigned varint of at most five octets; one above ``most`` is refused."""
     cdef uint64_t value = 0
     cdef int shift = 0
     cdef unsigned char octet
@@ -633,7 +634,7 @@ cdef int64_t take_varint(Source* source) except -1:
         position += 1
         value |= <uint64_t> (octet & 0x7F) << shift
         if octet < 0x80:
-            if value > 0x7FFFFFFF:
+            if value > most:
                 break
             source.position = position
             return <int64_t> value
@@ -645,12 +646,14 @@ cdef int64_t take_varint(Source* source) except -1:
 cdef int64_t take_length(Source* source, bint is_flexible, int kind) except -2:
     """Read a length in the encoding of the version; -1 is null, as Kafka has any below 0.
 
-    ``kind`` is that of old versions.
+    ``kind`` is that of old versions. Of a varint Kafka keeps 32 bits, the first of them as a sign.
     """
+    cdef int64_t length
     if is_flexible:
-        return take_varint(source) - 1
+        length = <int64_t> (take_varint(source, FIVE_OCTETS) & 0xFFFFFFFF) - 1
+        return length if length <= 0x7FFFFFFF else -1
     need(source, SIZES[kind])
-    cdef int64_t length = take_int(source, kind)
+    length = take_int(source, kind)
     return length if length >= 0 else -1
 
 

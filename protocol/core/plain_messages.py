@@ -35,6 +35,7 @@ _NO_TAG: Final = -1
 _MAX_HEAD_TAGS: Final = 1000
 _MAX_STRING_BYTES: Final = (1 << 15) - 1  # in both encodings, as in Kafka
 _INT32_MAX: Final = (1 << 31) - 1
+_FIVE_OCTETS: Final = (1 << 35) - 1
 _NO_LIMIT: Final = (1 << 63) - 1
 _STEP: Final = 1000  # elements
 
@@ -330,14 +331,14 @@ class _Source:
         self.position += form.size
         return value
 
-    def take_varint(self) -> int:
-        """Read an unsigned varint of at most 31 bits."""
+    def take_varint(self, most: int = _INT32_MAX) -> int:
+        """Read an unsigned varint of at most five octets; one above ``most`` is refused."""
         value = shift = 0
         for position in range(self.position, min(self.position + 5, self.end)):
             octet = memoryview(self.buffer)[position]
             value |= (octet & 0x7F) << shift
             if octet < 0x80:
-                if value > _INT32_MAX:
+                if value > most:
                     break
                 self.position = position + 1
                 return value
@@ -345,9 +346,13 @@ class _Source:
         raise self.fail("no varint ends")
 
     def take_length(self, table: Table, form: Struct) -> int:
-        """Read a length in the encoding of the version; -1 is null, as Kafka has any below 0."""
+        """Read a length in the encoding of the version; -1 is null, as Kafka has any below 0.
+
+        Of a varint Kafka keeps 32 bits, the first of them as a sign.
+        """
         if table.is_flexible:
-            return self.take_varint() - 1
+            compact = (self.take_varint(_FIVE_OCTETS) & 0xFFFFFFFF) - 1
+            return compact if compact <= _INT32_MAX else -1
         length: int = self.take(form)
         return max(length, -1)
 

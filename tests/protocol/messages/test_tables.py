@@ -473,10 +473,16 @@ def test_any_length_below_0_is_null_where_null_may_be(length: int) -> None:
         rows: Annotated[list[Row] | None, "[]struct null"] = None
         numbers: Annotated[list[int] | None, "[]int32 null"] = None
 
-    message = Message(99, 0, 0, 1, Nulls)
+    message = Message(99, 0, 1, 1, Nulls)
     body = struct.pack(">hiii", length, length, length * 60_000, length)
-    for table, read in readers(message, 0):
-        assert read(table, body, 0, len(body), 9)[0] == Nulls(None, None, None, None)
+    compact = b"\x80\x80\x80\x80\x0f" + b"\xff\xff\xff\xff\x7f" + b"\0\0" + b"\0"
+    for version, octets in ((0, body), (1, compact)):
+        for table, read in readers(message, version):
+            found = read(table, octets, 0, len(octets), 9)[0]
+            assert found == Nulls(None, None, None, None)
+    for table, read in readers(message, 1):
+        with pytest.raises(ProtocolError, match=r"Nulls\.text: a string of 2147483647"):
+            read(table, b"\x80\x80\x80\x80\x08" + bytes(9), 0, 14, 9)
     for table, read in readers(MESSAGE, 0):
         with pytest.raises(ProtocolError, match=r"Ask\.rows: null, where an array"):
             read(table, body[2:6], 0, 4, 9)
