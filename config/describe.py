@@ -155,7 +155,7 @@ def _known_topic_row(layers: Layers, known: Known) -> ConfigRow:
 def _known_broker_row(layers: Layers, known: Known) -> ConfigRow:
     synonyms = broker_synonyms(layers, known.name)
     parts = parse_name(known.name)
-    read_only = known.alterable == "-" or (parts is not None and not may_alter(parts))
+    read_only = known.alterable == "-" if parts is None else not may_alter(parts)
     value = layers.value(known.name)
     return _known_row(known, value, synonyms, layers.where(known.name), read_only=read_only)
 

@@ -269,6 +269,8 @@ def _why_fixed(parts: ListenerName, name: str, *, cluster: bool) -> list[str]:
     """Return why a setting of one listener cannot be altered, for all brokers or for one."""
     known = known_broker(name)
     if known is not None and may_alter(parts):
+        if known.alterable == "-":  # Kafka takes it for a listener, and restarts for it
+            known = known._replace(alterable="broker")
         return why_fixed(known, cluster=cluster)
     return [f"{name} cannot be altered while the broker runs; restart it with it"]
 

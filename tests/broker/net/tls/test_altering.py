@@ -163,9 +163,8 @@ async def test_keys_are_of_one_broker(home: Running, other: Pair) -> None:
     """Kafka refuses them for all brokers, and without a listener."""
     refused = await alter(home, (STORE, str(other.store)), of="")
     bare = await alter(home, ("ssl.keystore.location", str(other.store)))
-    rules = await alter(home, ("listener.name.ssl.ssl.principal.mapping.rules", "DEFAULT"))
 
-    assert {refused, bare, rules} == {ErrorCode.invalid_request}
+    assert {refused, bare} == {ErrorCode.invalid_request}
 
 
 async def test_settings_of_kerberos_are_taken(home: Running) -> None:
