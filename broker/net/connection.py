@@ -303,6 +303,12 @@ class Connection(Turn):
         if self._task is None and not self._channel.unsent:
             self.close()
 
+    def forget_long_name(self) -> None:
+        """Keep no more of what the client calls itself than is shown, until it asks again."""
+        name = self.caller.client_id
+        if name is not None and len(name) > MAX_TEXT and self._task is None:
+            self.caller.client_id = name[:MAX_TEXT]
+
     def throttle(self, seconds: float) -> None:
         """Read nothing for so long, from the answer to the current request on (KIP-219).
 

@@ -238,7 +238,8 @@ class Listener:
         A connection that waits for an answer, or for its quota, is idle as well, as at Apache
         Kafka: no request waits longer, whatever it asks for. One that takes an answer is not.
         One that holds memory which others wait for is closed earlier, by `Buffers`; one that does
-        not log in after ``connections.max.login.ms``, whatever it does meanwhile.
+        not log in after ``connections.max.login.ms``, whatever it does meanwhile. What the others
+        keep of long names is shortened.
         """
         self._go_on()  # a limit may have been set higher
         self._close_reset()
@@ -253,6 +254,7 @@ class Listener:
                 self._note_refused(connection.peer, reason, client_limits.LOGIN_TIME)
                 connection.close()
                 continue
+            connection.forget_long_name()
             if connection.is_muted and connection.is_ended:
                 connection.close()  # while nothing is read its end is not told
                 continue

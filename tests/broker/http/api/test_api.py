@@ -193,6 +193,9 @@ async def test_what_strangers_call_themselves_has_a_bound(broker: Running) -> No
     assert (told["total"], len(told["connections"])) == (MAX_ROWS + 10, MAX_ROWS)
     assert told["left_out"] == 10
     assert {len(each["client_ids"][0]) for each in told["connections"]} == {256}
+    (listener,) = broker.listeners
+    listener.close_idle()
+    assert {len(each.client_id or "") for each in listener.connections} <= {0, 256}
     assert len(answer.body) < MAX_ROWS * 1100
 
 
