@@ -81,6 +81,7 @@ public final class BrokerProcess {
         settings.put("listener.security.protocol.map", "EXTERNAL:PLAINTEXT");
         settings.put("http.listener", "127.0.0.1:0");
         settings.put("node.id", String.valueOf(id));
+        settings.putIfAbsent("log.cleaner.dedupe.buffer.size", "2097152"); // as Kafka's own class has it
         List<String> command = new ArrayList<>(List.of(System.getProperty("siltstone"), "serve"));
         settings.forEach((key, value) -> command.addAll(List.of("--set", key + "=" + value)));
         return command;
