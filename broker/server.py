@@ -25,7 +25,7 @@ from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.handlers.rooms import Identity, Rooms
 from siltstone.broker.http.health import LoopWatch, find_warning
-from siltstone.broker.http.port import HttpPort, note_anew
+from siltstone.broker.http.port import CertificateNote, HttpPort
 from siltstone.broker.http.probe import Probe
 from siltstone.broker.http.readiness import Readiness
 from siltstone.broker.http.server import Routes
@@ -73,13 +73,14 @@ from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.net.login import Logins
     from siltstone.broker.net.sending.senders import Senders
     from siltstone.broker.net.telemetry import Telemetry
+    from siltstone.broker.net.tls.contexts import Endpoint
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.net.tls.handshakes import Handshakes
     from siltstone.broker.net.tls.senders import TlsSenders
@@ -159,7 +160,10 @@ class Broker:
         agree(self._features, settings)
         server = settings.server
         self._security = _read_security(directories, server, io, clock)
-        self.certificates = _read_certificates(directories[0], server, io, self._security)
+        self._certificate_note = CertificateNote(io, directories[0])
+        self.certificates = _read_certificates(
+            server, io, self._security, self._certificate_note.renew
+        )
 
         # Logs, their cleaner and moves, and the topics
         self.logs = LogManager(directories, server, settings.stored_topic_config, clock)
@@ -386,6 +390,7 @@ class Broker:
         await self._producer_ids.close()
         await self._settings.close()
         await self._features.close()
+        await self._certificate_note.close()
         await self.topics.close()
         await self._moves.close()
         if self._is_started:
@@ -727,7 +732,10 @@ def _start_tls_senders(count: int) -> TlsSenders:
 
 
 def _read_certificates(
-    directory: Path, server: ServerConfig, io: IoThreads, security: Security
+    server: ServerConfig,
+    io: IoThreads,
+    security: Security,
+    on_taken: Callable[[str, Endpoint], None],
 ) -> Endpoints | None:
     settings = server.tls_listeners()
     if not settings:
@@ -736,6 +744,6 @@ def _read_certificates(
     from siltstone.broker.net.tls.endpoints import Endpoints  # noqa: PLC0415
 
     try:
-        return Endpoints(settings, io, security.audit, partial(note_anew, io, directory))
+        return Endpoints(settings, io, security.audit, on_taken)
     except TlsError as error:
         raise StartError(str(error)) from error

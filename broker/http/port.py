@@ -16,6 +16,7 @@ from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import Admission
 from siltstone.broker.net.binding import why_not_bound
 from siltstone.broker.process.start_error import StartError
+from siltstone.broker.process.tasks import Reservations, Tasks
 from siltstone.config.listeners import is_loopback, show_address
 from siltstone.config.tls import HTTP
 from siltstone.storage.directory.control import note_certificate
@@ -127,13 +128,29 @@ class HttpPort:
         return Admission(hosts=hosts, is_trusted=is_trusted, refuse=credentials.refuse)
 
 
-def note_anew(io: IoThreads, directory: Path, name: str, endpoint: Endpoint) -> None:
-    """Note the certificate that the port shows after a reload; ``name`` is a listener's."""
-    if name == HTTP:
-        io.run(note_certificate, directory, endpoint.pem).add_done_callback(_tell_fault)
+class CertificateNote:
+    """The note of the certificate that the port shows after a reload (loop only)."""
+
+    def __init__(self, io: IoThreads, directory: Path) -> None:
+        self._io = io
+        self._directory = directory
+        self._turns = Reservations()
+        self._tasks = Tasks(_tell_fault)
+
+    def renew(self, name: str, endpoint: Endpoint) -> None:
+        """Note the certificate of a listener if it is the port's; the last one is noted last."""
+        if name == HTTP:
+            self._tasks.start(self._write(endpoint.pem), "certificate note")
+
+    async def close(self) -> None:
+        """Wait until it is written."""
+        await self._tasks.finish()
+
+    async def _write(self, pem: str) -> None:
+        async with self._turns.hold(self._directory):
+            await self._io.run(note_certificate, self._directory, pem)
 
 
-def _tell_fault(done: asyncio.Future[None]) -> None:
+def _tell_fault(failed: asyncio.Task[None]) -> None:
     """Log why a certificate could not be noted."""
-    if not done.cancelled() and done.exception() is not None:
-        log.warning("the certificate cannot be noted reason=%s", done.exception())
+    log.warning("the certificate cannot be noted reason=%s", failed.exception())

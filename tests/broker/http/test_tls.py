@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 import urllib.request
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 from urllib.error import HTTPError
 
 import pytest
 
 from siltstone.broker.__main__ import main
+from siltstone.broker.http import port
+from siltstone.broker.http.port import CertificateNote
 from siltstone.broker.net.exposed import find_exposed
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.scram import MECHANISMS, make_verifier
 from siltstone.broker.security.users import UserStore
@@ -28,6 +33,8 @@ from tests.support.waiting import give_turns_until
 if TYPE_CHECKING:
     import ssl
     from pathlib import Path
+
+    from siltstone.broker.net.tls.contexts import Endpoint
 
 
 def sets(server: Pair, *more: str) -> tuple[str, ...]:
@@ -210,6 +217,30 @@ async def test_a_reload_is_noted(tmp_path: Path, authority: Authority) -> None:
         await give_turns_until(lambda: noted.read_bytes() != before, "a noted certificate")
         control = find_control(folder)
         assert await asyncio.to_thread(topics, control) == []
+
+
+async def test_the_newest_certificate_is_noted_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the threads of two reloads take for it."""
+    io = IoThreads(2)
+    note = CertificateNote(io, tmp_path)
+    noted: list[str | None] = []
+    newer = threading.Event()
+
+    def write(_folder: Path, pem: str | None) -> None:
+        if pem == "first":
+            newer.wait(0.2)
+        noted.append(pem)
+        newer.set()
+
+    monkeypatch.setattr(port, "note_certificate", write)
+    for pem in ("first", "second"):
+        note.renew("http", cast("Endpoint", SimpleNamespace(pem=pem)))
+    await note.close()
+    io.close()
+
+    assert noted == ["first", "second"]
 
 
 def test_check_reads_certificates(
