@@ -286,13 +286,13 @@ async def test_a_throttled_client_has_its_answer_at_once_and_the_next_one_later(
     """KIP-219: what it sent meanwhile, in the same packet or after, is served when time is up."""
     line = open_line(throttled(0.1))
     loop = asyncio.get_running_loop()
+    began = loop.time()
     await line.send(frame(b"first") + frame(b"second"))
     assert await line.receive(5) == b"first"
-    answered = loop.time()
     await line.send(frame(b"third"))
 
     assert await line.receive(11) == b"secondthird"
-    assert loop.time() - answered >= 0.09
+    assert loop.time() - began >= 0.1
 
 
 async def test_a_muted_connection_is_neither_idle_nor_the_clients_turn(open_line: Opener) -> None:
