@@ -213,6 +213,10 @@ class LogManager:
         ids = {log.topic_partition: log.topic_id for log in self.all_logs()}
         return ids | {each: aside.topic_id for each, aside in self.set_aside.items()}
 
+    def has_folder(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a partition is here, served or set aside."""
+        return topic_partition in self.logs or topic_partition in self.set_aside
+
     def create(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: TopicConfig
     ) -> Log:

@@ -427,7 +427,7 @@ class TopicRegistry:
     async def _delete_logs(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> None:
         """Take folders away; what a failing disk does not take, the next start does by its id."""
         partitions = [TopicPartition(name, index) for index in indexes]
-        there = [each for each in partitions if each in self._manager.folder_ids()]
+        there = [each for each in partitions if self._manager.has_folder(each)]
         for told in self._before_removal:
             await told(*there)
         try:

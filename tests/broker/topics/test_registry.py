@@ -107,6 +107,18 @@ async def test_nothing_remembers_a_deleted_topic(home: RoomsOnDisk) -> None:
     assert [list(each)[:3] for each in tables if any(key in each for key in keys)] == []
 
 
+async def test_a_deletion_looks_at_its_own_partitions_alone(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listed the folders of all logs, once for each partition and on the loop."""
+    topics = home.rooms.topics
+    gone = await topics.create("gone", 3, {})
+    monkeypatch.setattr(home.rooms.logs, "folder_ids", None)
+    await topics.delete(gone)
+
+    assert _folders(home) == []
+
+
 async def test_of_many_that_want_a_name_one_wins(home: RoomsOnDisk) -> None:
     """The others are told that it exists, and then it does."""
     topics = home.rooms.topics
