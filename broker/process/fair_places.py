@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,26 +28,28 @@ class FairPlaces:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release()
-            else:
+            if turn.cancelled():
                 self._leave(address, turn)
+            else:
+                self.release()
             raise
 
     def release(self) -> None:
         """Give a place to the address whose turn it is."""
-        if not self._waiting:
-            self._free += 1
-            return
-        address = next(iter(self._waiting))
-        queue = self._waiting.pop(address)
-        turn = queue.popleft()
-        if queue:
-            self._waiting[address] = queue  # behind all others
-        turn.set_result(None)
+        while self._waiting:
+            address = next(iter(self._waiting))
+            queue = self._waiting.pop(address)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[address] = queue  # behind all others
+            if not turn.cancelled():  # else its task has not run since, and so has not left
+                turn.set_result(None)
+                return
+        self._free += 1
 
     def _leave(self, address: Hashable, turn: asyncio.Future[None]) -> None:
-        queue = self._waiting[address]
-        queue.remove(turn)
-        if not queue:
-            del self._waiting[address]
+        queue = self._waiting.get(address, deque())
+        with suppress(ValueError):  # `release` has passed it over
+            queue.remove(turn)
+            if not queue:
+                del self._waiting[address]

@@ -49,3 +49,27 @@ async def test_who_goes_away_takes_no_place() -> None:
             await task
     places.release()
     await asyncio.wait_for(places.take("a"), 1)
+
+
+@pytest.mark.parametrize("also_waiting", ["", "b", "c"])
+async def test_a_place_that_is_free_before_a_cancelled_wait_has_ended_is_kept(
+    also_waiting: str,
+) -> None:
+    """A task ends a turn of the loop after its cancellation; a release in between is lost to none.
+
+    It was: `release` failed on the cancelled wait, and with as many of them as there are places no
+    password was checked any more.
+    """
+    places, had = FairPlaces(1), list[str]()
+    _, leaving = [await begin(places, address, had) for address in "ab"]
+    others = [await begin(places, address, had) for address in also_waiting]
+    leaving.cancel()
+    places.release()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    if others:
+        await asyncio.wait_for(others[0], 1)
+        places.release()
+
+    await asyncio.wait_for(places.take("a"), 1)
+    assert had == ["a", *also_waiting]
