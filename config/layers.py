@@ -170,8 +170,10 @@ class Layers:
             setting = BROKER.get(name)
             of_listener = parse_name(name)
             if of_listener is not None:
-                fixed += _why_fixed(of_listener, name, cluster=cluster)
-                faults += _faults_of_listener(of_listener, name, text)
+                unalterable = _why_fixed(of_listener, name, cluster=cluster)
+                fixed += unalterable
+                # What is not altered may be a secret, such as sasl.jaas.config: no fault quotes it.
+                faults += () if unalterable else _faults_of_listener(of_listener, name, text)
             elif setting is None:
                 known = unknown_broker_setting(name, text, "", faults, warnings)
                 fixed += () if known is None else why_fixed(known, cluster=cluster)

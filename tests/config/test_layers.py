@@ -210,6 +210,18 @@ def test_settings_of_a_listener_are_for_one_broker() -> None:
         Layers().check_dynamic({"listener.name.lan.plain.sasl.jaas.config": "x"})
 
 
+@pytest.mark.parametrize("mechanism", ["plain", "oauthbearer"])
+def test_no_refusal_quotes_how_clients_log_in(mechanism: str) -> None:
+    """A module that is malformed has its passwords in it, and is not altered anyway."""
+    name = f"listener.name.lan.{mechanism}.sasl.jaas.config"
+
+    with pytest.raises(NotAlterableError) as caught:
+        Layers().check_dynamic({name: 'PlainLoginModule required user_ada="hush"'})
+    assert caught.value.faults == (
+        f"{name} cannot be altered while the broker runs; restart it with it",
+    )
+
+
 def test_settings_of_kerberos_are_taken_while_the_broker_runs() -> None:
     """As by Kafka; at a start they promise a login that is not there, and stop it."""
     (warning,) = Layers().check_dynamic({"sasl.kerberos.min.time.before.relogin": "58000"})
