@@ -55,7 +55,7 @@ MAX_OFFSET = (1 << 63) - 1 - (1 << 32)
 Look = tuple[int, int, int]
 """What changes when a file does: another file, its time, its size."""
 
-_FILE_MODE = 0o644
+FILE_MODE = 0o644
 _FOLDER_MODE = 0o755
 _FALLOCATE_KEEP_SIZE = 1
 _OFFSET_DIGITS = 20
@@ -107,7 +107,7 @@ def create_folder(path: Path, *, durably: bool = True) -> None:
         fsync_directory(path.parent)
 
 
-def create_file(path: Path, mode: int = _FILE_MODE) -> int:
+def create_file(path: Path, mode: int = FILE_MODE) -> int:
     """Create an empty file, cutting what was there; return a descriptor to read and write it.
 
     A link is replaced.
@@ -177,7 +177,7 @@ def open_file(path: Path | str, *, write: bool = False, create: bool = False) ->
     mode = os.O_RDWR if write or create else os.O_RDONLY
     flags = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     try:
-        fd = os.open(path, mode | flags, _FILE_MODE)
+        fd = os.open(path, mode | flags, FILE_MODE)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise _is_link(path) from None
@@ -319,7 +319,7 @@ def write_in_folder(name: str, data: bytes, folder: int) -> None:
         FileExistsError: There is one of that name; it may be a link to a file in use.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    fd = os.open(name, flags, _FILE_MODE, dir_fd=folder)
+    fd = os.open(name, flags, FILE_MODE, dir_fd=folder)
     try:
         write_all(fd, data, 0)
     finally:
@@ -361,7 +361,7 @@ def mark_deleted(path: Path) -> Path:
     return marked
 
 
-def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = _FILE_MODE) -> None:
+def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = FILE_MODE) -> None:
     """Give a file new content, so that a crash leaves the old one or the new one, whole. Blocks.
 
     Without ``durable`` nothing is fsynced, and a power failure may leave an empty file: for files
@@ -373,7 +373,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = _
             one may have it.
     """
     temporary = path.with_name(path.name + TEMPORARY)
-    if mode != _FILE_MODE:
+    if mode != FILE_MODE:
         unlink(temporary)
     with ExitStack() as opened:
         folder = opened.enter_context(open_folder(path.parent)) if durable else -1
@@ -453,7 +453,7 @@ def look_at(path: Path | str) -> Look | None:
     """Return what changes when a file does; None if it is not there. Blocks."""
     try:
         status = os.stat(path)  # noqa: PTH116  # as a tuple of numbers
-    except OSError:
+    except (OSError, ValueError):  # no file has such a path
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
 

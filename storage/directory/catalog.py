@@ -25,6 +25,7 @@ FILE_NAME = "siltstone-catalog.json"
 VERSION = 1
 _MAX_LONG = 2**63 - 1
 _MAX_LEVEL = 2**15 - 1
+_SECRET_MODE = 0o600
 
 
 class MalformedCatalog(ValueError):  # noqa: N818  # as MalformedCheckpoint
@@ -108,7 +109,7 @@ class Catalog:
         Raises:
             OSError: The disk did not take it; the old file is still there.
         """
-        files.replace_file(self.path, encode(state))
+        self._replace(state)
 
     def put_back(self, state: CatalogState) -> None:
         """Have the old content again, after a write that failed. Blocks.
@@ -122,7 +123,16 @@ class Catalog:
             if not state.generation:
                 files.unlink(self.path)
             elif files.read_whole(self.path) != encode(state):
-                files.replace_file(self.path, encode(state))
+                self._replace(state)
+
+    def _replace(self, state: CatalogState) -> None:
+        """Replace the file; for its owner alone if a setting is a secret, such as a private key."""
+        from siltstone.config.known import known_broker  # noqa: PLC0415  # few clients alter any
+
+        known = map(known_broker, {*state.cluster_configs, *state.broker_configs})
+        is_secret = any(each is not None and each.is_sensitive for each in known)
+        mode = _SECRET_MODE if is_secret else files.FILE_MODE
+        files.replace_file(self.path, encode(state), mode=mode)
 
 
 def encode(state: CatalogState) -> bytes:

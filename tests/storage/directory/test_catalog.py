@@ -2,6 +2,7 @@
 
 import errno
 import re
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -50,6 +51,24 @@ def test_one_topic_is_one_line() -> None:
     lines = encode(STATE).decode().splitlines()
 
     assert sum('"partitions"' in line for line in lines) == len(STATE.topics)
+
+
+@pytest.mark.parametrize(
+    "setting", ["listener.name.lan.ssl.keystore.key", "listener.name.lan.ssl.key.password"]
+)
+def test_a_catalogue_with_a_secret_is_for_its_owner(tmp_path: Path, setting: str) -> None:
+    """Anybody may read it otherwise, as logs; not while a key or a password is altered in it."""
+    catalog = Catalog([tmp_path])
+    catalog.write(STATE)
+    assert catalog.path.stat().st_mode & 0o777 == 0o644
+
+    secret = replace(STATE, broker_configs={setting: "hush"}, generation=13)
+    catalog.write(secret)
+    assert catalog.path.stat().st_mode & 0o777 == 0o600
+    catalog.path.write_bytes(encode(STATE))
+    catalog.path.chmod(0o644)
+    catalog.put_back(secret)
+    assert catalog.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_folder_without_a_catalogue_is_new(tmp_path: Path) -> None:
