@@ -6,7 +6,9 @@ what is wrong with it, and what to do.
 
 from __future__ import annotations
 
+import os
 import ssl
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -155,13 +157,17 @@ def _read(path: str, store: str, password: str | None, command: str) -> _Source:
     """Read a PEM file, or a PKCS12 store as one: what the file is counts, not its type."""
     name = f"{store}.location {path}"
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=_open_now) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise TlsError(f"{name} is no regular file; name a PEM file")
             data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise TlsError(
             f"{name} cannot be read: {error.strerror}; check the path, and that the broker's user "
             "may read it"
         ) from error
+    except ValueError as error:
+        raise TlsError(f"{store}.location is no path of a file; name a PEM file") from error
     if len(data) > _MAX_FILE_BYTES:
         raise TlsError(f"{name} has more than {_MAX_FILE_BYTES} bytes; name a PEM file")
     command = command.replace("STORE", path)
@@ -178,6 +184,11 @@ def _read(path: str, store: str, password: str | None, command: str) -> _Source:
             "give that of an encrypted private key as ssl.key.password"
         )
     return _Source(name, text)
+
+
+def _open_now(path: str, flags: int) -> int:
+    """Open a file; a pipe is not waited for, which would hold a thread for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class StoreError(Exception):

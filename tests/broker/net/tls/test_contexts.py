@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,28 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert fault_of(f"ssl.keystore.location={tmp_path}/no.pem") == (
         f"ssl.keystore.location {tmp_path}/no.pem cannot be read: No such file or directory; "
         "check the path, and that the broker's user may read it"
+    )
+
+
+def test_a_path_that_no_file_can_have(server: Pair) -> None:
+    """A fault like any other: clients that alter settings may send one."""
+    store = f"ssl.keystore.location={server.store}"
+
+    assert fault_of("ssl.keystore.location=a\0b") == (
+        "ssl.keystore.location is no path of a file; name a PEM file"
+    )
+    assert fault_of(store, "ssl.truststore.location=a\0b", "ssl.client.auth=required") == (
+        "ssl.truststore.location is no path of a file; name a PEM file"
+    )
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Whoever may alter settings would stop a thread with each one that nobody writes to."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    assert fault_of(f"ssl.keystore.location={pipe}") == (
+        f"ssl.keystore.location {pipe} is no regular file; name a PEM file"
     )
 
 
