@@ -38,7 +38,7 @@ class Fault:
 
     ``path`` is a part of the name that they must have. ``short``: a write that takes half of its
     bytes instead, without an error. ``seconds`` passes before, without the GIL; with ``error`` 0
-    nothing else happens. ``kills``: `Killed` is raised instead of an error.
+    nothing else happens.
     """
 
     call: str
@@ -48,7 +48,6 @@ class Fault:
     times: int = ALWAYS
     short: bool = False
     seconds: float = 0.0
-    kills: bool = False
     hits: int = 0
 
     def strikes(self, call: str, path: str) -> bool:
@@ -57,6 +56,17 @@ class Fault:
             return False
         self.hits += 1
         return self.after < self.hits <= self.after + self.times
+
+
+@dataclass(slots=True)
+class Kill(Fault):
+    """A call at which the process ends: `Killed` leaves it."""
+
+    def strikes(self, call: str, path: str) -> bool:
+        """Raise if this is the call."""
+        if Fault.strikes(self, call, path):
+            raise Killed
+        return False
 
 
 @dataclass(slots=True)
@@ -109,8 +119,6 @@ class Disk:
                 return None if name in self._left_out else real(target, *rest, **named)
             if fault.seconds:
                 time.sleep(fault.seconds)
-            if fault.kills:
-                raise Killed
             if fault.short:
                 return real(target, memoryview(rest[0])[: len(rest[0]) // 2], *rest[1:])
             if fault.error:

@@ -12,7 +12,7 @@ from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
 from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
 from tests.support.batches import TIMESTAMP, make_batch
-from tests.support.faults import Disk, Killed
+from tests.support.faults import Disk, Kill, Killed
 from tests.support.invariants import check_folder, check_log, check_lookups
 from tests.support.logs import TOPIC_ID, LogFolder, abort, bytes_of, flipped, offsets_in
 
@@ -352,7 +352,8 @@ def test_killed_while_a_flushed_segment_is_scanned(
         folder.append()
         folder.close()
         folder.log.segments[0].files.path(files.INDEX).unlink()
-        fault = disk.fail(call, path=str(root), after=after, times=1, kills=True)
+        kill = Kill(call, path=str(root), after=after, times=1)
+        disk.faults.append(kill)
         with suppress(Killed):
             folder.reopen(is_clean=True)
         disk.mend()
@@ -361,7 +362,7 @@ def test_killed_while_a_flushed_segment_is_scanned(
         check_lookups(log, offsets)
         assert log.aborted_transactions(0, 3 + aborts) == [(8, 2)] * aborts
         assert all(segment.find_damage() is None for segment in log.segments)
-        if fault.hits <= after:
+        if kill.hits <= after:
             break
 
 
