@@ -137,6 +137,19 @@ async def test_expressions_count_until_they_are_matched_or_given_up(tmp_path: Pa
         assert (len(groups.regexes), home.groups.member_bytes.size) == (0, 1361)  # of the group
 
 
+async def test_an_empty_group_outlives_a_member_that_is_refused(tmp_path: Path) -> None:
+    """It becomes a classic group for a member of that protocol, or stays, and is never lost."""
+    async with groups_at(tmp_path) as (home, caller):
+        await caller.ask(group_requests.consumer_beat("a", "m", 0))
+        await caller.ask(group_requests.consumer_beat("a", "m", -1))
+        await home.broker._settings.alter(cluster={"group.members.max.bytes": "0"}, broker={})
+        refused = await caller.ask(group_requests.join("a"))
+        listed = await caller.ask(group_requests.list_groups())
+
+        assert refused.error_code is FULL
+        assert [(each.group_id, each.group_state) for each in listed.groups] == [("a", "Empty")]
+
+
 async def test_transactional_ids_have_a_limit_in_bytes(tmp_path: Path) -> None:
     """Their names count; those that are known go on, and after a restart they count as before."""
     limit = "transactional.ids.max.bytes=70000"

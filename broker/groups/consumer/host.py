@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from uuid import uuid4
 
+from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.messages import JoinResult
 from siltstone.broker.groups.consumer import classic
 from siltstone.broker.groups.consumer.changes import Changes, tombstones
@@ -29,7 +30,6 @@ from siltstone.protocol.names import uuid_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from siltstone.broker.groups.classic.group import ClassicGroup
     from siltstone.broker.groups.classic.messages import (
         JoinReply,
         JoinRequest,
@@ -297,7 +297,8 @@ class HostedConsumerGroup:
         if request.member_id:
             raise UnknownMemberId
         coordinator = self._groups.coordinator
-        coordinator.write(self, self.tombstones())
-        del coordinator.groups[self.group_id]
+        group = ClassicGroup(self.group_id, self.partition, coordinator.classic_services)
+        coordinator.write(self, [*self.tombstones(), group.record()])
         self.close()
-        coordinator.find_or_create_classic(self.group_id, "").join(request, reply)
+        coordinator.add(group)
+        group.join(request, reply)
