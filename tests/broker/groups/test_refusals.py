@@ -91,7 +91,11 @@ KINDS: dict[str, tuple[Callable[[int], Any], E, str]] = {
         E.group_id_not_found,
         "",
     ),
-    "another member, no room": (lambda number: consumer("there", number), FULL, "full"),
+    "another member, no room": (
+        lambda number: consumer("there", number, subscribed_topic_names=MANY_NAMES),
+        FULL,
+        "full",
+    ),
     "another member, a full disk": (
         lambda number: consumer("there", number),
         E.not_coordinator,
@@ -125,7 +129,9 @@ KINDS: dict[str, tuple[Callable[[int], Any], E, str]] = {
         "",
     ),
     "another classic member, no room": (
-        lambda number: requests.join("classic", instance_id=f"{number}{LONG}"),
+        lambda number: requests.join(
+            "classic", instance_id=f"{number}{LONG}", protocols=metadata_of(8_000)
+        ),
         FULL,
         "full",
     ),
@@ -177,9 +183,11 @@ async def test_what_is_refused_leaves_nothing(kind: str, tmp_path: Path) -> None
         if state == "offline":
             go_offline(home)
         elif state == "full":
-            await set_low_limits(home, "group.members.max.bytes", "transactional.ids.max.bytes")
+            room = str(home.groups.member_bytes.size + 3_000)  # a group's, but not a member's
+            limits = {"group.members.max.bytes": room, "transactional.ids.max.bytes": "100"}
+            await home.broker._settings.alter(cluster=limits)
         elif state == "no offsets":
-            await set_low_limits(home, "group.offsets.max.bytes")
+            await home.broker._settings.alter(cluster={"group.offsets.max.bytes": "100"})
         members = home.groups.member_bytes
         for number in range(50):  # what is made once, by the broker and by this client
             assert code_of(await caller.ask(make(number))) == code
@@ -195,8 +203,3 @@ async def test_what_is_refused_leaves_nothing(kind: str, tmp_path: Path) -> None
         assert members.size <= before  # a session may have ended meanwhile
         assert len(home.groups.groups) == groups
         assert left < REFUSALS * MOST_BYTES
-
-
-async def set_low_limits(home: Running, *names: str) -> None:
-    """Have nobody say more than now."""
-    await home.broker._settings.alter(cluster=dict.fromkeys(names, "100"), broker={})
