@@ -10,6 +10,7 @@ import logging
 import uuid
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from siltstone.config.topic import TopicConfig
@@ -280,12 +281,13 @@ class _Loading:
         producers = self._producers_at(self.segments[first].base_offset)
         for index in range(first, len(self.segments)):
             segment = self.segments[index]
-            bytes_cut = segment.recover(producers, self.epochs)
+            # A start that fails in between must find the damage again, and end the log there.
+            drop_rest = partial(self._drop_from, index + 1, "it follows damaged bytes")
+            bytes_cut = segment.recover(producers, self.epochs, drop_rest)
             self._note_cut(segment, bytes_cut)
             if self.folder.directory.must_rewrite:
                 files.write_again(segment.log_path)
             if bytes_cut:
-                self._drop_from(index + 1, "it follows damaged bytes")
                 break
             if index + 1 < len(self.segments):
                 following = self.segments[index + 1].base_offset

@@ -7,7 +7,7 @@ one state machine: at rest, active, sealed. Each method is a transition or a que
 import errno
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -323,6 +323,7 @@ class LogSegment(ReadableSegment):
         self,
         producers: ProducerStateManager | None = None,
         epochs: LeaderEpochs | None = None,
+        before_cut: Callable[[], object] = lambda: None,
         *,
         durably: bool = False,
     ) -> int:
@@ -330,7 +331,8 @@ class LogSegment(ReadableSegment):
 
         If ``producers`` are given, as of ``base_offset``, their state is brought to the segment's
         end and the transaction index is rebuilt, too. New leader epochs are noted in ``epochs``;
-        call their `flush` after the last segment. Returns the bytes cut.
+        call their `flush` after the last segment. If something has to be cut, ``before_cut`` is
+        called while the damage can still be seen. Returns the bytes cut.
 
         The offset index goes first and comes last: without it the next start scans the segment
         again. What was rebuilt is fsynced by the next `flush` of the segment, or here if
@@ -357,8 +359,10 @@ class LogSegment(ReadableSegment):
         files.unlink(self.files.path(files.INDEX))
         if durably:
             files.fsync_directory(self.files.directory)
-        self._adopt(scan, file)
         cut = self.size - scan.end
+        if cut:
+            before_cut()
+        self._adopt(scan, file)
         if cut or self.config.preallocate:  # room may be reserved behind the end
             self._cut_log(scan.end)
         if producers is not None:

@@ -1,5 +1,6 @@
 """Opening a log after a crash (docs/log.md): what is kept is a prefix of what was there."""
 
+import errno
 import itertools
 from contextlib import suppress
 from dataclasses import replace
@@ -48,6 +49,23 @@ def test_a_crash_loses_nothing_that_was_written(folder: LogFolder) -> None:
     result = folder.append(producer_id=7, producer_epoch=0, base_sequence=7)
     assert result.base_offset == 7
     check_log(log)
+
+
+def test_a_start_that_fails_at_damage_ends_the_log_there_the_next_time(
+    folder: LogFolder, disk: Disk
+) -> None:
+    """What follows the damage goes first, so no start finds a sound log with a hole in it."""
+    path = folder.path / LOG
+    path.write_bytes(path.read_bytes()[: BATCH_BYTES + 9])
+    disk.fail("unlink", errno.EIO, "00000000000000000003.log", times=1)
+    with pytest.raises(OSError, match="Input/output error"):
+        folder.reopen()
+
+    log = folder.reopen()
+
+    assert [header.base_offset for header in check_log(log)] == [0]
+    assert log.log_end_offset == 1
+    check_folder(log)
 
 
 def test_recovery_rebuilds_what_a_clean_stop_writes(folder: LogFolder) -> None:
