@@ -1027,9 +1027,11 @@ class LogEnd:
         self.size += sum([each.size for each in segments]) - sum([each.size for each in before])
 
     def start_at(self, offset: int) -> None:
-        """Raise the log start offset; the caller holds the lock."""
+        """Raise the log start offset; the caller holds the lock.
+
+        What lies below is deleted, but not flushed by that: the recovery point stays.
+        """
         self.log_start_offset = offset
-        self.recovery_point = max(self.recovery_point, offset)
 
     def note_flushed(self, offset: int) -> None:
         """Raise the recovery point: all below is on the disk; the caller holds the lock."""

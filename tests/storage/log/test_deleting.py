@@ -10,6 +10,7 @@ from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
 from siltstone.storage.log.log import HIGH_WATERMARK
 from siltstone.storage.log.retention import Doomed, find_doomed
 from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.faults import Disk
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in
 
@@ -77,6 +78,20 @@ def test_a_batch_that_comes_meanwhile_stays(
     assert folder.log.apply_retention(TIMESTAMP + 60_000) == 4
     assert looks == [5, 4]
     assert offsets_in(bytes_of(folder.log, 4)) == [4, 5]
+
+
+def test_deleted_records_are_flushed_as_long_as_they_are_there(tmp_path: Path, disk: Disk) -> None:
+    """DeleteRecords fsyncs nothing, so the recovery point stays and the next flush has all."""
+    folder = LogFolder(tmp_path, TopicConfig(segment_bytes=BATCH_BYTES))
+    for _ in range(5):
+        folder.append()
+    folder.log.delete_records(3)
+
+    assert folder.log.recovery_point == 0
+    folder.log.flush()
+    assert folder.log.recovery_point == 5
+    synced = [name for name in disk.names("fsync") if name.endswith(".log")]
+    assert synced == [f"fsync {segment.log_path.name}" for segment in folder.log.segments]
 
 
 def test_a_quiet_topic_becomes_empty(folder: LogFolder) -> None:
