@@ -228,10 +228,7 @@ class LogManager:
         """
         directory = self._placement.choose(topic_partition, self.directories)
         folder = replace(self._describe(topic_partition, directory), config=config)
-        try:
-            fault = f"{folder.path} exists; move it away" if folder.path.exists() else None
-        except OSError as error:  # its name is too long, or may not be looked at
-            fault = str(error)
+        fault = self._find_fault(folder)
         if fault is not None:
             self._placement.add(directory, -1)
             raise KafkaStorageError(f"partition {topic_partition} can not be created: {fault}")
@@ -246,6 +243,21 @@ class LogManager:
         self.background.submit("leader epochs", log.write_epochs)
         self.logs[topic_partition] = log
         return log
+
+    def _find_fault(self, folder: PartitionFolder) -> str | None:
+        """Return why a folder cannot be made: another directory may have one of its name, too.
+
+        With two of them the next start would not know which to take.
+        """
+        for directory in self.directories:
+            path = directory.path / folder.path.name
+            try:
+                if path.exists():
+                    return f"{path} exists; move it away"
+            except OSError as error:  # its name is too long, or may not be looked at
+                if directory is folder.directory:
+                    return str(error)
+        return None
 
     def _undo_create(self, folder: PartitionFolder) -> None:
         self._placement.add(folder.directory, -1)

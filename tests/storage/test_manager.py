@@ -1,5 +1,6 @@
 """Log directories as a whole: start, stop, locks, identities, creation and deletion."""
 
+import errno
 import logging
 import shutil
 import subprocess
@@ -28,7 +29,7 @@ from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
-from tests.support.faults import install
+from tests.support.faults import Disk, install
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, TOPIC_ID, validated
 
@@ -384,6 +385,23 @@ def test_creating_over_a_folder_is_refused(tmp_path: Path) -> None:
 
         with pytest.raises(KafkaStorageError, match="exists"):
             manager.create(ORDERS, TOPIC_ID, TopicConfig())
+
+
+def test_creating_beside_a_folder_that_a_deletion_left_is_refused(
+    tmp_path: Path, disk: Disk
+) -> None:
+    """With two folders of its name in two directories the next start would be refused."""
+    paths = (tmp_path / "one", tmp_path / "two")
+    with _running(*paths) as manager:
+        left = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
+        disk.fail("rename", errno.EIO, str(left), times=1)
+        with pytest.raises(KafkaStorageError):
+            manager.delete(ORDERS)
+        with pytest.raises(KafkaStorageError, match=f"{left} exists"):
+            manager.create(ORDERS, TOPIC_ID, TopicConfig())
+
+    with _running(*paths) as manager:
+        assert manager.logs[ORDERS].path == left
 
 
 def test_a_failed_directory_does_not_take_the_others_down(tmp_path: Path) -> None:
