@@ -301,7 +301,9 @@ class LogManager:
                 failed[directory] = error
             else:
                 self._schedule_removal(new)
-        for directory in {directory for directory, *_ in moves} - failed.keys():
+        for directory in dict.fromkeys(directory for directory, *_ in moves):
+            if directory in failed:
+                continue
             try:
                 self._settling[directory.path].run()
             except OSError as error:

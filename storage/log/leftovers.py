@@ -93,5 +93,5 @@ def _order(name: SegmentName) -> tuple[int, int]:
 
 
 def _unlink(path: Path, names: Iterable[str]) -> None:
-    for name in names:
+    for name in sorted(names):
         files.unlink(path / name)

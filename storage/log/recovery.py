@@ -169,7 +169,7 @@ class _Loading:
         for base_offset in sorted(kinds):
             present = kinds[base_offset]
             if files.LOG not in present:
-                for kind in present:
+                for kind in sorted(present):
                     files.unlink(path / files.segment_file_name(base_offset, kind))
                 continue
             segment = LogSegment.load(path, base_offset, config, now_ms=self.now_ms)

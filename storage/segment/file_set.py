@@ -88,7 +88,7 @@ class SegmentFiles:
     def restore_suffix(self, original: str) -> None:
         """Undo a `change_suffix`, as far as it was done, the ``.log`` last."""
         for kind in reversed(files.SEGMENT_KINDS):
-            for changed in {self.suffix, self._moving_to} - {original}:
+            for changed in sorted({self.suffix, self._moving_to} - {original}):
                 with suppress(FileNotFoundError):
                     files.rename(
                         Path(self._path_text(kind, changed)), Path(self._path_text(kind, original))
@@ -106,7 +106,7 @@ class SegmentFiles:
         """
         for kind in files.SEGMENT_KINDS:
             self.forget(kind)
-            for suffix in {self.suffix, self._moving_to}:
+            for suffix in sorted({self.suffix, self._moving_to}):
                 files.unlink(Path(self._path_text(kind, suffix)))
 
     def link(
@@ -129,7 +129,7 @@ class SegmentFiles:
                 files.write_in_folder(name, own[kind], target)
                 kinds.append(kind)
                 continue
-            for suffix in {self.suffix, self._moving_to}:
+            for suffix in sorted({self.suffix, self._moving_to}):
                 if name + suffix in names:
                     files.link(name + suffix, name, source, target)
                     kinds.append(kind)
