@@ -253,7 +253,7 @@ class _Loading:
         """Check the end of a segment that ends at the recovery point.
 
         It may have been the active one when that was noted, and a power failure may have come
-        before its last entries were on the disk.
+        before its last entries were on the disk, or a kill before its room was given back.
         """
         following = self._first_unflushed()
         if self.folder.is_clean or not following:
@@ -261,6 +261,8 @@ class _Loading:
         if self.segments[following].base_offset == self.folder.recovery_point:
             index = following - 1
             self._note_damage(index, segment_damage.find_lost_end(self.segments[index]))
+            if self.folder.config.preallocate:
+                self.segments[index].give_back_room()
 
     def _rebuild_damaged(self) -> None:
         """Scan damaged segments below the recovery point; what follows stays."""

@@ -432,15 +432,18 @@ class LogSegment(ReadableSegment):
             active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
 
     def _trim(self) -> None:
-        """Give back the room that is reserved behind the last batch."""
-        if not self._preallocated:
-            return
+        """Give back the room that was reserved when the segment was made."""
+        if self._preallocated:
+            self.give_back_room()
+            self._preallocated = False
+
+    def give_back_room(self) -> None:
+        """Give back the room that is reserved behind the last batch. Blocks."""
         fd = files.open_file(self.log_path, write=True)
         try:
             files.truncate(fd, self.size)
         finally:
             os.close(fd)
-        self._preallocated = False
 
     def _write_indexes(self) -> None:
         """Write the entries that the files lack."""

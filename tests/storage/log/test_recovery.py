@@ -68,6 +68,23 @@ def test_a_start_that_fails_at_damage_ends_the_log_there_the_next_time(
     check_folder(log)
 
 
+def test_a_kill_at_a_roll_leaves_no_reserved_room(tmp_path: Path) -> None:
+    """A segment that was flushed to its end is not scanned, and gives back its room, too."""
+    folder = LogFolder(tmp_path, TopicConfig(segment_bytes=1 << 20, preallocate=True))
+    folder.append()
+    folder.log.flush()
+    folder.checkpoint()
+    folder.log.roll()
+    if folder.log.segments[0].log_path.stat().st_blocks * 512 < 1 << 20:
+        pytest.skip("the file system of the temporary folder reserves nothing")
+
+    log = folder.reopen()
+
+    assert log.recovery_point == 1
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    assert log.segments[0].log_path.stat().st_blocks * 512 <= 1 << 16
+
+
 def test_recovery_rebuilds_what_a_clean_stop_writes(folder: LogFolder) -> None:
     """Indexes, snapshot and epochs after a crash are those of a clean stop, byte for byte."""
     folder.settle()
