@@ -19,6 +19,8 @@
 #   make damage       starts on damaged folders: make damage DAMAGED=3000 SEED=7
 #   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
 #   make large        every API asked for as much as fits 1, 4 and 16 MB, beside a client that waits
+#   make histories    random histories of storage whose disk fails and whose process dies:
+#                     make histories HISTORIES=5000 SEED=7
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
@@ -77,7 +79,7 @@ ifeq ($(CI),true)
 export KERNELS ?= require
 endif
 
-.PHONY: again help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
+.PHONY: again help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized histories model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -190,6 +192,11 @@ kernels-sanitized: $(KERNEL_TOOLS)/Cython
 
 large: setup
 	@LARGE_EVERY=1 $(BIN)/python -m pytest -s tests/faults/test_large_requests.py $(ARGS)
+
+# On all processors: they share nothing. STEPS leaves of one history only these steps.
+HISTORIES ?= 5000
+histories: setup
+	@HISTORIES=$(HISTORIES) HISTORIES_SEED=$(SEED) HISTORIES_STEPS=$(STEPS) $(BIN)/python -m pytest -n auto tests/storage/test_histories.py $(ARGS)
 
 SEQUENCES ?= 5000
 model: setup

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ ALWAYS = sys.maxsize
 
 
 class Killed(BaseException):
-    """The process ends at a call."""
+    """The process ends at a call: whatever it still does never happens."""
 
 
 @dataclass(slots=True)
@@ -116,16 +117,27 @@ class Disk:
             kind = "create" if name == "open" and rest[0] & os.O_CREAT else name
             fault = self._strike(kind, path)
             if fault is None:
-                return None if name in self._left_out else real(target, *rest, **named)
+                if name in self._left_out:
+                    return None
+                return self._make(kind, partial(real, **named), path, target, *rest)
             if fault.seconds:
                 time.sleep(fault.seconds)
             if fault.short:
-                return real(target, memoryview(rest[0])[: len(rest[0]) // 2], *rest[1:])
+                half = memoryview(rest[0])[: len(rest[0]) // 2]
+                return self._make(kind, real, path, target, half, *rest[1:])
             if fault.error:
+                self._refuse(kind, target)
                 raise OSError(fault.error, os.strerror(fault.error), path)
-            return real(target, *rest, **named)
+            return self._make(kind, partial(real, **named), path, target, *rest)
 
         return call
+
+    def _make(self, kind: str, real: Callable[..., Any], path: str, *given: Any) -> Any:
+        """Make a call that does not fail; a subclass may take note of it."""
+        return real(*given)
+
+    def _refuse(self, kind: str, target: Any) -> None:
+        """Take note of a call that fails."""
 
     def _strike(self, kind: str, path: str) -> Fault | None:
         with self._lock:
@@ -133,10 +145,10 @@ class Disk:
             return next((fault for fault in self.faults if fault.strikes(kind, path)), None)
 
 
-def install(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    """Put a disk without faults under all of storage."""
+def install(monkeypatch: pytest.MonkeyPatch, disk: Disk | None = None) -> Disk:
+    """Put a disk, one without faults unless it is given, under all of storage."""
     assert siltstone.storage.manager  # imports the rest, so that all of it is found here
-    disk = Disk()
+    disk = disk or Disk()
     for name, module in list(sys.modules.items()):
         if name.startswith("siltstone.storage.") and getattr(module, "os", None) is os:
             monkeypatch.setattr(module, "os", disk)
