@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -76,8 +77,9 @@ def test_a_command_that_is_unknown_is_told_all(capsys: pytest.CaptureFixture[str
         main(["sevre"])
 
     assert stop.value.code == 2
-    told = capsys.readouterr().err
-    assert all(repr(name) in told for name in parsers() if name)
+    _, _, told = capsys.readouterr().err.partition("choose from")
+    words = set(re.findall(r"[\w-]+", told))  # some Pythons put them in quotes
+    assert {name for name in parsers() if name} <= words
 
 
 def test_the_package_is_the_command(tmp_path: Path) -> None:
