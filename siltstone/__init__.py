@@ -20,7 +20,7 @@ def _find_sources_only() -> None:
     below = os.path.join(__path__[0], "")  # noqa: PTH118  # pathlib is not imported for this alone
 
     def find_below(folder: str) -> FileFinder:
-        if not folder.startswith(below):
+        if not folder.startswith(below) or not os.path.isdir(folder):  # noqa: PTH112  # likewise
             raise ImportError(folder)
         return FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES))
 

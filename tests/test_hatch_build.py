@@ -1,7 +1,9 @@
 """The build of the kernels: what each value of KERNELS does."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -119,6 +121,22 @@ def test_c_has_the_numbers_that_python_has(module: ModuleType, path: int, tmp_pa
     assert first == "cdef enum:"
     assert written == {name: value for name, value in vars(module).items() if type(value) is int}
     assert len(written) > 15
+
+
+def test_plain_python_leaves_files_that_are_run_by_their_path_alone(tmp_path: Path) -> None:
+    """Only folders are searched for sources; the build runs lists of numbers as files."""
+    words = (
+        "import hatch_build, pathlib, siltstone\n"
+        f"hatch_build.write_constants(pathlib.Path({str(tmp_path)!r}))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", words],
+        cwd=hatch_build.ROOT,
+        check=True,
+        env={**os.environ, "SILTSTONE_KERNELS": "off"},
+    )
+
+    assert (tmp_path / "constants.pxi").is_file()
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
