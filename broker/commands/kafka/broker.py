@@ -218,7 +218,7 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
     layers = read_settings(options)
     try:
         settings = _read_settings(options)
-        if options.bootstrap_server is None:
+        if options.bootstrap_server is None and layers.value("listeners") is not None:
             _check_protocol(layers.server().bound_listeners[0], settings)
         address = _find_address(layers, options.bootstrap_server)
         client_id = settings.get("client.id", CLIENT_ID)

@@ -19,7 +19,7 @@ from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbea
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
 from siltstone.broker.__main__ import main
-from siltstone.broker.commands.kafka.broker import why
+from siltstone.broker.commands.kafka.broker import Refused, why
 from siltstone.broker.commands.kafka.consume import BadFormat, read_format, read_offset
 from siltstone.broker.commands.kafka.produce import lines_of, murmur2, partition_for
 from tests.support.authority import Authority
@@ -313,6 +313,22 @@ def test_what_the_settings_say_of_the_listener(
     assert main(["topics", *sets]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"listener {protocol}://127.0.0.1:1 {sentence}")
+
+
+def test_defaults_say_nothing_of_the_listener(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker at the usual port may have a file of settings that the command is not given."""
+
+    def refuse(address: tuple[str, int], settings: dict[str, str], *_: str, **__: str) -> None:
+        raise Refused(f"{address[1]} by {settings['security.protocol']}")
+
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SASL_SSL\n")
+    monkeypatch.setattr("siltstone.broker.commands.kafka.broker.Wire", refuse)
+
+    assert main(["topics", "--command-config", str(config)]) == 1
+    assert capsys.readouterr().err == "9092 by SASL_SSL\n"
 
 
 async def test_lines_become_records_and_lines_again(shell: Shell) -> None:
