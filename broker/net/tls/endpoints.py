@@ -140,7 +140,10 @@ class Endpoints:
 
     async def _renew(self) -> None:
         try:
-            self.take(await self.make())
+            made = await self.make()
+            while made.settings is not self._settings:  # others were taken meanwhile
+                made = await self.make()
+            self.take(made)
         except ConfigError as error:
             for fault in error.faults:
                 # TRY400: a file that somebody wrote, not a fault of ours.

@@ -12,6 +12,7 @@ import random
 import socket
 import ssl
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,11 @@ from tests.support.tls_clients import LOWEST, client_hello, connect, trusting
 from tests.support.waiting import at_least, equals, give_turns_until, within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
+    from siltstone.broker.net.tls.contexts import Endpoint
+    from siltstone.config.tls import TlsConfig
     from tests.support.authority import Pair
 
 TWO = "listeners=SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"
@@ -719,6 +722,36 @@ async def test_what_was_read_before_is_not_put_over_what_was_read_later(
         certificates.take(older)
 
         assert subject_of(await connect(home, trusting(authority))) == "second"
+
+
+async def test_a_look_puts_no_older_settings_in_force(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read by settings that a reload has replaced since, and reads by the new ones."""
+    store = tmp_path / "store.pem"
+    store.write_bytes(authority.issue("first").store.read_bytes())
+    other = authority.issue("other").store
+    async with running(tmp_path / "data", TWO, f"ssl.keystore.location={store}") as home:
+        certificates = home.broker.certificates
+        assert certificates is not None
+        newer = await certificates.make(
+            {
+                name: replace(each, ssl_keystore_location=str(other))
+                for name, each in certificates._settings.items()
+            }
+        )
+        read = certificates._make
+
+        async def reload_meanwhile(settings: Mapping[str, TlsConfig]) -> dict[str, Endpoint]:
+            made = await read(settings)
+            certificates.take(newer)
+            return made
+
+        monkeypatch.setattr(certificates, "_make", reload_meanwhile)
+        store.write_bytes(authority.issue("second").store.read_bytes())
+        await certificates.look()
+
+        assert subject_of(await connect(home, trusting(authority))) == "other"
 
 
 async def test_a_changed_file_is_taken(tmp_path: Path, authority: Authority) -> None:
