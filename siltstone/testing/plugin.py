@@ -5,7 +5,7 @@ Pytest imports this with every run where Siltstone is installed, so it imports n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,18 +36,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_LOGGED] = 0 if running is None else running.log_size
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+@pytest.hookimpl(hookwrapper=True)  # pytest 7 may have a pluggy that knows no other form
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Add what the broker has logged during a test that failed to its report."""
-    report = yield
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
     running = item.config.stash.get(_RUNNING, None)
     if report.failed and running is not None and "kafka" in getattr(item, "fixturenames", ()):
         lines = running.log_behind(item.stash.get(_LOGGED, 0))
         shown = shorten(lines) or "(it logged nothing during this test)"
         report.sections.append(("Siltstone's log", shown))
-    return report
 
 
 def shorten(lines: Sequence[str]) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from siltstone.testing import plugin
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -236,6 +238,14 @@ def test_it(kafka, request):
     said = run(tmp_path, code)
 
     assert "1 passed" in said, said
+
+
+def test_a_run_of_an_older_pytest_is_not_stopped() -> None:
+    """Pluggy before 1.2, as in Debian 12, knows no ``wrapper``: nobody's tests would run."""
+    hooks = [each for each in vars(plugin).values() if hasattr(each, "pytest_impl")]
+
+    assert len(hooks) > 1
+    assert not [each for each in hooks if each.pytest_impl.get("wrapper")]
 
 
 def test_a_run_without_it_imports_nothing_of_a_broker(tmp_path: Path) -> None:
