@@ -76,7 +76,9 @@ class LogSegment(ReadableSegment):
         # What an fsync has to cover. Marks are set after the disk has changed and taken before the
         # fsync, so that what changes meanwhile keeps its mark.
         self._names_unsynced = False
-        self._unsynced: set[str] = set()  # kinds of index files with unsynced entries
+        # The kinds of index files with unsynced entries. Made before two threads may note some; a
+        # segment at rest has none.
+        self._unsynced: set[str] | None = None
         self._first_config = config  # what is of its indexes counts as long as the segment lives
         max_ms = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = int.from_bytes(os.urandom(8)) % max_ms if max_ms > 0 else 0
@@ -144,7 +146,7 @@ class LogSegment(ReadableSegment):
         self._sealed = file is None
         self._unsynced = {files.INDEX, files.TIME_INDEX}
         if self._has_aborted is not False:
-            self._unsynced.add(files.TRANSACTION_INDEX)
+            self._note_unsynced(files.TRANSACTION_INDEX)
         self._names_unsynced = True
         if file is not None and source.end.fd >= 0:
             self._active = None if source._active is None else source._active.copy()
@@ -201,6 +203,7 @@ class LogSegment(ReadableSegment):
             self._load_max_timestamp()
         self.end.begin_interval()
         self._sealed = False
+        self._unsynced = self._unsynced or set()
         self._note_full()
         self._file = file
         self.end.open(file.fileno())
@@ -258,7 +261,7 @@ class LogSegment(ReadableSegment):
             self._names_unsynced = True
         with NOTING:
             self._has_aborted = True
-        self._unsynced.add(files.TRANSACTION_INDEX)
+        self._note_unsynced(files.TRANSACTION_INDEX)
 
     def write_last_entries(self) -> None:
         """Write all index entries up to the last, which `seal` adds. Does not fsync.
@@ -370,7 +373,7 @@ class LogSegment(ReadableSegment):
             transaction_index.rewrite(self.files.path(files.TRANSACTION_INDEX), aborted)
             self._has_aborted = bool(aborted)
             if aborted:
-                self._unsynced.add(files.TRANSACTION_INDEX)
+                self._note_unsynced(files.TRANSACTION_INDEX)
         self.seal()
         self._write_rebuilt(scan.indexes, durably=durably)
         return cut
@@ -391,6 +394,7 @@ class LogSegment(ReadableSegment):
         self._distrusted = False
         self._active = scan.indexes
         self._sealed = False
+        self._unsynced = self._unsynced or set()
         self._file = file
         end = self.end
         end.note_first(scan.first_timestamp)
@@ -464,12 +468,18 @@ class LogSegment(ReadableSegment):
         finally:
             os.close(fd)
         entries.note_written(begin + len(data))
+        self._note_unsynced(kind)
+
+    def _note_unsynced(self, kind: str) -> None:
+        if self._unsynced is None:
+            self._unsynced = set()
         self._unsynced.add(kind)
 
     def _fsync_indexes(self) -> None:
         """Fsync the index files that have changed, and the directory if names in it are new."""
-        for kind in sorted(self._unsynced):
-            self._unsynced.discard(kind)
+        unsynced = self._unsynced or set()
+        for kind in sorted(unsynced):
+            unsynced.discard(kind)
             try:
                 with suppress(FileNotFoundError):  # there may be no aborted transactions
                     fd = files.open_file(self.files.path(kind))
@@ -478,7 +488,7 @@ class LogSegment(ReadableSegment):
                     finally:
                         os.close(fd)
             except OSError:
-                self._unsynced.add(kind)
+                unsynced.add(kind)
                 raise
         if self._names_unsynced:
             self._names_unsynced = False
@@ -515,3 +525,4 @@ class LogSegment(ReadableSegment):
         self.end.rest()
         self._file = None
         self._active = None
+        self._unsynced = self._unsynced or None
