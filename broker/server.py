@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from siltstone import VERSION
 from siltstone.broker.api import APIS
@@ -162,7 +162,7 @@ class Broker:
         self._security = _read_security(directories, server, io, clock)
         self._certificate_note = CertificateNote(io, directories[0])
         self.certificates = _read_certificates(
-            server, io, self._security, self._certificate_note.renew
+            settings.layers, io, self._security, self._certificate_note.renew
         )
 
         # Logs, their cleaner and moves, and the topics
@@ -731,13 +731,19 @@ def _start_tls_senders(count: int) -> TlsSenders:
     return TlsSenders(count)
 
 
+_ALTERED: Final = (
+    "these count before the settings file, so mend what they name, or remove them from "
+    "broker_configs in siltstone-catalog.json"
+)
+
+
 def _read_certificates(
-    server: ServerConfig,
+    layers: Layers,
     io: IoThreads,
     security: Security,
     on_taken: Callable[[str, Endpoint], None],
 ) -> Endpoints | None:
-    settings = server.tls_listeners()
+    settings = layers.server().tls_listeners()
     if not settings:
         return None
     from siltstone.broker.net.tls.contexts import TlsError  # noqa: PLC0415  # ssl: 10 ms
@@ -746,4 +752,6 @@ def _read_certificates(
     try:
         return Endpoints(settings, io, security.audit, on_taken)
     except TlsError as error:
-        raise StartError(str(error)) from error
+        altered = " ".join(name for name in sorted(layers.broker) if ".ssl." in name)
+        hint = f"; kafka-configs has altered {altered}: {_ALTERED}" if altered else ""
+        raise StartError(f"{error}{hint}") from error

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from siltstone.broker.process.start_error import StartError
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, running
 from tests.support.tls_clients import trusting
@@ -98,6 +100,36 @@ async def test_it_is_obeyed_after_a_restart(
         assert await shown(home, authority) == "other"
         await home.broker.reload()
         assert await shown(home, authority) == "other"
+
+
+async def test_a_start_says_which_settings_were_altered(
+    tmp_path: Path, server: Pair, other: Pair
+) -> None:
+    """Else whoever reads the file of settings looks for a path that is not in it."""
+    sets = (LISTENERS, f"ssl.keystore.location={server.store}")
+    store = tmp_path / "store.pem"
+    store.write_bytes(other.store.read_bytes())
+    async with running(tmp_path / "data", *sets) as home:
+        assert await alter(home, (STORE, str(store))) is ErrorCode.none
+    store.unlink()
+
+    with pytest.raises(StartError, match=f"{store} cannot be read") as caught:
+        await start(tmp_path / "data", *sets)
+    assert str(caught.value).endswith(
+        f"; kafka-configs has altered {STORE}: these count before the settings file, so mend what "
+        "they name, or remove them from broker_configs in siltstone-catalog.json"
+    )
+    catalog = tmp_path / "data" / "siltstone-catalog.json"
+    content = json.loads(catalog.read_text())
+    del content["broker_configs"][STORE]
+    catalog.write_text(json.dumps(content))
+    await start(tmp_path / "data", *sets)
+
+
+async def start(data: Path, *sets: str) -> None:
+    """Start a broker, and stop it."""
+    async with running(data, *sets):
+        pass
 
 
 async def test_other_settings_of_tls_are_obeyed(home: Running, authority: Authority) -> None:
