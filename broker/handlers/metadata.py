@@ -148,8 +148,13 @@ async def _create_and_describe(
 ) -> MetadataResponse:
     refused: dict[str, MetadataResponseTopic] = {}
     server = context.rooms.settings.server
-    missing = [name for name in names if name not in context.rooms.topics.topics]
-    total = sum(preset_for(name, server).partitions for name in missing)
+    known = context.rooms.topics.topics
+    missing: list[str] = []
+    total = 0
+    async for piece in in_pieces(names):
+        absent = [name for name in piece if name not in known]
+        missing += absent
+        total += sum(preset_for(name, server).partitions for name in absent)
 
     async def create(name: str) -> None:
         try:

@@ -13,7 +13,10 @@ from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopi
 
 from siltstone.broker.handlers import metadata
 from siltstone.broker.handlers.metadata import handle
+from siltstone.broker.topics import internal
+from siltstone.broker.topics.internal import Preset
 from siltstone.broker.topics.topic import MAX_FORMS
+from siltstone.config.server import ServerConfig
 from siltstone.protocol.messages.metadata import RESPONSE, MetadataResponse
 from siltstone.protocol.messages.metadata import MetadataRequest as Wanted
 from tests.support.ask import ask
@@ -306,3 +309,30 @@ async def test_one_request_makes_no_more_partitions_than_it_may(tmp_path: Path) 
     assert [each.error_code for each in answer.topics] == [ErrorCode.policy_violation] * 3
     assert home.rooms.topics.topics == {}
     await home.close()
+
+
+async def test_names_that_are_created_are_counted_in_shares(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as one request may have were counted in one turn of the loop, in 25 ms."""
+    turns = 0
+    counted: set[int] = set()
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    def preset_for(name: str, server: ServerConfig) -> Preset:
+        counted.add(turns)
+        return internal.preset_for(name, server)
+
+    monkeypatch.setattr(metadata, "preset_for", preset_for)
+    ticking = asyncio.create_task(count_turns())
+    names = [f"n{number}" for number in range(25_000)]
+    answer = await ask(home, KEY, _request(*names, create=True))
+    ticking.cancel()
+
+    assert {each.error_code for each in answer.topics} == {ErrorCode.policy_violation}
+    assert len(counted) > 1
