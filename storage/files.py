@@ -394,6 +394,20 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
             fsync(folder)
 
 
+def put_back(path: Path, content: bytes | None, mode: int = FILE_MODE) -> None:
+    """Have the old content of a file again, or none, after `replace_file` has failed. Blocks.
+
+    The new one may have its name already. The old file stays if it is there, and is replaced by
+    nothing that is not on the disk: a power failure would leave half a file. A disk that does not
+    take that is left as it is.
+    """
+    with suppress(OSError):
+        if content is None:
+            unlink(path)
+        elif read_whole(path) != content:
+            replace_file(path, content, mode=mode)
+
+
 def write_again(path: Path) -> None:
     """Write all bytes of a file once more in their place, and wait for the disk. Blocks.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.process.tasks import OneByOne
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MODE = 0o600
 _OTHERS = 0o077
 MAX_BYTES = 64 << 20
 
@@ -99,9 +101,17 @@ def replace_private(path: Path, content: bytes) -> None:
     """Give a file new content with the mode 0600, atomically. Blocks.
 
     Raises:
-        OSError: The disk did not take it; the old file is still there.
+        OSError: The disk did not take it, and the old file is there, or is again: a restart must
+            not find a user or a right of which it was said that there is none.
     """
-    files.replace_file(path, content, mode=0o600)
+    before = None
+    with suppress(FileNotFoundError):
+        before = files.read_whole(path)
+    try:
+        files.replace_file(path, content, mode=_MODE)
+    except OSError:
+        files.put_back(path, before, _MODE)
+        raise
 
 
 class PrivateWriter:

@@ -8,7 +8,6 @@ settings only where Kafka's own log of them is there.
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -109,30 +108,24 @@ class Catalog:
         Raises:
             OSError: The disk did not take it; the old file is still there.
         """
-        self._replace(state)
+        files.replace_file(self.path, encode(state), mode=_mode_of(state))
 
     def put_back(self, state: CatalogState) -> None:
         """Have the old content again, after a write that failed. Blocks.
 
-        The new file may have its name already. A restart must not find a change of which its client
-        was told that it failed, such as the deletion of a topic that is still used. The old file
-        stays if it is there, and is replaced by nothing that is not on the disk: a power failure
-        would leave half a file, with which no broker starts.
+        A restart must not find a change of which its client was told that it failed, such as the
+        deletion of a topic that is still used. With half a file no broker starts.
         """
-        with suppress(OSError):
-            if not state.generation:
-                files.unlink(self.path)
-            elif files.read_whole(self.path) != encode(state):
-                self._replace(state)
+        files.put_back(self.path, encode(state) if state.generation else None, _mode_of(state))
 
-    def _replace(self, state: CatalogState) -> None:
-        """Replace the file; for its owner alone if a setting is a secret, such as a private key."""
-        from siltstone.config.known import known_broker  # noqa: PLC0415  # few clients alter any
 
-        known = map(known_broker, {*state.cluster_configs, *state.broker_configs})
-        is_secret = any(each is not None and each.is_sensitive for each in known)
-        mode = _SECRET_MODE if is_secret else files.FILE_MODE
-        files.replace_file(self.path, encode(state), mode=mode)
+def _mode_of(state: CatalogState) -> int:
+    """Return the rights of the file: its owner's alone if a setting is a secret, such as a key."""
+    from siltstone.config.known import known_broker  # noqa: PLC0415  # few clients alter any
+
+    known = map(known_broker, {*state.cluster_configs, *state.broker_configs})
+    is_secret = any(each is not None and each.is_sensitive for each in known)
+    return _SECRET_MODE if is_secret else files.FILE_MODE
 
 
 def encode(state: CatalogState) -> bytes:

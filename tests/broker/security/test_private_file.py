@@ -1,0 +1,103 @@
+"""The files of users, ACLs and quotas on a disk that fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from siltstone.broker.security.acl import Operation, ResourceType
+from siltstone.broker.security.acl_store import AclWriter, load_acls
+from siltstone.broker.security.authorizer import Authorizer
+from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
+from siltstone.broker.security.quotas.book import Quotas
+from siltstone.broker.security.quotas.store import QuotaWriter, load_quotas
+from siltstone.broker.security.scram import make_verifier
+from siltstone.broker.security.users import UserStore, UserWriter
+from siltstone.protocol.errors import KafkaStorageError
+from tests.support.asking_as import rule
+from tests.support.faults import install
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from siltstone.broker.process.io import IoThreads
+
+VERIFIER = make_verifier(PLAIN_HASH, "secret")
+
+
+class Users:
+    """The users of a folder, as changes and starts see them."""
+
+    def __init__(self, folder: Path, io: IoThreads) -> None:
+        self._folder = folder
+        self._writer = UserWriter(UserStore(folder), io)
+
+    async def add(self, name: str) -> None:
+        """Add a user."""
+        await self._writer.change(lambda draft: draft.update({name: {PLAIN: VERIFIER}}))
+
+    def found(self) -> Collection[str]:
+        """Return which users a start finds."""
+        store = UserStore(self._folder)
+        store.load()
+        return list(store.credentials)
+
+
+class Acls:
+    """The same of rules, each for a topic."""
+
+    def __init__(self, folder: Path, io: IoThreads) -> None:
+        self._folder = folder
+        self._writer = AclWriter(folder, Authorizer(), io)
+
+    async def add(self, name: str) -> None:
+        """Add a rule."""
+        await self._writer.add([rule(Operation.READ, ResourceType.TOPIC, name)])
+
+    def found(self) -> Collection[str]:
+        """Return of which topics a start finds rules."""
+        return [each.pattern.name for each in load_acls(self._folder)]
+
+
+class QuotasOfUsers:
+    """The same of quotas, each of a user."""
+
+    def __init__(self, folder: Path, io: IoThreads) -> None:
+        self._folder = folder
+        self._writer = QuotaWriter(folder, Quotas(), io)
+
+    async def add(self, name: str) -> None:
+        """Add a quota."""
+        own = {"request_percentage": 1.0}
+        await self._writer.change(lambda draft: draft.update({(("user", name),): own}))
+
+    def found(self) -> Collection[str]:
+        """Return of which users a start finds quotas."""
+        return [name or "" for ((_, name),) in load_quotas(self._folder)]
+
+
+@pytest.mark.parametrize("kind", [Users, Acls, QuotasOfUsers])
+@pytest.mark.parametrize("before", [[], ["old"]])
+@pytest.mark.parametrize("failing", [0, 1])  # the fsync of the file, that of the folder
+async def test_a_start_finds_nothing_that_was_refused(
+    tmp_path: Path,
+    io: IoThreads,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Users | Acls | QuotasOfUsers],
+    before: list[str],
+    failing: int,
+) -> None:
+    """The old content comes back, fsynced, where the new one has its name when an fsync fails."""
+    kept = kind(tmp_path, io)
+    for each in before:
+        await kept.add(each)
+    disk = install(monkeypatch)
+    disk.fail("fsync", after=failing, times=1)
+    with pytest.raises(KafkaStorageError, match="can not be written"):
+        await kept.add("new")
+
+    assert kept.found() == before
+    for number, (call, _) in enumerate(disk.calls):
+        assert call != "rename" or disk.calls[number - 1][0] == "fsync"
