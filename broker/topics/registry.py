@@ -351,7 +351,8 @@ class TopicRegistry:
             if count <= topic.partitions:
                 raise InvalidPartitions(f"topic {topic.name} has {topic.partitions} partitions")
             self.check_count(topic.name, count)
-            before = self._catalog.state.topics[topic.name]
+            # The catalogue may still have partitions that were refused: `_retract` tries again.
+            before = replace(self._catalog.state.topics[topic.name], partitions=topic.partitions)
             added = range(topic.partitions, count)
             with self._claim(topic.name, len(added), topics=0):
                 await self._catalog.commit(_resize(topic, count))

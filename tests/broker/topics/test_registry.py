@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -301,6 +302,33 @@ async def test_partitions_that_cannot_all_be_made_are_not_made(
     topics = home.rooms.topics
     topic = await topics.create("orders", 1, {})
     _fill_disk(monkeypatch, "orders-2")
+    with pytest.raises(KafkaStorageError):
+        await topics.add_partitions(topic, 4)
+
+    assert topic.partitions == home.writer.state.topics["orders"].partitions == 1
+    assert _folders(home) == ["orders-0"]
+
+
+async def test_partitions_that_were_refused_do_not_come_back_with_the_next_refusal(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalogue may still have those of before, if it could not be written without them."""
+    topics, commit = home.rooms.topics, home.writer.commit
+    topic = await topics.create("orders", 1, {})
+    _fill_disk(monkeypatch, "orders-2")
+    commits: list[Callable[[CatalogState], None]] = []
+
+    async def commit_once(change: Callable[[CatalogState], None]) -> None:
+        commits.append(change)
+        if len(commits) > 1:
+            raise KafkaStorageError
+        await commit(change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(home.writer, "commit", commit_once)
+        with pytest.raises(KafkaStorageError):
+            await topics.add_partitions(topic, 3)
+    assert home.writer.state.topics["orders"].partitions == 3
     with pytest.raises(KafkaStorageError):
         await topics.add_partitions(topic, 4)
 
