@@ -283,8 +283,7 @@ class _Loading:
         producers = self._producers_at(self.segments[first].base_offset)
         for index in range(first, len(self.segments)):
             segment = self.segments[index]
-            # A start that fails in between must find the damage again, and end the log there.
-            drop_rest = partial(self._drop_from, index + 1, "it follows damaged bytes")
+            drop_rest = partial(self._drop_behind_damage, index + 1)
             bytes_cut = segment.recover(producers, self.epochs, drop_rest)
             self._note_cut(segment, bytes_cut)
             if self.folder.directory.must_rewrite:
@@ -332,6 +331,16 @@ class _Loading:
         for segment in self.segments[index:]:
             self._delete(segment, reason)
         del self.segments[index:]
+
+    def _drop_behind_damage(self, index: int) -> None:
+        """Delete the segments from ``index`` on, durably.
+
+        If the start fails before the damage is cut, the next one must find it again, and end the
+        log there; once it is cut, no power failure may bring those behind it back.
+        """
+        if index < len(self.segments):
+            self._drop_from(index, "it follows damaged bytes")
+            files.fsync_directory(self.folder.path)
 
     @staticmethod
     def _delete(segment: LogSegment, reason: str) -> None:

@@ -85,6 +85,20 @@ def test_a_kill_at_a_roll_leaves_no_reserved_room(tmp_path: Path) -> None:
     assert log.segments[0].log_path.stat().st_blocks * 512 <= 1 << 16
 
 
+def test_what_follows_damage_is_gone_for_good_before_the_damage_is_cut(
+    folder: LogFolder, disk: Disk
+) -> None:
+    """A power failure that undid only the removal would leave a sound log with a hole in it."""
+    path = folder.path / LOG
+    path.write_bytes(path.read_bytes()[: BATCH_BYTES + 9])
+    folder.reopen()
+    calls = [(kind, Path(of).name) for kind, of in disk.calls]
+    removed = calls.index(("unlink", "00000000000000000003.log"))
+    cut = calls.index(("ftruncate", LOG))
+
+    assert ("fsync", folder.path.name) in calls[removed:cut]
+
+
 def test_recovery_rebuilds_what_a_clean_stop_writes(folder: LogFolder) -> None:
     """Indexes, snapshot and epochs after a crash are those of a clean stop, byte for byte."""
     folder.settle()
