@@ -7,6 +7,7 @@ slices of whole batches, so that offsets, positions and indexes stay valid. Its 
 
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -165,10 +166,12 @@ class FutureLog:
         """
         end_offset, segments, end_position = view
         last = segments[-1]
-        twins = [
-            self._copy_of(segment).hand_over(segment.size, is_active=False)
-            for segment in segments[:-1]
-        ]
+        twins = []
+        for segment, following in pairwise(segments):
+            copy = self._copy_of(segment)
+            if not copy.is_finished:  # it has ended since; its last entries are to be flushed
+                self.recovery_point = min(self.recovery_point, following.base_offset - 1)
+            twins.append(copy.hand_over(segment.size, is_active=False))
         twins.append(self._copy_of(last, is_active=True).hand_over(end_position, is_active=True))
         self.end_offset = end_offset
         return tuple(twins)

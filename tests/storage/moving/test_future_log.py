@@ -12,6 +12,7 @@ from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_ro
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.faults import install
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, LogFolder, abort, bytes_of, offsets_in
 
@@ -128,6 +129,24 @@ def test_an_empty_log(tmp_path: Path) -> None:
     folder.append(2)
     assert (future.final_path / f"{0:020d}.log").stat().st_size == folder.log.size
     check_log(folder.log)
+
+
+def test_a_segment_that_ended_after_it_was_copied_is_flushed_in_its_new_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was appended since, but its indexes got their last entries: they are not sure yet."""
+    folder, future = _folders(tmp_path)
+    folder.append(2)
+    _settle(future)
+    folder.log.roll()
+    assert folder.log.move(future, 1 << 20)
+    disk = install(monkeypatch)
+    folder.log.flush()
+
+    assert folder.log.recovery_point == 2
+    fsynced = [path for kind, path in disk.calls if kind == "fsync"]
+    for kind in (files.INDEX, files.TIME_INDEX):
+        assert str(future.final_path / files.segment_file_name(0, kind)) in fsynced
 
 
 def test_a_roll_after_the_move(tmp_path: Path) -> None:
