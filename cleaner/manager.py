@@ -43,6 +43,12 @@ class GrabbedLog:
         return self.log.topic_partition
 
 
+class _Request(NamedTuple):
+    """A pass that was asked for; two are told apart by identity."""
+
+    is_forced: bool
+
+
 class LastSelection(NamedTuple):
     """The result of the last ranking of all logs, for the gauges."""
 
@@ -74,7 +80,7 @@ class CleanerManager:
         self._lock = threading.Lock()
         self.states = CleaningStates(self._lock)
         self._set_aside = SetAside(clock)  # guarded by: _lock
-        self._requests: dict[TopicPartition, bool] = {}  # guarded by: _lock; is it forced
+        self._requests: dict[TopicPartition, _Request] = {}  # guarded by: _lock
         self.checkpoints = CleanerCheckpoints(())  # guarded by: _lock
         self._ranked: deque[Log] = deque()  # replaced as a whole; threads pop its head
         self._ranked_until = clock.monotonic()
@@ -205,7 +211,7 @@ class CleanerManager:
         topic_partition = work.topic_partition
         with self._lock:
             if work.is_requested:
-                self._requests.setdefault(topic_partition, work.is_forced)
+                self._requests.setdefault(topic_partition, _Request(work.is_forced))
             failure = self._set_aside.add(topic_partition, error)
             self.states.release(topic_partition)
         return failure
@@ -224,7 +230,7 @@ class CleanerManager:
     def request(self, topic_partition: TopicPartition, *, is_forced: bool = False) -> None:
         """Ask for a pass now, whatever the ratio; forced, whatever ``min.compaction.lag.ms``."""
         with self._lock:
-            self._requests[topic_partition] = is_forced
+            self._requests[topic_partition] = _Request(is_forced)
             self._set_aside.take_back(topic_partition)
 
     def take_back(self, topic_partition: TopicPartition) -> None:
@@ -259,36 +265,40 @@ class CleanerManager:
     def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
         """Take a requested log; requests for logs that cannot be cleaned are dropped.
 
-        A request is taken before its log is looked at, so that one that comes meanwhile stays.
+        A request is there until its log is taken, so that who waits sees one or the other; one that
+        comes meanwhile is another and stays.
         """
-        for topic_partition in list(self._requests):
+        for topic_partition, request in list(self._requests.items()):
             log = self._logs.get(topic_partition)
             if log is not None and self.states.get(topic_partition) is not State.NONE:
                 continue  # later, when its state has ended
             if self._set_aside.holds(topic_partition):
                 continue  # likewise, when its pause has ended
-            with self._lock:
-                is_forced = self._requests.pop(topic_partition, None)
-            if is_forced is None or log is None or not log.config.is_compacted:
-                continue
-            snapshot = self.snapshot(log)
-            if is_forced:
-                snapshot = selection.without_min_lag(snapshot)
-            cleanable = self._find_cleanable(log, snapshot, now_ms)
-            if cleanable is None or not cleanable.is_worth_a_pass:
+            cleanable = None
+            if log is not None and log.config.is_compacted:
+                snapshot = self.snapshot(log)
+                if request.is_forced:
+                    snapshot = selection.without_min_lag(snapshot)
+                cleanable = self._find_cleanable(log, snapshot, now_ms)
+            if log is None or cleanable is None or not cleanable.is_worth_a_pass:
+                self._drop_request(topic_partition, request)
                 continue
             self._correct([(log, cleanable)])
-            if self._take(log, cleanable):
+            if self._take(log, cleanable):  # else somebody else has the log, for now
+                self._drop_request(topic_partition, request)
                 return GrabbedLog(
                     log=log,
                     cleanable=cleanable,
                     now_ms=now_ms,
                     is_requested=True,
-                    is_forced=is_forced,
+                    is_forced=request.is_forced,
                 )
-            with self._lock:  # somebody else has the log, for now
-                self._requests.setdefault(topic_partition, is_forced)
         return None
+
+    def _drop_request(self, topic_partition: TopicPartition, request: _Request) -> None:
+        with self._lock:
+            if self._requests.get(topic_partition) is request:
+                del self._requests[topic_partition]
 
     def _find_candidates(self, now_ms: int) -> Iterator[tuple[Log, CleanableLog]]:
         """Yield the logs that have something to clean, or a checkpoint to correct."""

@@ -256,6 +256,27 @@ def test_request_that_comes_while_the_log_is_looked_at(
     assert home.manager.is_requested(log.topic_partition)
 
 
+def test_request_shows_until_its_log_is_taken(
+    home: CompactedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else `siltstone clean --wait` would take it for served while its log is looked at."""
+    log = home.create()
+    home.fill(log)
+    home.manager.request(log.topic_partition)
+    seen: list[bool] = []
+    find = selection.find_cleanable
+
+    def look_meanwhile(snapshot: LogSnapshot, now_ms: int) -> CleanableLog:
+        seen.append(home.manager.is_requested(log.topic_partition))
+        return find(snapshot, now_ms)
+
+    monkeypatch.setattr(selection, "find_cleanable", look_meanwhile)
+    taken(home)
+
+    assert seen == [True]
+    assert not home.manager.is_requested(log.topic_partition)
+
+
 def test_request_whose_log_somebody_takes_first_stays(
     home: CompactedLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
