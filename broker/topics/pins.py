@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from siltstone.broker.process.tasks import Tasks, to_its_end
+from siltstone.protocol.errors import KafkaError
 from siltstone.storage.directory import pins
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class PinRoom:
 
         Raises:
             PinRefused: A limit is reached, or the disk does not take the links.
-            KafkaError: A log is not there any more.
+            KafkaError: A log is not there any more, or is damaged.
         """
         self._check_room()
         frozen = self._freeze(logs)
@@ -121,15 +122,19 @@ class PinRoom:
         )
         self._pins[pin.pin_id] = pin
         # The pin is made even if the client disconnects; its lease ends it then.
-        await to_its_end(self._linking.start(self._link(pin, frozen), "pin"), PinRefused)
+        await to_its_end(
+            self._linking.start(self._link(pin, frozen), "pin"), PinRefused, KafkaError
+        )
         return pin
 
     async def _link(self, pin: Pin, frozen: Sequence[FrozenLog]) -> None:
         try:
             pin.partitions = await self._do(partial(pins.link, pin.pin_id, frozen))
-        except OSError as error:
+        except Exception as error:
             del self._pins[pin.pin_id]
             self.counts.refused += 1
+            if not isinstance(error, OSError):
+                raise
             raise PinRefused(
                 503,
                 f"the files can not be pinned ({error}): the log directory needs a file system "

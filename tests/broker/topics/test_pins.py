@@ -15,6 +15,7 @@ from siltstone.broker.http.control.token import read_token
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.topics.pins import PinRoom
+from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
 from tests.support.appending import append_unchecked
 from tests.support.broker import SiltstoneProcess
@@ -195,6 +196,23 @@ async def test_no_hard_links(home: Home, monkeypatch: pytest.MonkeyPatch, number
     assert not list(home.folder.iterdir())
     monkeypatch.undo()
     assert len((await home.pin())["partitions"]) == 2
+
+
+async def test_a_damaged_log_takes_no_place(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pin that ends in any error counts no more: two of them leave room for two others."""
+
+    def refuse(_name: str, _folder: int) -> tuple[int, int]:
+        raise CorruptMessage("no batch begins there")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "find_identity", refuse)
+        for _ in range(2):
+            response = await home.post("/v1/pins", topics=["orders"])
+            assert "no batch begins there" in text(response)
+
+    await home.pin(topics=["orders"])
+    await home.pin(topics=["orders"])
+    assert len(home.pins.all_pins()) == 2
 
 
 async def test_most_bytes(tmp_path: Path) -> None:
