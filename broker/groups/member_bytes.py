@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _OBJECT_BYTES: Final = 60
 _GROUP_BYTES: Final = 1_300
-"""What a group costs besides its name, its members and their offsets."""
+"""The bytes of a group besides its name, its members and their offsets."""
 _CHARACTER_BYTES: Final = 4
 EACH_BYTES: Final = 1000
 """What a member, or an id that was given out, costs besides what the client sent."""

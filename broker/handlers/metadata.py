@@ -219,7 +219,7 @@ async def _create(context: RequestContext, name: str) -> None:
 
     Raises:
         InvalidTopic: No topic can have this name beside those that exist.
-        InvalidPartitions: With such a name it can not have as many as topics get.
+        InvalidPartitions: With such a name it cannot have as many partitions as topics get.
         KafkaStorageError: The disk did not take it.
     """
     topics = context.rooms.topics

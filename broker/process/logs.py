@@ -55,8 +55,8 @@ class Shortened(logging.Filter):
 class ConsoleLines(logging.Formatter):
     """A line of text: time (RFC 3339, UTC), level, logger, message.
 
-    It begins at the margin, and a traceback below it does not: what a client sent begins no line,
-    whoever quotes it, and its control characters are spelled, so that no terminal obeys them.
+    It begins at the margin, and a traceback below it does not. Text of a client begins no line, and
+    its control characters are spelled, so that no terminal obeys them.
     """
 
     def format(self, record: logging.LogRecord) -> str:

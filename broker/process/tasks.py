@@ -78,7 +78,7 @@ class Reservations:
 
 
 class OneByOne:
-    """Changes, those of one thing one after the other, each to its end whoever awaits it.
+    """Changes: those of one thing run one after the other, each to its end.
 
     Loop only. An ``expected`` exception of a change that nobody awaits any more is dropped.
     """

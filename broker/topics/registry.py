@@ -223,7 +223,7 @@ class TopicRegistry:
         most = most_partitions(name)
         if partitions > most:
             raise InvalidPartitions(
-                f"topic {name} can not have {partitions} partitions: {most} is the most with a "
+                f"topic {name} cannot have {partitions} partitions: {most} is the most with a "
                 f"name of {len(name)} characters; choose fewer, or a shorter name"
             )
 

@@ -40,7 +40,7 @@ def find_trust(directory: Path | None) -> "ssl.SSLContext":
             ) from error
     if own is None or not own.exists():
         return make_client_context()
-    context = make_client_context(own)  # this very one, whoever signed it
+    context = make_client_context(own)  # this very one, whatever signed it
     context.check_hostname = False  # and whatever names are in it
     return context
 

@@ -66,7 +66,7 @@ class Changes:
     def undo(self) -> None:
         """Restore the group as it was before the first `put`.
 
-        A member that is there is alive, whatever it was refused, and its session begins anew.
+        A member that exists is alive, whatever it was refused, and its session begins again.
         """
         for key, value, user in reversed(self._before):
             self.group.apply(key, value, user)

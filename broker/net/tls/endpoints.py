@@ -30,7 +30,7 @@ LOOK_SECONDS: Final = 10.0
 
 
 class Made(NamedTuple):
-    """What the files said when they were read, and the settings that named them."""
+    """The content of the files when they were read, and the settings that named them."""
 
     number: int
     """Higher for what was begun to be read later."""

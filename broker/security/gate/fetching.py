@@ -59,7 +59,7 @@ def fetch(rights: Rights, context: RequestContext, request: FetchRequest, handle
 
 
 def judge_again(rights: Rights, context: RequestContext, request: FetchRequest, answer: Any) -> Any:
-    """Return what may still be told of an answer for which the client has waited.
+    """Return the part of a late answer that the client may still read.
 
     What a rule has forbidden meanwhile is refused as it would have been before.
     """

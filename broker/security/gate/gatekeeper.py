@@ -81,7 +81,7 @@ GUARDS: Final = {
 """The guard of each API, by module and function of this folder."""
 
 LATE: Final = {1: "fetching.judge_again"}
-"""What judges once more when an answer comes for which the client has waited, likewise.
+"""The function that judges a late answer once more, likewise.
 
 Other answers that come late tell of what the request itself has done, or of its own group.
 """
