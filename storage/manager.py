@@ -123,23 +123,13 @@ class LogManager:
         started = self._clock.monotonic()
         if not self.directories:
             self.open()
-        take_marks(self.directories)
         found = loading.find_folders(self.directories)
+        noted = {each: self._read_checkpoints(each) for each in self.directories}
+        take_marks(self.directories)  # from here on something may change
         self.futures.found = tuple(found.futures)
         self.futures.leave(found.left)
         folders: list[PartitionFolder] = []
-        for directory in self.directories:
-            checkpoints = LogCheckpoints(directory.path)
-            self._checkpoints[directory.path] = checkpoints
-            self._settling[directory.path] = JointWork(partial(self._settle_deletions, directory))
-            try:
-                recovery_points = checkpoints.read_recovery_points()
-                log_starts = checkpoints.read_log_starts()
-            except OSError as error:
-                raise LogDirError(
-                    f"log directory {directory.path} can not be read ({error}); check the disk and "
-                    "the rights"
-                ) from error
+        for directory, (recovery_points, log_starts) in noted.items():
             here = [each for each in found.live.values() if each.directory is directory]
             self._placement.add(directory, len(here))
             folders += [
@@ -169,6 +159,25 @@ class LogManager:
             self._find_last_stop(),
             self._clock.monotonic() - started,
         )
+
+    def _read_checkpoints(
+        self, directory: LogDirectory
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Return the recovery points and log start offsets that a directory has noted.
+
+        Raises:
+            LogDirError: They cannot be read.
+        """
+        checkpoints = LogCheckpoints(directory.path)
+        self._checkpoints[directory.path] = checkpoints
+        self._settling[directory.path] = JointWork(partial(self._settle_deletions, directory))
+        try:
+            return checkpoints.read_recovery_points(), checkpoints.read_log_starts()
+        except OSError as error:
+            raise LogDirError(
+                f"log directory {directory.path} can not be read ({error}); check the disk and "
+                "the rights"
+            ) from error
 
     def _find_last_stop(self) -> str:
         """Return how the run before this one ended, in a word; none if there was none."""

@@ -111,6 +111,31 @@ def test_the_clean_mark_is_taken_at_start_and_left_at_stop(tmp_path: Path) -> No
     assert not (tmp_path / files.LOCK).exists()
 
 
+@pytest.mark.parametrize("fault", ["a checkpoint is a link", "a partition is there twice"])
+def test_a_start_that_opens_no_log_leaves_the_clean_mark(tmp_path: Path, fault: str) -> None:
+    """It is refused with what to do, and once that is done the next one scans nothing."""
+    paths = [tmp_path / name for name in ("one", "two")]
+    with _running(*paths) as manager:
+        manager.create(ORDERS, TOPIC_ID, TopicConfig())
+    here, other = sorted(paths, key=lambda each: not (each / str(ORDERS)).exists())
+    if fault == "a checkpoint is a link":
+        wrong = other / files.RECOVERY_POINTS
+        wrong.unlink(missing_ok=True)
+        wrong.symlink_to(here / files.RECOVERY_POINTS)
+    else:
+        wrong = other / str(ORDERS)
+        shutil.copytree(here / str(ORDERS), wrong)
+    manager = _manager(*paths)
+    with pytest.raises(LogDirError):
+        manager.load()
+    manager.close(clean=False)
+    files.remove_folder(wrong)
+
+    with _running(*paths) as manager:
+        assert all(each.was_clean for each in manager.directories)
+        assert list(manager.logs) == [ORDERS]
+
+
 def test_logs_survive_a_clean_stop(tmp_path: Path) -> None:
     """Offsets, ids and the recovery point are there again; nothing is scanned."""
     with _running(tmp_path) as manager:
