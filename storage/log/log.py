@@ -276,11 +276,8 @@ class Log:
         marker = read_marker(batch.buffer)
         if marker is None:
             return
-        aborted = self.producers.update_marker(batch, marker, base_offset)
-        if aborted is None:
-            return
         try:
-            segment.append_aborted(aborted)
+            self.producers.update_marker(batch, marker, base_offset, segment.append_aborted)
         except OSError as error:
             # The marker is in the log already; only recovery can complete the index.
             raise self.directory.fail(error, for_good=True) from error

@@ -6,7 +6,7 @@ are in docs/log.md.
 
 import logging
 from bisect import insort
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -131,12 +131,17 @@ class ProducerStateManager:
             check_marker(entry, batch, marker, origin, self._topic_partition)
 
     def update_marker(
-        self, batch: ProducerBatch, marker: Marker, offset: int
-    ) -> AbortedTransaction | None:
+        self,
+        batch: ProducerBatch,
+        marker: Marker,
+        offset: int,
+        note: Callable[[AbortedTransaction], object],
+    ) -> None:
         """Note a marker that was written at ``offset``.
 
-        Returns:
-            The entry for the transaction index of the marker's segment, if data was aborted.
+        If data was aborted, ``note`` is called with the entry for the transaction index of the
+        marker's segment. If it raises, the transaction stays open: without the entry readers of
+        committed records would be given those that were aborted.
         """
         producer_id = batch.producer_id
         entry = self.producers.get(producer_id)
@@ -147,29 +152,27 @@ class ProducerStateManager:
         entry.last_timestamp = batch.max_timestamp
         first_offset = entry.transaction_first_offset
         if first_offset < 0:
-            return None
+            return
+        if marker.kind is MarkerKind.ABORT:
+            others = (first for each, first in self._open.items() if each != producer_id)
+            stable = next(others, offset + 1)
+            note(AbortedTransaction(producer_id, first_offset, offset, stable))
         entry.transaction_first_offset = NO_OFFSET
         del self._open[producer_id]
         self._note_first_unstable()
-        if marker.kind is not MarkerKind.ABORT:
-            return None
-        stable = self.first_unstable_offset
-        return AbortedTransaction(
-            producer_id, first_offset, offset, offset + 1 if stable is None else stable
-        )
 
     def replay(self, header: BatchHeader, batch: "Buffer") -> AbortedTransaction | None:
         """Note a batch that was found in the log; its rules were checked when it was written."""
-        aborted = None
+        found: list[AbortedTransaction] = []
         if header.producer_id >= 0:
             if header.is_control:
                 marker = read_marker(batch)  # None: the cleaner has removed the whole transaction
                 if marker is not None:
-                    aborted = self.update_marker(header, marker, header.last_offset)
+                    self.update_marker(header, marker, header.last_offset, found.append)
             else:
                 self.update(header, header.base_offset)
         self.map_end_offset = header.next_offset
-        return aborted
+        return found[0] if found else None
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget the producers that have written nothing for too long, and return how many.

@@ -16,7 +16,7 @@ from siltstone.storage import files
 from siltstone.storage.directory.log_directory import CALM_CHECKS
 from siltstone.storage.directory.opening import open_directories
 from tests.support.faults import Disk
-from tests.support.logs import LogFolder, bytes_of, offsets_in
+from tests.support.logs import LogFolder, abort, bytes_of, offsets_in
 
 PASSING = [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE]
 SMALL = TopicConfig(segment_bytes=300, index_interval_bytes=0)
@@ -116,6 +116,19 @@ class TestAppends:
 
         assert folder.append(size=200).base_offset == 3
         assert offsets_in(bytes_of(folder.log, 0)) == [0, 1, 2, 3]
+
+    def test_an_abort_without_its_index_entry(self, tmp_path: Path, disk: Disk) -> None:
+        """Its marker is in the log: until a start completes the index no record of it is stable."""
+        folder = LogFolder(tmp_path)
+        disk.fail("create", errno.EIO, files.TRANSACTION_INDEX)
+        with pytest.raises(KafkaStorageError, match="Input/output error"):
+            abort(folder, 7)
+        disk.mend()
+
+        assert (folder.log.last_stable_offset, folder.log.log_end_offset) == (0, 3)
+        log = folder.reopen()
+        assert (log.last_stable_offset, log.log_end_offset) == (3, 3)
+        assert log.aborted_transactions(0, 3) == [(7, 0)]
 
 
 class TestFsync:

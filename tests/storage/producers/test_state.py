@@ -73,10 +73,11 @@ class Partition:
         """Append a marker."""
         batch = header(-1, attributes=TRANSACTIONAL | CONTROL, **fields)
         self.producers.check_marker(batch, marker)
-        aborted = self.producers.update_marker(batch, marker, self.end)
+        aborted: list[AbortedTransaction] = []
+        self.producers.update_marker(batch, marker, self.end, aborted.append)
         self.end += 1
         self.producers.map_end_offset = self.end
-        return aborted
+        return aborted[0] if aborted else None
 
     def restart(self, now_ms: int = TIMESTAMP) -> int:
         """Load the newest snapshot into a new manager."""

@@ -264,6 +264,10 @@ class History:
         with self._refusals():
             try:
                 log.append(validated(marker), Origin.COORDINATOR)
+            except KafkaError:
+                if log.log_end_offset != partition.end:  # only its index entry was refused
+                    partition.unclosed.append(partition.transactions().first[number].base)
+                raise
             finally:
                 if log.log_end_offset != partition.end:
                     partition.note(log, marker)

@@ -111,6 +111,7 @@ class Partition:
     start: int = 0
     end: int = 0
     sure: int = 0
+    unclosed: list[int] = field(default_factory=list)  # transactions open until the next start
     recognized_from: int = 0  # retries of batches below may be unknown since the last start
     is_unsure: bool = False  # a move was not made durable, so the recovery point means little
 
@@ -147,6 +148,7 @@ class Partition:
 
     def absorb(self, log: Log, *, lost_power: bool) -> None:
         """Compare what a start has found with what it must find, and go on from there."""
+        self.unclosed.clear()
         there = read_files(log, log.log_start_offset if lost_power else 0)
         sure = self.sure if lost_power else self.end
         if log.log_end_offset < sure:
@@ -300,7 +302,8 @@ class Partition:
         left = [
             each.base for data in found.undecided.values() for each in data if each.last >= start
         ]
-        if stable not in {min(firsts, default=self.end), min(left, default=self.end)}:
+        bounds = {min([*each, *self.unclosed], default=self.end) for each in (firsts, left)}
+        if stable not in bounds:
             raise Found("the last stable offset", f"of {self} is {stable}, not {sorted(firsts)}")
         if not any(each.header.is_transactional for each in self.known):
             if log.aborted_transactions(start, self.end):
