@@ -260,9 +260,14 @@ class _Loading:
             return
         if self.segments[following].base_offset == self.folder.recovery_point:
             index = following - 1
-            self._note_damage(index, segment_damage.find_lost_end(self.segments[index]))
+            segment = self.segments[index]
+            damage = segment_damage.find_lost_end(segment)
+            self._note_damage(index, damage)
+            if damage is None and index not in self.damage:
+                # It is there, perhaps in the page cache alone, and no flush comes to it any more.
+                segment.make_time_index_sure(is_again=self.folder.directory.must_rewrite)
             if self.folder.config.preallocate:
-                self.segments[index].give_back_room()
+                segment.give_back_room()
 
     def _rebuild_damaged(self) -> None:
         """Scan damaged segments below the recovery point; what follows stays."""

@@ -449,6 +449,18 @@ class LogSegment(ReadableSegment):
         finally:
             os.close(fd)
 
+    def make_time_index_sure(self, *, is_again: bool) -> None:
+        """Put the time index on the disk; ``is_again``: an fsync may have failed before. Blocks."""
+        path = self.files.path(files.TIME_INDEX)
+        if is_again:
+            files.write_again(path)
+            return
+        fd = files.open_file(path)
+        try:
+            files.fsync(fd)
+        finally:
+            os.close(fd)
+
     def _write_indexes(self) -> None:
         """Write the entries that the files lack."""
         active = self._active

@@ -99,6 +99,27 @@ def test_what_follows_damage_is_gone_for_good_before_the_damage_is_cut(
     assert ("fsync", folder.path.name) in calls[removed:cut]
 
 
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_the_last_entry_of_a_segment_at_the_recovery_point_is_made_sure(
+    tmp_path: Path, disk: Disk, *, has_failed: bool
+) -> None:
+    """A kill leaves it in the page cache, and no flush comes to that segment any more."""
+    folder = LogFolder(tmp_path, TopicConfig())
+    folder.append()
+    folder.log.flush()
+    folder.checkpoint()
+    folder.log.roll()
+    if has_failed:
+        files.note_failed_fsync(folder.directory.path)
+    before = len(disk.calls)
+    folder.reopen()
+    calls = [(kind, Path(path).name) for kind, path in disk.calls[before:]]
+
+    name = LOG.replace(files.LOG, files.TIME_INDEX)
+    assert ("fsync", name) in calls
+    assert (("pwrite", name) in calls) is has_failed
+
+
 def test_recovery_rebuilds_what_a_clean_stop_writes(folder: LogFolder) -> None:
     """Indexes, snapshot and epochs after a crash are those of a clean stop, byte for byte."""
     folder.settle()

@@ -475,6 +475,8 @@ class History:
         log.finish_swap()
         future.create()
         future.copy()
+        self.manager.checkpoint_recovery_points()
+        self.manager.checkpoint_log_starts()
         self.background.work()
         log.hold_flushes()
         try:
