@@ -92,6 +92,9 @@ if TYPE_CHECKING:
         def begin_segment(self) -> Segment:
             """Start a new active segment, or raise KafkaStorageError."""
 
+        def unreadable(self, error: OSError) -> KafkaError:
+            """Return what a client is told whose request had to read a file in vain."""
+
         def start_write_back(self, segment: Any, size: int) -> None:
             """Ask the kernel to begin writing the last bytes of a segment to the disk."""
 
@@ -953,9 +956,11 @@ class LogEnd:
         segment: Segment = segments[len(segments) - 1]
         end = slot_of(segment, "end")
         last_offset = self.log_end_offset + last_offset_delta
-        if end.should_roll(segment, size, max_timestamp, last_offset, self._clock):
-            return log.begin_segment()
-        return segment
+        try:
+            is_over = end.should_roll(segment, size, max_timestamp, last_offset, self._clock)
+        except OSError as error:  # it looks at the first batch, once since the start
+            raise log.unreadable(error) from error
+        return log.begin_segment() if is_over else segment
 
     def _write(
         self,

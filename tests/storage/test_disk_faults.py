@@ -117,6 +117,21 @@ class TestAppends:
         assert folder.append(size=200).base_offset == 3
         assert offsets_in(bytes_of(folder.log, 0)) == [0, 1, 2, 3]
 
+    def test_a_first_batch_that_cannot_be_read(self, tmp_path: Path, disk: Disk) -> None:
+        """An append looks at its time, once since the start: it is refused, and the next is not."""
+        folder = LogFolder(tmp_path, TopicConfig(segment_ms=1000, index_interval_bytes=0))
+        for _ in range(3):
+            folder.append()
+        folder.close()
+        folder.reopen(is_clean=True)
+        for call in ("pread", "preadv"):
+            disk.fail(call, errno.EIO, files.LOG, times=1)
+        with pytest.raises(KafkaStorageError, match="can not be read"):
+            folder.append()
+        disk.mend()
+
+        assert folder.append().base_offset == 3
+
     def test_an_abort_without_its_index_entry(self, tmp_path: Path, disk: Disk) -> None:
         """Its marker is in the log: until a start completes the index no record of it is stable."""
         folder = LogFolder(tmp_path)

@@ -443,7 +443,8 @@ class History:
                         drop_unfinished(log.path)
         except (OSError, KafkaStorageError) as error:
             self._refused(error)
-        partition.relearn(log)
+        with self._working():
+            partition.relearn(log)
 
     def move(self, chance: Random) -> None:
         """Move a partition to the other log directory, as the broker does."""
