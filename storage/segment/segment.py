@@ -203,6 +203,7 @@ class LogSegment(ReadableSegment):
             self._load_max_timestamp()
         self.end.begin_interval()
         self._sealed = False
+        self._preallocated |= self.config.preallocate  # by the run that made it, if it was loaded
         self._unsynced = self._unsynced or set()
         self._note_full()
         self._file = file

@@ -352,6 +352,21 @@ class TestFlushing:
         assert log.stat().st_blocks * 512 < 1 << 16
         assert log.stat().st_size == written.size
 
+    def test_room_that_an_earlier_run_reserved_is_given_back(self, tmp_path: Path) -> None:
+        """A kill left the segment empty, so that no start looked at its end."""
+        config = TopicConfig(preallocate=True, segment_bytes=1 << 20)
+        make_segment(tmp_path, config)
+        log = tmp_path / LOG
+        if log.stat().st_blocks * 512 < 1 << 20:
+            pytest.skip("the file system under tmp_path cannot reserve room")
+
+        loaded = load_segment(tmp_path, config)
+        append_next(loaded, [make_batch()])
+        loaded.seal()
+        loaded.flush()
+
+        assert log.stat().st_blocks * 512 < 1 << 16
+
     def test_sealed_segment_lets_go(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """After the flush its descriptor is one of those kept for reading, and can be evicted."""
         kept = OpenFiles(1)
