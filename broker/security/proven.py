@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import threading
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ProvenPasswords:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._none = secrets.token_bytes(_KEY_BYTES)
+        self._noting = threading.Lock()  # held for a few instructions
         self._digests: dict[bytes, bytes] = {}
 
     def has(self, verifier: Verifier, user: str, password: str) -> bool:
@@ -40,9 +42,11 @@ class ProvenPasswords:
         """Remember a password that is right."""
         if len(password) > _LONGEST_PASSWORD:
             return
-        self._digests[verifier.stored_key] = self._digest(verifier, user, password)
-        while len(self._digests) > _MAX_KNOWN:
-            del self._digests[next(iter(self._digests))]
+        digest = self._digest(verifier, user, password)
+        with self._noting:
+            self._digests[verifier.stored_key] = digest
+            if len(self._digests) > _MAX_KNOWN:
+                del self._digests[next(iter(self._digests))]
 
     def _digest(self, verifier: Verifier, user: str, password: str) -> bytes:
         name = user.encode()
