@@ -87,6 +87,9 @@ def _by_directory(
     for name, logs in _logs(context, wanted):
         directory: LogDirectory | None = None
         rows: Rows = []
+        count += 1
+        if count % _AT_ONCE == 0:
+            yield
         for index, log in logs:
             count += 1
             if count % _AT_ONCE == 0:
@@ -109,7 +112,10 @@ def _by_directory(
 def _logs(
     context: RequestContext, wanted: dict[str, list[int]] | None
 ) -> Iterator[tuple[str, Iterable[tuple[int, Log | None]]]]:
-    """Yield topics with the partitions asked for and their logs; None where one has none."""
+    """Yield topics with the partitions asked for and their logs; None where one has none.
+
+    A topic that does not exist has no partitions: to look for it is a step as well.
+    """
     topics = context.rooms.topics.topics
     if wanted is None:
         for topic in list(topics.values()):
@@ -117,9 +123,8 @@ def _logs(
         return
     for name, indexes in wanted.items():
         found = topics.get(name)
-        if found is not None:
-            logs = found.logs
-            yield name, [(each, logs[each]) for each in indexes if 0 <= each < len(logs)]
+        logs = () if found is None else found.logs
+        yield name, [(each, logs[each]) for each in indexes if 0 <= each < len(logs)]
 
 
 def _result(directory: LogDirectory, topics: dict[str, Rows]) -> DescribeLogDirsResult:
