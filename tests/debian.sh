@@ -25,8 +25,7 @@ fi
 if [[ ! -x $root/usr/bin/python3 || -d $root/debootstrap ]]; then
   echo "siltstone: making a root of Debian $suite in $root, once" >&2
   mkdir -p "$root"
-  debootstrap --variant=minbase --include="$packages" "$suite" "$root" \
-    "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >/dev/null
+  debootstrap --variant=minbase --include="$packages" "$suite" "$root" ${DEBIAN_MIRROR:-} >/dev/null
 fi
 
 [[ -d $copy/.git ]] || git clone --quiet --no-hardlinks "$tree" "$copy"
