@@ -419,6 +419,7 @@ def test_creating_beside_a_folder_that_a_deletion_left_is_refused(
     paths = (tmp_path / "one", tmp_path / "two")
     with _running(*paths) as manager:
         left = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
+        manager.background.drain()  # its first leader epoch is renamed, too
         disk.fail("rename", errno.EIO, str(left), times=1)
         with pytest.raises(KafkaStorageError):
             manager.delete(ORDERS)
