@@ -302,7 +302,8 @@ class Partition:
         left = [
             each.base for data in found.undecided.values() for each in data if each.last >= start
         ]
-        bounds = {min([*each, *self.unclosed], default=self.end) for each in (firsts, left)}
+        unclosed = [max(each, start) for each in self.unclosed]
+        bounds = {min([*each, *unclosed], default=self.end) for each in (firsts, left)}
         if stable not in bounds:
             raise Found("the last stable offset", f"of {self} is {stable}, not {sorted(firsts)}")
         if not any(each.header.is_transactional for each in self.known):
