@@ -11,7 +11,7 @@ SAMPLE_SECONDS: Final = 10.0
 SAMPLES: Final = 60
 """So many samples, one every ten seconds, are looked back to tell how fast room goes."""
 LEAST_SECONDS: Final = 180.0
-"""What went in less time says nothing of hours."""
+"""A shorter time says nothing of the hours to come."""
 _LEAST_SHARE: Final = 10
 """A tenth of what went must be ours, else it is other programs that fill the disk, or empty it."""
 
@@ -53,7 +53,7 @@ class Room:
 
     @property
     def bytes_above(self) -> int:
-        """What may be written until only the reserve is left."""
+        """The bytes that may be written until only the reserve is left."""
         return self.free_bytes - self.reserve_bytes
 
     def measure(self, path: Path, reserve_bytes: int, now: float, written: int) -> None:

@@ -24,7 +24,7 @@ BLOCK: Final = 4096
 class MemoryEntries:
     """Entries of the segment that is being written. One writer; readers need no lock.
 
-    A crash loses what lies behind ``written``; recovery then builds the index anew.
+    A crash loses what lies behind ``written``; recovery then builds the index again.
     """
 
     __slots__ = ("data", "size", "written")

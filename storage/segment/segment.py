@@ -204,7 +204,8 @@ class LogSegment(ReadableSegment):
         self.end.begin_interval()
         self._sealed = False
         self._preallocated |= self.config.preallocate  # by the run that made it, if it was loaded
-        self._unsynced = self._unsynced or set()
+        if self._unsynced is None:  # else a flush may hold it, and put marks back into it
+            self._unsynced = set()
         self._note_full()
         self._file = file
         self.end.open(file.fileno())
@@ -395,7 +396,8 @@ class LogSegment(ReadableSegment):
         self._distrusted = False
         self._active = scan.indexes
         self._sealed = False
-        self._unsynced = self._unsynced or set()
+        if self._unsynced is None:  # else a flush may hold it, and put marks back into it
+            self._unsynced = set()
         self._file = file
         end = self.end
         end.note_first(scan.first_timestamp)

@@ -1,11 +1,11 @@
 """The sockets that a listener encrypts by, each of whose failures stays its own.
 
-OpenSSL keeps errors in a queue of the thread, not of the connection, and whoever asks why a call
-did not end looks there first. Since OpenSSL 3.2 a send that the kernel refuses leaves an entry in
-it, and the ``ssl`` modules of Python 3.12.9, 3.13.2 and later raise OSError of it and leave it
-there. The next connection of this thread that only had to wait would be taken for the broken one,
-and so would all after it. So the queue is emptied where a call has failed; a call that succeeds,
-or has to wait, costs no more than before.
+OpenSSL keeps errors in a queue of the thread, not of the connection. When a call did not end, the
+``ssl`` module looks there first for the reason. Since OpenSSL 3.2 a send that the kernel refuses
+leaves an entry in it, and the modules of Python 3.12.9, 3.13.2 and later raise OSError of it and
+leave it there. The next connection of this thread that only had to wait would be taken for the
+broken one, and so would all after it. So the queue is emptied where a call has failed; a call that
+succeeds, or has to wait, costs no more than before.
 
 A handshake needs none of this: OpenSSL begins each step of one with an empty queue.
 """

@@ -218,7 +218,7 @@ async def test_a_running_broker_is_asked_what_it_advertises(
 async def test_a_broker_of_another_user_has_the_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What runs and is ready needs no chown, which would take the folder from it."""
+    """A broker that is ready needs no chown, which would take its folder from it."""
     async with running(tmp_path):
         http = (tmp_path / files.CONTROL_ADDRESS).read_text().strip()
         monkeypatch.setattr(os, "access", lambda *_, **__: False)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _TERMINAL_BYTES = 4096
-"""What a terminal keeps until it is read."""
+"""The bytes that a terminal keeps until they are read."""
 
 
 @pytest.fixture
@@ -352,7 +352,7 @@ async def test_lines_become_records_and_lines_again(shell: Shell) -> None:
 
 
 async def test_a_terminal_is_not_steered_by_records(shell: Shell, broker: Running) -> None:
-    """What it would obey is spelled there; a pipe, and --raw, have the bytes as they are."""
+    """Control characters are spelled there; a pipe, and --raw, have the bytes as they are."""
     value = b"\x1b]0;owned\x07\x1b[2Jover\r\nf\xc3\xbcr\t\xff"
     await shell.run("topics", "create", "orders")
     await Traffic(await broker.call(), "orders").produce(value)
