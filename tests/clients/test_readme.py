@@ -37,6 +37,13 @@ def block(language: str, word: str) -> str:
 
 
 @pytest.fixture
+def broker(own_broker: Broker) -> Broker:
+    """A broker of this test alone: the README's examples name topics that others of them make."""
+    own_broker.start()
+    return own_broker
+
+
+@pytest.fixture
 def scripts(kafka_tools: KafkaTools, tmp_path: Path) -> Path:
     """A folder with Kafka's shell scripts, as its download has them."""
     for name, main in SCRIPTS.items():
