@@ -74,8 +74,16 @@ def test_links_of_pages(page: Path) -> None:
     assert broken == []
 
 
+def test_a_release_has_one_page_of_changes() -> None:
+    """Users read what a release brings in at most 80 lines; the diary of changes is `git log`."""
+    releases = re.split(r"^## .*\n", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+
+    assert releases
+    assert max(release.count("\n") for release in releases) <= 80
+
+
 def test_messages_that_the_page_explains() -> None:
-    """Whoever searches the page for a line of the log finds it: the text is that of the code."""
+    """A search of the page for a line of the log finds it: the text is that of the code."""
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     section = page.partition("## Messages of the log")[2].partition("\n## ")[0]
     texts = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
