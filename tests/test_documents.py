@@ -74,6 +74,30 @@ def test_links_of_pages(page: Path) -> None:
     assert broken == []
 
 
+def test_the_index_has_each_page_once() -> None:
+    """A question in docs/README.md leads to every page of docs, and to no page twice."""
+    index = ROOT / "docs" / "README.md"
+    links = sorted(
+        (index.parent / target).resolve()
+        for target in LINK.findall(index.read_text())
+        if not target.startswith("../")
+    )
+
+    assert links == sorted(page for page in index.parent.rglob("*.md") if page != index)
+
+
+def test_the_list_of_supports_has_each_module_once() -> None:
+    """What tests lean on is found by its subject: tests/support/README.md names every module."""
+    index = ROOT / "tests" / "support" / "README.md"
+    named = [
+        index.parent / name
+        for name in re.findall(r"^\| `([\w/]+\.\w+)` \|", index.read_text(), re.MULTILINE)
+    ]
+    modules = [path for path in index.parent.rglob("*") if path.suffix in {".py", ".c"}]
+
+    assert sorted(named) == sorted(modules)
+
+
 def test_a_release_has_one_page_of_changes() -> None:
     """Users read what a release brings in at most 80 lines; the diary of changes is `git log`."""
     releases = re.split(r"^## .*\n", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
