@@ -5,13 +5,13 @@ DESCRIBE too, and one that permits ALTER_CONFIGS permits DESCRIBE_CONFIGS; one t
 forbids nothing else. Without any rule for a resource ``allow.everyone.if.no.acl.found`` decides.
 
 The rules of a pattern are kept as bits by principal and host, and the patterns by name, so that an
-answer costs a few look-ups however many rules there are: the literal name, ``*``, and a prefix for
-each length that some rule has. An answer that was given once is remembered until a rule changes.
+answer costs a few look-ups however many rules there are: the literal name, ``*``, and the longest
+prefix, which knows the ones that it begins with (``prefixes.py``). What all these say of a client,
+and an answer that was given once, is remembered until a rule changes.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,7 @@ from siltstone.broker.security.acl import (
     Permission,
     ResourceType,
 )
+from siltstone.broker.security.prefixes import Prefixes
 from siltstone.broker.security.principals import EVERYBODY
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class Authorizer:
     """The rules in force, and their answers (loop only).
 
     Invariants: ``_rights`` has an entry for each pattern of ``_acls`` and for no other;
-    ``_lengths`` counts the prefixes of each length; ``_remembered`` holds answers of these rules.
+    ``_prefixes`` has the prefixed ones of each resource type; ``_remembered`` holds answers of
+    these rules, ``_of_prefixes`` what all rules of a prefix allow and deny a client.
     """
 
     def __init__(
@@ -119,9 +121,10 @@ class Authorizer:
         self._super_users = frozenset(map(str, super_users))
         self._allows_without_acls = allows_without_acls
         self._acls: dict[Pattern, dict[Acl, None]] = {}
-        self._rights: dict[Pattern, _Rights] = {}
-        self._lengths: dict[int, Counter[int]] = {}
+        self._rights: dict[tuple[int, int, str], _Rights] = {}
+        self._prefixes: dict[int, Prefixes] = {}
         self._remembered: dict[tuple[str, str, int, int, str], bool] = {}
+        self._of_prefixes: dict[tuple[str, str, int, str], tuple[int, int]] = {}
         self._changed: list[Callable[[], None]] = []
         self.add(acls)
 
@@ -146,8 +149,8 @@ class Authorizer:
             if known is None:
                 known = self._acls[acl.pattern] = {}
                 if acl.pattern.pattern_type == PatternType.PREFIXED:
-                    lengths = self._lengths.setdefault(acl.pattern.resource_type, Counter())
-                    lengths[len(acl.pattern.name)] += 1
+                    prefixes = self._prefixes.setdefault(acl.pattern.resource_type, Prefixes())
+                    prefixes.add(acl.pattern.name)
             known[acl] = None
             changed.add(acl.pattern)
         self._renew(changed)
@@ -163,7 +166,8 @@ class Authorizer:
             changed.add(acl.pattern)
             if not known:
                 del self._acls[acl.pattern]
-                self._forget_length(acl.pattern)
+                if acl.pattern.pattern_type == PatternType.PREFIXED:
+                    self._prefixes[acl.pattern.resource_type].remove(acl.pattern.name)
         self._renew(changed)
 
     def on_change(self, forget: Callable[[], None]) -> None:
@@ -230,27 +234,41 @@ class Authorizer:
         if principal in self._super_users:
             return True
         bit = 1 << operation
-        is_found = is_allowed = False
-        for rights in self._matching(resource_type, name):
-            is_found = True
-            if _find(rights.denied, principal, host) & bit:
-                return False
-            is_allowed = is_allowed or bool(_find(rights.allowed, principal, host) & bit)
-        return is_allowed or (self._allows_without_acls and not is_found)
-
-    def _matching(self, resource_type: int, name: str) -> Iterator[_Rights]:
-        """Yield what is said about a resource, each pattern once."""
-        kind = ResourceType(resource_type)
-        literals = (name,) if name == WILDCARD else (name, WILDCARD)
-        for literal in literals:
-            rights = self._rights.get(Pattern(kind, PatternType.LITERAL, literal))
+        is_found = False
+        allowed = 0
+        for literal in (name,) if name == WILDCARD else (name, WILDCARD):
+            rights = self._rights.get((resource_type, PatternType.LITERAL, literal))
             if rights is not None:
-                yield rights
-        for length in self._lengths.get(kind, ()):
-            if length <= len(name):
-                rights = self._rights.get(Pattern(kind, PatternType.PREFIXED, name[:length]))
-                if rights is not None:
-                    yield rights
+                is_found = True
+                if _find(rights.denied, principal, host) & bit:
+                    return False
+                allowed |= _find(rights.allowed, principal, host)
+        prefixes = self._prefixes.get(resource_type)
+        prefix = None if prefixes is None else prefixes.find_longest(name)
+        if prefix is not None:
+            is_found = True
+            also_allowed, denied = self._find_of_prefix(principal, host, resource_type, prefix)
+            if denied & bit:
+                return False
+            allowed |= also_allowed
+        return bool(allowed & bit) or (self._allows_without_acls and not is_found)
+
+    def _find_of_prefix(
+        self, principal: str, host: str, resource_type: int, prefix: str
+    ) -> tuple[int, int]:
+        """Return what a prefix, and those that it begins with, allow and deny a client."""
+        key = principal, host, resource_type, prefix
+        found = self._of_prefixes.get(key)
+        if found is None:
+            allowed = denied = 0
+            for each in self._prefixes[resource_type].walk_up(prefix):
+                rights = self._rights[resource_type, PatternType.PREFIXED, each]
+                allowed |= _find(rights.allowed, principal, host)
+                denied |= _find(rights.denied, principal, host)
+            if len(self._of_prefixes) >= _MAX_REMEMBERED:
+                self._of_prefixes.clear()
+            found = self._of_prefixes[key] = allowed, denied
+        return found
 
     def _of_client(self, principal: str, host: str, resource_type: int) -> Iterator[Acl]:
         for pattern, acls in self._acls.items():
@@ -269,16 +287,9 @@ class Authorizer:
             else:
                 self._rights[pattern] = _Rights(acls)
         self._remembered.clear()
+        self._of_prefixes.clear()
         for forget in self._changed:
             forget()
-
-    def _forget_length(self, pattern: Pattern) -> None:
-        if pattern.pattern_type != PatternType.PREFIXED:
-            return
-        lengths = self._lengths[pattern.resource_type]
-        lengths[len(pattern.name)] -= 1
-        if not lengths[len(pattern.name)]:
-            del lengths[len(pattern.name)]
 
 
 def _is_covered(pattern: Pattern, denied: set[Pattern]) -> bool:

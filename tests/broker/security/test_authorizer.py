@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from siltstone.broker.security import authorizer as authorizer_module
 from siltstone.broker.security.acl import (
     Acl,
     AclFilter,
@@ -145,8 +146,25 @@ def test_some_resource_may_be_used_if_no_rule_forbids_all_that_is_allowed(
     assert authorizer.allows_any(principal, host, operation, kind) == expected
 
 
-def test_an_answer_costs_the_same_with_ten_thousand_rules() -> None:
-    """What is looked at are the patterns of the name, not the rules."""
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The tables of rules that answers have looked at."""
+    seen: list[object] = []
+    find = authorizer_module._find
+
+    def count(table: dict[str, dict[str, int]], principal: str, host: str) -> int:
+        seen.append(table)
+        return find(table, principal, host)
+
+    monkeypatch.setattr(authorizer_module, "_find", count)
+    return seen
+
+
+@pytest.mark.parametrize("name", ["topic-77", "team-77-orders"])
+def test_an_answer_costs_the_same_with_ten_thousand_rules(
+    looked_at: list[object], name: str
+) -> None:
+    """The patterns of the name are looked at, twice each, and not the rules."""
     acls = [rule(f"topic-{number}", f"User:{number % 500}") for number in range(5_000)]
     acls += [rule("*", f"User:{number}") for number in range(2_500)]
     acls += [
@@ -154,11 +172,26 @@ def test_an_answer_costs_the_same_with_ten_thousand_rules() -> None:
         for number in range(2_500)
     ]
     authorizer = Authorizer(acls)
+    authorizer.allows("User:a", "h", Operation.READ, ResourceType.TOPIC, name)
 
     assert len(authorizer) == 10_000
-    assert len(list(authorizer._matching(ResourceType.TOPIC, "topic-77"))) == 2
-    assert len(list(authorizer._matching(ResourceType.TOPIC, "team-77-orders"))) == 2
-    assert len(authorizer._lengths[ResourceType.TOPIC]) == 4
+    assert len(looked_at) == 4
+
+
+def test_an_answer_does_not_cost_more_with_the_lengths_of_prefixes(
+    looked_at: list[object],
+) -> None:
+    """All that begin like the name are looked at for the first of its names, and then no more."""
+    authorizer = Authorizer(
+        rule("t" * length, pattern_type=PatternType.PREFIXED) for length in range(1, 61)
+    )
+    question = "User:a", "h", Operation.READ, ResourceType.TOPIC
+    answers = {authorizer.allows(*question, "t" * 60 + "first")}
+    assert len(looked_at) == 120
+    answers |= {authorizer.allows(*question, f"{'t' * 60}{number}") for number in range(1_000)}
+
+    assert len(looked_at) == 120
+    assert answers == {True}
 
 
 def rule(
