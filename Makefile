@@ -74,12 +74,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-# CI must not pass on slow fallbacks; elsewhere a machine without a C compiler still works.
-ifeq ($(CI),true)
-export KERNELS ?= require
-endif
-
-.PHONY: again help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized histories model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized histories model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -115,10 +110,8 @@ $(VENV)/.environment-pip: $(VENV)/.runtime-pip requirements.lock
 	@rm -f $(VENV)/.environment-*
 	@touch $@
 
-# If nothing could be compiled and there is a compiler now, it is tried again.
-AGAIN := $(if $(wildcard protocol/core/*.so),,$(if $(shell command -v gcc cc),again))
-$(VENV)/.installed: $(BEFORE.$(INSTALLER)) pyproject.toml hatch_build.py $(KERNELS_IN) $(AGAIN)
-	@echo 'siltstone: compiling the kernels, once' >&2
+$(VENV)/.installed: $(BEFORE.$(INSTALLER)) pyproject.toml hatch_build.py $(KERNELS_IN)
+	@$(BIN)/python hatch_build.py --compiler
 	@$(INSTALL.$(INSTALLER)) --quiet --no-deps --editable .
 	@touch $@
 

@@ -1,14 +1,17 @@
-"""Compiles the kernels when the project is built or installed.
+"""Compiles the kernels when the project is built or installed; without them there is no build.
 
-KERNELS=auto (default) goes on in plain Python, and says so in a line, where there is no Cython or
-no compiler; off does not try; require fails. pip and uv hide what a build says, so the start and
-`siltstone doctor` say it again. An editable install gets the extensions beside their sources, a
-wheel gets them inside and becomes platform-specific. `python hatch_build.py` puts them into the
-checkout at hand.
+It takes the compiler that CC names, else the machine's own, else Zig's from the package index, and
+says which in a line. Python's headers come with no compiler: where they are missing the build stops
+with a line that says what to install. An editable install gets the extensions beside their sources,
+a wheel gets them inside and becomes platform-specific. `python hatch_build.py` puts them into the
+checkout at hand; with `--compiler` it only says what it would compile with.
 """
 
+import importlib.util
 import os
 import runpy
+import shlex
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -61,6 +64,10 @@ LOOPS = {
     "siltstone/protocol/core/_records.pyx": ("-O3",),
 }
 EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")
+ZIG = "ziglang==0.17.1"
+"""A C compiler in a wheel, for machines that have none."""
+ZIG_FLAGS = "-mcpu=baseline"
+"""As other compilers do: what is built runs on every processor of this kind."""
 # The arithmetic of C may not depend on how the interpreter was compiled.
 FLAGS = ("-g0", "-fwrapv")
 SANITIZED = (
@@ -91,6 +98,55 @@ def flags_for(source: str) -> tuple[str, ...]:
     return (*LOOPS.get(source, ("-O1",)), *FLAGS)
 
 
+def find_compiler() -> str | None:
+    """Return the command of this machine's C compiler, None if there is none."""
+    if asked := os.environ.get("CC"):
+        return asked
+    usual = (sysconfig.get_config_var("CC") or "cc", "cc", "gcc", "clang")
+    return next((each for each in usual if shutil.which(shlex.split(each)[0])), None)
+
+
+def check_headers() -> None:
+    """Make sure that Python's headers are there.
+
+    Raises:
+        SystemExit: They are not; it says what to install.
+    """
+    folder = sysconfig.get_path("include")
+    if not Path(folder, "Python.h").is_file():
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        raise SystemExit(
+            f"siltstone: cannot be compiled, {folder} has no Python.h: install the development "
+            f"package of this Python (Debian: apt-get install python{version}-dev), then build "
+            "again"
+        )
+
+
+def choose_compiler() -> str:
+    """Return the command to compile with, once Python's headers are there.
+
+    Raises:
+        SystemExit: They are not there, or there is no compiler.
+    """
+    check_headers()
+    command = find_compiler()
+    if command is not None:
+        return command
+    if importlib.util.find_spec("ziglang") is None:
+        raise SystemExit(
+            "siltstone: cannot be compiled, there is no C compiler: install one (Debian: apt-get "
+            f"install gcc), or pip install {ZIG}, then build again"
+        )
+    return f"{shlex.quote(sys.executable)} -m ziglang cc {ZIG_FLAGS}"
+
+
+def tell_compiler() -> str:
+    """Return a line that says what is compiled with; raises as `choose_compiler` does."""
+    check_headers()
+    with_what = find_compiler() or f"Zig's C compiler from the package index ({ZIG})"
+    return f"siltstone: compiling the kernels, once, with {with_what}\n"
+
+
 def compile_kernels(
     target: Path, flags: Sequence[str] = (), link_flags: Sequence[str] = ()
 ) -> list[Path]:
@@ -98,11 +154,15 @@ def compile_kernels(
 
     Without `flags` each gets those of a release.
     """
-    from Cython.Build import cythonize  # noqa: PLC0415 - may be missing
+    from Cython.Build import cythonize  # noqa: PLC0415 - a tool of the build alone
     from setuptools import (  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - as above
         Distribution,
         Extension,
     )
+
+    os.environ["CC"] = choose_compiler()  # where setuptools looks
+    if ZIG_FLAGS in os.environ["CC"]:
+        os.environ["LDSHARED"] = f"{os.environ['CC']} -shared"
 
     extensions = [
         Extension(
@@ -135,26 +195,12 @@ def compile_kernels(
 
 
 def build(target: Path) -> list[Path]:
-    """Compile as the variable KERNELS says; nothing is returned where it stays plain Python."""
-    mode = os.environ.get("KERNELS", "auto")
-    if mode not in {"auto", "off", "require"}:
-        raise SystemExit(f"KERNELS={mode} is not known; use auto, off or require")
-    if mode == "off":
-        return []
+    """Compile as a release, from any folder, and say with what."""
+    sys.stderr.write(tell_compiler())
     before = Path.cwd()
     os.chdir(ROOT)
     try:
         return compile_kernels(target)
-    except (Exception, SystemExit) as error:
-        if mode == "require":
-            raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        sys.stderr.write(
-            f"siltstone: NOTHING IS COMPILED ({reason}), and plain Python takes five to nine times "
-            "as long for each record; install a C compiler and Python's headers (Debian: apt-get "
-            "install gcc python3-dev), then build again\n"
-        )
-        return []
     finally:
         os.chdir(before)
 
@@ -172,23 +218,33 @@ def build_sanitized(target: Path) -> None:
 def build_in_place() -> list[Path]:
     """Put the extensions beside their sources; processes that run keep the old ones.
 
-    Where none are made, those of an older source go: they would be taken for this one's. Those of
-    other Pythons stay: their environments are made of them.
+    If it fails those of an older source go: they would be taken for this one's. Those of other
+    Pythons stay: their environments are made of them.
     """
     placed = []
     with tempfile.TemporaryDirectory(dir=ROOT, prefix=".kernels-") as scratch:
-        for output in build(Path(scratch)):
+        try:
+            outputs = build(Path(scratch))
+        except (Exception, SystemExit):
+            for kernel in map(ROOT.joinpath, KERNELS):
+                kernel.with_name(kernel.stem + EXTENSION).unlink(missing_ok=True)
+            raise
+        for output in outputs:
             place = ROOT / output.relative_to(scratch)
             output.replace(place)
             placed.append(place)
-    if not placed:
-        for kernel in map(ROOT.joinpath, KERNELS):
-            kernel.with_name(kernel.stem + EXTENSION).unlink(missing_ok=True)
     return placed
 
 
 class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
     """Hatchling's hook: fills a wheel, or the checkout of an editable install."""
+
+    def dependencies(self) -> list[str]:
+        """Return what to fetch for the build of a wheel: a compiler where there is none."""
+        if self.target_name != "wheel" or find_compiler() is not None:
+            return []
+        check_headers()  # before anything large is fetched
+        return [ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of the wheel are gathered."""
@@ -198,13 +254,11 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             build_in_place()
             return
         self._scratch = tempfile.TemporaryDirectory()
-        outputs = build(Path(self._scratch.name))
-        for output in outputs:
+        for output in build(Path(self._scratch.name)):
             inside = output.relative_to(self._scratch.name)
             build_data["force_include"][str(output)] = inside.as_posix()
-        if outputs:
-            build_data["pure_python"] = False
-            build_data["infer_tag"] = True
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling's signature
         """Drop what was compiled for the wheel."""
@@ -216,6 +270,9 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--sanitized"]:
         build_sanitized(Path(sys.argv[2]))
+        sys.exit()
+    if sys.argv[1:] == ["--compiler"]:
+        sys.stderr.write(tell_compiler())
         sys.exit()
     for built in build_in_place():
         sys.stdout.write(f"{built.relative_to(ROOT)} ({sysconfig.get_platform()})\n")

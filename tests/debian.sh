@@ -50,5 +50,5 @@ fi
 
 # What is not installed there is skipped, whoever runs this: CI has run those tests outside.
 exec env --unset=CI --unset=SILTSTONE_CACHE --unset=MAKEFLAGS --unset=MAKELEVEL \
-  HOME=/root KERNELS=require PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+  HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
   chroot "$root" make --directory=/srv/siltstone "${@:-test}"

@@ -1,11 +1,13 @@
-"""The build of the kernels: what each value of KERNELS does."""
+"""The build of the kernels: with which compiler, and what stops it."""
 
-import os
+import importlib.util
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -14,30 +16,78 @@ from siltstone.protocol.core import constants
 from siltstone.protocol.messages import columns
 
 
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without a C compiler."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def make_hook(target: str) -> hatch_build.KernelHook:
+    """Return the hook as hatchling makes it for a wheel or a source archive."""
+    unused: Any = None
+    return hatch_build.KernelHook(str(hatch_build.ROOT), {}, unused, unused, "", target)
+
+
 def fail(target: Path) -> list[Path]:
-    """Stand for a machine without a compiler."""
-    raise OSError(f"no compiler for {target}\nand more of it")
+    """Stand for a source that does not compile."""
+    raise OSError(f"no kernel below {target}")
 
 
-def test_off_compiles_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """KERNELS=off leaves plain Python without a word."""
-    monkeypatch.setenv("KERNELS", "off")
-    monkeypatch.setattr(hatch_build, "compile_kernels", fail)
+def test_a_compiler_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch, bare: None) -> None:
+    """Whatever else there is; the line says it."""
+    monkeypatch.setenv("CC", "ccache gcc-14")
 
-    assert hatch_build.build(tmp_path) == []
+    assert hatch_build.choose_compiler() == "ccache gcc-14"
+    assert hatch_build.tell_compiler().endswith("with ccache gcc-14\n")
 
 
-def test_auto_goes_on_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_the_compiler_of_the_machine_is_taken(
+    monkeypatch: pytest.MonkeyPatch, bare: None, tmp_path: Path
 ) -> None:
-    """Without a compiler the project installs all the same; one line says why, and what to do."""
-    monkeypatch.delenv("KERNELS", raising=False)
-    monkeypatch.setattr(hatch_build, "compile_kernels", fail)
+    """Python need not have been compiled with it."""
+    (tmp_path / "clang").touch(mode=0o755)
 
-    assert hatch_build.build(tmp_path) == []
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"siltstone: NOTHING IS COMPILED (no compiler for {tmp_path})")
-    assert "install a C compiler" in line
+    assert hatch_build.choose_compiler() == "clang"
+    assert make_hook("wheel").dependencies() == []
+
+
+def test_a_machine_without_a_compiler_fetches_one(
+    monkeypatch: pytest.MonkeyPatch, bare: None
+) -> None:
+    """An installer brings it for the build alone; what is built runs on processors of its kind."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+
+    assert make_hook("wheel").dependencies() == [hatch_build.ZIG]
+    assert make_hook("sdist").dependencies() == []
+    command = hatch_build.choose_compiler()
+    assert command == f"{sys.executable} -m ziglang cc -mcpu=baseline"
+    assert hatch_build.tell_compiler().endswith(f"from the package index ({hatch_build.ZIG})\n")
+
+
+def test_a_build_without_any_compiler_stops(monkeypatch: pytest.MonkeyPatch, bare: None) -> None:
+    """A build that was told to fetch nothing says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+
+    with pytest.raises(SystemExit, match="there is no C compiler: install one") as stopped:
+        hatch_build.choose_compiler()
+    assert "\n" not in str(stopped.value)
+
+
+def test_a_build_without_headers_stops(
+    monkeypatch: pytest.MonkeyPatch, bare: None, tmp_path: Path
+) -> None:
+    """No compiler brings them; one line says which package does, before anything is fetched."""
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+
+    for step in (
+        hatch_build.tell_compiler,
+        hatch_build.choose_compiler,
+        make_hook("wheel").dependencies,
+    ):
+        with pytest.raises(SystemExit, match=f"{tmp_path} has no Python.h: install the") as stopped:
+            step()
+        assert "\n" not in str(stopped.value)
 
 
 def test_no_old_extension_stays_where_none_is_made(
@@ -47,7 +97,6 @@ def test_no_old_extension_stays_where_none_is_made(
 
     What another Python has compiled stays.
     """
-    monkeypatch.setenv("KERNELS", "auto")
     monkeypatch.setattr(hatch_build, "compile_kernels", fail)
     monkeypatch.setattr(hatch_build, "ROOT", tmp_path)
     monkeypatch.setattr(hatch_build, "KERNELS", ("broker/_kernel.py",))
@@ -63,26 +112,10 @@ def test_no_old_extension_stays_where_none_is_made(
     for path in (old, *others):
         path.touch()
 
-    assert hatch_build.build_in_place() == []
+    with pytest.raises(OSError, match="no kernel below"):
+        hatch_build.build_in_place()
     assert not old.exists()
     assert all(path.exists() for path in others)
-
-
-def test_require_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A release never ships slow kernels by accident."""
-    monkeypatch.setenv("KERNELS", "require")
-    monkeypatch.setattr(hatch_build, "compile_kernels", fail)
-
-    with pytest.raises(OSError, match="no compiler"):
-        hatch_build.build(tmp_path)
-
-
-def test_another_value_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A slip in the variable is not taken for auto."""
-    monkeypatch.setenv("KERNELS", "on")
-
-    with pytest.raises(SystemExit, match="KERNELS=on is not known"):
-        hatch_build.build(tmp_path)
 
 
 def test_every_kernel_has_its_types_beside_it() -> None:
@@ -121,22 +154,6 @@ def test_c_has_the_numbers_that_python_has(module: ModuleType, path: int, tmp_pa
     assert first == "cdef enum:"
     assert written == {name: value for name, value in vars(module).items() if type(value) is int}
     assert len(written) > 15
-
-
-def test_plain_python_leaves_files_that_are_run_by_their_path_alone(tmp_path: Path) -> None:
-    """Only folders are searched for sources; the build runs lists of numbers as files."""
-    words = (
-        "import hatch_build, pathlib, siltstone\n"
-        f"hatch_build.write_constants(pathlib.Path({str(tmp_path)!r}))"
-    )
-    subprocess.run(
-        [sys.executable, "-c", words],
-        cwd=hatch_build.ROOT,
-        check=True,
-        env={**os.environ, "SILTSTONE_KERNELS": "off"},
-    )
-
-    assert (tmp_path / "constants.pxi").is_file()
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

@@ -209,6 +209,12 @@ static crc_function crc_chosen = crc_software;
 
 #ifdef SILTSTONE_HAS_CRC_INSTRUCTION
 
+#ifdef __clang__ /* its name for a part of sse4.2 that a processor may be declared to lack */
+#define CRC_TARGET "sse4.2,crc32,pclmul"
+#else
+#define CRC_TARGET "sse4.2,pclmul"
+#endif
+
 /* Lane lengths in bytes: multiples of 8, for buffers of three lanes and more. */
 enum { LONG_LANE = 4096, SHORT_LANE = 256, TINY_LANE = 40, LANES = 3 };
 
@@ -245,7 +251,7 @@ static inline uint64_t crc_word(const uint8_t *data) {
     return word;
 }
 
-__attribute__((target("sse4.2,pclmul"))) static inline uint64_t crc_lanes(
+__attribute__((target(CRC_TARGET))) static inline uint64_t crc_lanes(
     uint64_t crc, const uint8_t *data, size_t lane, const uint32_t *fold) {
     uint64_t second = 0, third = 0;
     for (size_t at = 0; at < lane; at += 8) {
@@ -259,7 +265,7 @@ __attribute__((target("sse4.2,pclmul"))) static inline uint64_t crc_lanes(
     return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(moved)) ^ third;
 }
 
-__attribute__((target("sse4.2,pclmul"))) static uint32_t crc_hardware(
+__attribute__((target(CRC_TARGET))) static uint32_t crc_hardware(
     uint32_t start, const uint8_t *data, size_t size) {
     uint64_t crc = start;
     for (; size >= LANES * LONG_LANE; data += LANES * LONG_LANE, size -= LANES * LONG_LANE) {

@@ -1,8 +1,10 @@
-"""The wheel of this tree, less what git ignores, in plain Python; as an installer unpacks it."""
+"""The wheel of this tree, less what git ignores; as an installer unpacks it.
+
+To compile takes a minute, so what lies compiled in the checkout stands for what would come out.
+"""
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,10 +12,33 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BUILD = """
-import sys
+import shutil, sys
+from pathlib import Path
+from hatchling.builders.hooks import custom
 from hatchling.build import build_sdist, build_wheel
+
+load, compiled = custom.load_plugin_from_script, Path(sys.argv[2])
+
+def load_without_compiler(*arguments):
+    hook = load(*arguments)
+    names = hook.initialize.__globals__
+
+    def copy_compiled(target):
+        outputs = []
+        for kernel in names["KERNELS"]:
+            name = kernel.rpartition(".")[0] + names["EXTENSION"]
+            outputs.append(target / name)
+            outputs[-1].parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(compiled / name, outputs[-1])
+        return outputs
+
+    names["compile_kernels"] = copy_compiled
+    return hook
+
+if compiled.is_dir():
+    custom.load_plugin_from_script = load_without_compiler
 build_wheel(sys.argv[1])
-if sys.argv[2:] == ["--sdist"]:
+if "--sdist" in sys.argv:
     build_sdist(sys.argv[1])
 """
 
@@ -36,21 +61,19 @@ def copy_tree(target: Path) -> None:
             place.write_bytes(source.read_bytes())
 
 
-def build(
-    tree: Path, folder: Path, *options: str, kernels: str = "off", path: Path | None = None
-) -> None:
+def build(tree: Path, folder: Path, *options: str, cython: Path | None = None) -> None:
     """Build the wheel of a tree into a folder, and with ``--sdist`` the source archive.
 
-    To compile ``kernels`` takes Cython, which is imported from ``path``.
+    With ``cython``, the folder to import it from, the kernels are compiled.
     """
+    compiled = ROOT if cython is None else os.devnull
     subprocess.run(
-        [sys.executable, "-c", BUILD, str(folder), *options],
+        [sys.executable, "-c", BUILD, str(folder), str(compiled), *options],
         cwd=tree,
         check=True,
         env={
-            "KERNELS": kernels,
             "PATH": "/usr/bin:/bin",
-            **({} if path is None else {"PYTHONPATH": str(path)}),
+            **({} if cython is None else {"PYTHONPATH": str(cython)}),
         },
     )
 
@@ -84,9 +107,4 @@ def build_newer(folder: Path, version: str) -> Path:
     (wheel,) = folder.glob("*.whl")
     site = folder / "site"
     unpack(wheel, site)
-    for parent, _, names in os.walk(ROOT / "siltstone", followlinks=True):
-        for name in names:
-            if name.endswith(".so"):  # what a builder would compile from the same sources
-                compiled = Path(parent, name)
-                shutil.copy(compiled, site / compiled.relative_to(ROOT))
     return site
