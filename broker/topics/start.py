@@ -151,7 +151,7 @@ def _report(plan: Plan, manager: LogManager, *, lost: int) -> None:
         )
     for topic_partition in plan.missing:
         log.error(
-            "partition has no folder and is made anew, EMPTY; stop and put the folder back if it "
+            "partition has no folder and is made again, EMPTY; stop and put the folder back if it "
             "was moved partition=%s",
             topic_partition,
         )

@@ -291,7 +291,7 @@ def fields_of(value: Any) -> Iterator[str]:
 async def test_every_field_is_documented(broker: Running) -> None:
     """In the section JSON of docs/http.md, and every rule that may decide."""
     page = (Path(__file__).parents[4] / "docs" / "http.md").read_text()
-    section = page.partition("## JSON\n")[2].partition("\n## Who may read it")[0]
+    section = page.partition("## JSON\n")[2].partition("\n## Readers")[0]
     known = set(re.findall("`([a-z_-]+)`", section))
     settings = {"cleanup.policy": "compact", "segment.bytes": "1200"}
     await broker.topics.create("state", 1, settings)
