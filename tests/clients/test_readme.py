@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -87,12 +88,15 @@ def test_kcat_and_console_tools_do_what_the_readme_says(broker: Broker, scripts:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small repository with the examples, and an environment with what README installs.
 
-    What is installed is linked from the environment of the tests, so that nothing is fetched.
+    What is installed is linked from the environment of the tests, so that nothing is fetched, and
+    so it is their Python that stands for the README's.
     """
     folder = make_repository(tmp_path_factory.mktemp("readme") / "clone")
     shutil.copytree(README.parent / "examples", folder / "examples")
     made, installed = (line.removeprefix("$ ") for line in block("console", "pip ").splitlines())
-    subprocess.run([*shlex.split(made), "--without-pip"], cwd=folder, check=True)
+    python, *arguments = shlex.split(made)
+    assert python == "python3"
+    subprocess.run([sys.executable, *arguments, "--without-pip"], cwd=folder, check=True)
     (site,) = folder.glob("clients/lib/python3*/site-packages")
     pip, command, *names = shlex.split(installed)
     assert (pip, command) == ("clients/bin/pip", "install")
