@@ -24,6 +24,7 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.records.batch import CONTROL
+from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import LogEnd
 from siltstone.storage.appending.values import AppendResult, Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
@@ -108,6 +109,7 @@ class Log:
         "_flush_lock",
         "_services",
         "_swap",
+        "_unflushed_gone",
         "bytes_out",
         "config",
         "end",
@@ -143,6 +145,8 @@ class Log:
         self._flush_lock = threading.Lock()
         self._abandoned = False  # the folder goes; background work stops
         self._swap: SegmentSwap | None = None  # owned by who cleans
+        # Deleted segments that a power failure may bring back torn. Guarded by: lock
+        self._unflushed_gone: tuple[LogSegment, ...] = ()
         self.last_flush_ms = services.clock.now_ms()
         self.bytes_out = 0  # whoever sends a read adds to it
 
@@ -427,6 +431,8 @@ class Log:
     def _drop(self, count: int) -> tuple[LogSegment, ...]:
         """Take the oldest segments out of the view; the caller holds the lock."""
         gone, kept = self.segments[:count], self.segments[count:]
+        unflushed = find_index(self.segments, self.recovery_point)
+        self._unflushed_gone += gone[unflushed:]  # before a flush can miss them in the view
         if kept[0].base_offset > self.log_start_offset:
             self._start_at(kept[0].base_offset)
         self.end.show(kept)
@@ -468,6 +474,9 @@ class Log:
         The recovery point moves afterwards. It passes the end of a segment only when that was
         sealed before its flush. May be called by several threads at a time.
 
+        Segments that were deleted since the last flush are flushed, too, and their names: should a
+        power failure bring them back, a start scans them, and damage in them would end the log.
+
         Raises:
             KafkaStorageError: Some of it may not be on the disk.
         """
@@ -480,10 +489,13 @@ class Log:
             self.last_flush_ms = self._services.clock.now_ms()
             if self._abandoned or target <= self.recovery_point:
                 return
+            gone = self._unflushed_gone
             first = find_index(segments, self.recovery_point)
             began = self._services.clock.monotonic()
             try:
                 with self._writing():
+                    if gone:
+                        self._flush_gone(gone)
                     for segment in segments[first:]:
                         if segment.base_offset < target:
                             segment.flush()
@@ -495,6 +507,15 @@ class Log:
                 if target == end_offset and following is not segments[-1]:
                     target -= 1  # the active segment has ended there meanwhile, after its flush
                 self.end.note_flushed(target)
+                if gone:
+                    self._unflushed_gone = self._unflushed_gone[len(gone) :]
+
+    def _flush_gone(self, segments: Iterable[LogSegment]) -> None:
+        """Put deleted segments on the disk, or that they are gone."""
+        for segment in segments:
+            if segment.files.find_size(files.LOG) is not None:
+                segment.flush()
+        files.fsync_directory(self.path)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:
         """Put cleaned segments in the place of old ones (docs/compaction.md, The swap). Blocks.
@@ -637,6 +658,7 @@ class Log:
             for segment in view[1]:  # a reader that opens a file of one now finds the same bytes
                 segment.files.relocate(future.final_path)
             self.end.move(future.directory, twins, future.recovery_point)
+            self._unflushed_gone = ()  # the copy does not have them
             self.reader.forget()
             self.path = future.final_path
             self.epochs.relocate(self.path)

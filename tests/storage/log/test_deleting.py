@@ -1,18 +1,21 @@
 """Deleting from a log: retention, DeleteRecords, files and their delay."""
 
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
-from siltstone.storage.log.log import HIGH_WATERMARK
+from siltstone.storage.log.log import HIGH_WATERMARK, Log
 from siltstone.storage.log.retention import Doomed, find_doomed
 from tests.support.batches import TIMESTAMP, make_batch
-from tests.support.faults import Disk
+from tests.support.faults import Disk, install
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in
+from tests.support.power import PowerDisk
 
 BATCH_BYTES = len(make_batch([(b"k", b"v" * 10)]))
 
@@ -223,3 +226,70 @@ def test_a_failed_directory_stops_retention(folder: LogFolder) -> None:
     folder.directory.fail(OSError("gone"))
 
     assert folder.log.apply_retention(TIMESTAMP + 60_000) == 0
+
+
+class Torn(Random):
+    """A power failure that keeps nothing of what was not fsynced but half of the first write."""
+
+    def choice(self, seq: Any) -> Any:
+        """Return the first."""
+        return seq[0]
+
+    def random(self) -> float:
+        """Return the least."""
+        return 0.0
+
+    def randint(self, a: int, b: int) -> int:
+        """Return the middle."""
+        return (a + b) // 2
+
+
+@pytest.fixture
+def power_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PowerDisk:
+    """A disk whose power can be cut."""
+    cellar = tmp_path / "cellar"
+    cellar.mkdir()
+    disk = PowerDisk(cellar=cellar)
+    install(monkeypatch, disk)
+    return disk
+
+
+def _delete_four(log: Log) -> None:
+    log.delete_records(4)
+    log.apply_retention(TIMESTAMP)
+
+
+def _empty(log: Log) -> None:
+    log.apply_retention(TIMESTAMP + 60_000)
+
+
+def _shrink(log: Log) -> None:
+    log.reconfigure(TopicConfig(retention_ms=-1, retention_bytes=BATCH_BYTES))
+    log.apply_retention(TIMESTAMP)
+
+
+@pytest.mark.parametrize("delete", [_delete_four, _empty, _shrink], ids=["records", "time", "size"])
+@pytest.mark.parametrize("when", ["before the renames", "after them", "after the unlinking"])
+def test_what_comes_back_after_a_flush_is_whole(
+    tmp_path: Path, power_disk: PowerDisk, delete: Callable[[Log], None], when: str
+) -> None:
+    """A power failure may undo a deletion, and a torn segment would take all behind it along."""
+    folder = LogFolder(tmp_path, TopicConfig(segment_bytes=BATCH_BYTES, retention_ms=10_000))
+    folder.settle()
+    for _ in range(5):
+        folder.append()
+    folder.reopen()
+    delete(folder.log)
+    start_offset = folder.log.log_start_offset
+    kept = bytes_of(folder.log, start_offset)
+    if when != "before the renames":
+        folder.settle()
+    if when == "after the unlinking":
+        folder.pass_time(60_000)
+    folder.log.flush()
+    power_disk.cut_power(Torn())
+    log = folder.reopen()
+
+    assert log.log_end_offset == 5
+    assert bytes_of(log, start_offset) == kept
+    check_log(log)

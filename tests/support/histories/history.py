@@ -402,14 +402,10 @@ class History:
 
     def _retain(self, log: Log, partition: Partition) -> None:
         before, size = log.log_start_offset, log.size
-        flushed = log.recovery_point
         now_ms = self.clock.now_ms()
         with self._refusals():
             log.apply_retention(now_ms)
         partition.start = max(partition.start, log.log_start_offset)
-        if before < log.log_start_offset > flushed:
-            # What goes was not flushed; should it come back, its end is the end of the log.
-            partition.is_unsure, partition.sure = True, 0
         config = log.config
         if config.retention_bytes < 0 or size <= config.retention_bytes:
             for batch in partition.known:
