@@ -35,7 +35,7 @@ def parse_overrides(text: str) -> dict[str, int]:
         address, _, count = each.rpartition(":")
         limits[str(ip_address(address.strip()))] = limit = int(count)
         if limit < 0:
-            raise ValueError(f"{limit} connections can not be")
+            raise ValueError(f"{limit} connections cannot be")
     return limits
 
 

@@ -126,7 +126,7 @@ class ArrowStore:
         try:
             file_system, path = fs.FileSystem.from_uri(uri)
         except (OSError, ValueError) as error:
-            raise SourceUnavailable(f"pyarrow.fs can not open {uri}: {error}") from error
+            raise SourceUnavailable(f"pyarrow.fs cannot open {uri}: {error}") from error
         return cls(file_system), path
 
     def open(self, path: str) -> ArrowFile:

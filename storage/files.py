@@ -42,7 +42,7 @@ FSYNC_FAILED = ".siltstone-fsync-failed"
 ROOM = ".siltstone-room"
 PINS = ".pins"
 MOVED = ".siltstone-moved"
-CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # where it is, not what it is
+CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # its place, not the secret
 CONTROL_ADDRESS = ".siltstone-control-address"
 CONTROL_CERTIFICATE = ".siltstone-control-certificate"
 USERS = "siltstone-users.json"
@@ -53,7 +53,7 @@ MAX_OFFSET = (1 << 63) - 1 - (1 << 32)
 """The largest offset: above it an offset plus the records of a batch might not fit an int64."""
 
 Look = tuple[int, int, int]
-"""What changes when a file does: another file, its time, its size."""
+"""Facts that change when a file does: which file it is, its time, its size."""
 
 FILE_MODE = 0o644
 _FOLDER_MODE = 0o755
@@ -69,7 +69,7 @@ class FsyncFailed(OSError):  # noqa: N818  # what happened, in two words
 
 
 class SegmentName(NamedTuple):
-    """What the name of a file in a partition folder says."""
+    """The parts of a file's name in a partition folder."""
 
     base_offset: int
     kind: str
@@ -82,7 +82,7 @@ def segment_file_name(base_offset: int, kind: str = LOG, suffix: str = "") -> st
 
 
 def parse_name(name: str) -> SegmentName | None:
-    """Return what the name of a segment's file or of a snapshot says; None if it is neither."""
+    """Return the parts of the name of a segment's file or of a snapshot; None if it is neither."""
     digits, dot, rest = name.partition(".")
     if not dot or not digits.isascii() or not digits.isdigit():
         return None
@@ -99,7 +99,7 @@ def parse_name(name: str) -> SegmentName | None:
 def create_folder(path: Path, *, durably: bool = True) -> None:
     """Create a folder and make its name durable; one that exists is fine.
 
-    Nobody but its owner may change names in it, whatever the process allows its files.
+    Only its owner may change names in it, whatever umask the process has.
     """
     with suppress(FileExistsError):
         os.mkdir(path, _FOLDER_MODE)  # noqa: PTH102  # all changes of the disk go through os
@@ -108,7 +108,7 @@ def create_folder(path: Path, *, durably: bool = True) -> None:
 
 
 def create_file(path: Path, mode: int = FILE_MODE) -> int:
-    """Create an empty file, cutting what was there; return a descriptor to read and write it.
+    """Create an empty file, or empty the old one; return a descriptor to read and write it.
 
     A link is replaced.
     """
@@ -144,7 +144,7 @@ def _is_link(path: Path | str) -> OSError:
 
 
 def find_size(path: str) -> int | None:
-    """Return the bytes of a file, None if there is none.
+    """Return the size of a file, None if it is missing.
 
     Takes a str: a start asks thousands of times.
 
@@ -203,7 +203,7 @@ def read_whole(path: Path) -> bytes:
 
     Raises:
         OSError: It is missing, cannot be read, is a link, a pipe, a device or a folder, or is far
-            too large: then somebody else has put it there.
+            too large: then it is not ours.
     """
     fd = open_file(path)
     try:
@@ -269,7 +269,7 @@ def fsync(fd: int) -> None:
     """Wait until an open file's bytes and size are on the disk.
 
     Raises:
-        FsyncFailed: They may never be, whatever a later call says.
+        FsyncFailed: They may never be, even if a later call succeeds.
     """
     try:
         os.fsync(fd)
@@ -316,7 +316,7 @@ def write_in_folder(name: str, data: bytes, folder: int) -> None:
     """Create a file in an open folder. Nothing is made durable.
 
     Raises:
-        FileExistsError: There is one of that name; it may be a link to a file in use.
+        FileExistsError: The name exists; it may be a link to a file in use.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     fd = os.open(name, flags, FILE_MODE, dir_fd=folder)
@@ -365,8 +365,8 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
     """Give a file new content, so that a crash leaves the old one or the new one, whole. Blocks.
 
     Without ``durable`` nothing is fsynced, and a power failure may leave an empty file: for files
-    that their reader checks and can do without. With a ``mode`` other than the usual one nobody
-    else may read the file at any moment: what a crash left of an earlier try is removed.
+    that their reader checks and can do without. With a ``mode`` other than the usual one other
+    users cannot read the file at any moment: the remains of an earlier try are removed.
 
     Raises:
         OSError: The old file has its name still; only if the fsync of the folder failed the new
@@ -397,9 +397,9 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
 def put_back(path: Path, content: bytes | None, mode: int = FILE_MODE) -> None:
     """Have the old content of a file again, or none, after `replace_file` has failed. Blocks.
 
-    The new one may have its name already. The old file stays if it is there, and is replaced by
-    nothing that is not on the disk: a power failure would leave half a file. A disk that does not
-    take that is left as it is.
+    The new one may have its name already. An old file that still has it stays, and it is never
+    replaced by a file that is not on the disk: a power failure would leave half a file. A disk that
+    does not take that is left as it is.
     """
     with suppress(OSError):
         if content is None:
@@ -464,7 +464,7 @@ def try_room(directory: Path, size: int) -> None:
 
 
 def look_at(path: Path | str) -> Look | None:
-    """Return what changes when a file does; None if it is not there. Blocks."""
+    """Return the facts that change when a file does; None if it is missing. Blocks."""
     try:
         status = os.stat(path)  # noqa: PTH116  # as a tuple of numbers
     except (OSError, ValueError):  # no file has such a path

@@ -53,7 +53,7 @@ class LogManager:
 
     The event loop reads ``logs``; `create` and `delete` run on io threads, so iterate over
     `all_logs`. Unlike Kafka, a broker does not start while one of its directories is missing or
-    faulty: it could not tell a lost partition from a new one, and would give its offsets out again.
+    faulty: it could not tell a lost partition from a new one, and would reuse its offsets.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class LogManager:
 
     @property
     def moved_starts(self) -> set[Watched]:
-        """Return the logs whose start offset has moved while somebody watched them."""
+        """Return the watched logs whose start offset has moved."""
         return self._services.moved_starts
 
     def open(self) -> None:
@@ -175,12 +175,12 @@ class LogManager:
             return checkpoints.read_recovery_points(), checkpoints.read_log_starts()
         except OSError as error:
             raise LogDirError(
-                f"log directory {directory.path} can not be read ({error}); check the disk and "
+                f"log directory {directory.path} cannot be read ({error}); check the disk and "
                 "the rights"
             ) from error
 
     def _find_last_stop(self) -> str:
-        """Return how the run before this one ended, in a word; none if there was none."""
+        """Return how the run before this one ended, in a word; ``none`` without one."""
         if all(directory.was_clean for directory in self.directories):
             return "clean"
         is_first = all(directory.is_new for directory in self.directories)
@@ -240,7 +240,7 @@ class LogManager:
         fault = self._find_fault(folder)
         if fault is not None:
             self._placement.add(directory, -1)
-            raise KafkaStorageError(f"partition {topic_partition} can not be created: {fault}")
+            raise KafkaStorageError(f"partition {topic_partition} cannot be created: {fault}")
         try:
             if self._checkpoints[directory.path].names(topic_partition):
                 self._write_checkpoints(directory)  # those of a deleted topic of its name

@@ -16,7 +16,7 @@ _MARKED = re.compile(
 
 
 class FolderState(StrEnum):
-    """What the suffix of a folder says about the partition in it."""
+    """The meaning of a folder's suffix for the partition in it."""
 
     LIVE = ""
     DELETE = "-delete"
@@ -35,7 +35,7 @@ class TopicPartition(NamedTuple):
 
 
 class FolderName(NamedTuple):
-    """What the name of a folder says."""
+    """The parts of a folder's name."""
 
     topic_partition: TopicPartition
     state: FolderState

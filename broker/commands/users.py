@@ -69,7 +69,7 @@ def run_users(options: argparse.Namespace) -> int:
     except (PrivateFileError, ValueError) as error:
         return fail(str(error))
     except OSError as error:
-        return fail(f"{store.path} can not be written: {error.strerror}")
+        return fail(f"{store.path} cannot be written: {error.strerror}")
     _show(store.credentials, as_json=options.json)
     return 0
 

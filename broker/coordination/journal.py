@@ -285,7 +285,7 @@ class CoordinatorLog:
         self.skipped += 1
         if self.skipped - self._skipped_before <= _SKIPPED_LINES:
             log.warning(
-                "record can not be read and is skipped partition=%s-%d offset=%d reason=%s",
+                "record cannot be read and is skipped partition=%s-%d offset=%d reason=%s",
                 self.name,
                 partition,
                 offset,
@@ -297,7 +297,7 @@ class CoordinatorLog:
         self._skipped_before = self.skipped
         if more > 0:
             log.warning(
-                "more records can not be read and are skipped partition=%s-%d records=%d",
+                "more records cannot be read and are skipped partition=%s-%d records=%d",
                 self.name,
                 partition,
                 more,

@@ -519,7 +519,7 @@ class FetchRead:
             if read is not None:
                 if limit < 0:
                     raise UnknownServerError(
-                        f"at most {limit} bytes can not be read; ask for 0 or more"
+                        f"at most {limit} bytes cannot be read; ask for 0 or more"
                     )
                 records = field_of(read, 0)
                 topic.records[place] = records

@@ -96,7 +96,7 @@ class CatalogWriter:
             await self._io.run(self._catalog.put_back, self.state)
             self._on_failure(error)
             refusal = KafkaStorageError(
-                f"{self._catalog.path} can not be written ({error}); make room or check the disk"
+                f"{self._catalog.path} cannot be written ({error}); make room or check the disk"
             )
         else:
             self.state = draft

@@ -137,7 +137,7 @@ class PinRoom:
                 raise
             raise PinRefused(
                 503,
-                f"the files can not be pinned ({error}): the log directory needs a file system "
+                f"the files cannot be pinned ({error}): the log directory needs a file system "
                 "with hard links and room for names; read by the fetch transport instead",
             ) from error
         pin.size = sum(partition.size for partition in pin.partitions)

@@ -210,7 +210,7 @@ class TopicRegistry:
         others = self._alike.get(name.replace(".", "_"), set()) - {name}
         if others and ("." in name or "_" in name):
             raise InvalidTopic(
-                f"topic {name} can not be told from {min(others)} in the names of metrics, where "
+                f"topic {name} cannot be told from {min(others)} in the names of metrics, where "
                 "'.' and '_' are the same; choose another name"
             )
 

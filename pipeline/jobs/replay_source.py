@@ -72,7 +72,7 @@ def _read_file(path: Path, start: int) -> Iterator[Chunk]:
     file = pq.ParquetFile(path)
     names = set(file.schema_arrow.names)
     if not {"key", "value"} <= names:
-        raise BadOption(f"{path} has no columns key and value; it can not be sent as records")
+        raise BadOption(f"{path} has no columns key and value; it cannot be sent as records")
     wanted = [name for name in (*COLUMNS, "timestamp") if name in names]
     position = 0
     for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):

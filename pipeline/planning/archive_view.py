@@ -226,7 +226,7 @@ def list_folder(store: Store, path: str) -> dict[str, int]:
         return store.list(path)
     except OSError as error:
         raise SourceUnavailable(
-            f"{path} can not be read ({error.strerror or error}); name a log directory that is "
+            f"{path} cannot be read ({error.strerror or error}); name a log directory that is "
             "there, or read from the broker with transport=fetch"
         ) from error
 

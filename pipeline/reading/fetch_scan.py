@@ -84,7 +84,7 @@ class FetchScan:
                     if self._clock.monotonic() > patience:
                         fault = error_name(data.error_code)
                         raise SourceUnavailable(
-                            f"{self._split.topic_partition} can not be read: {fault}"
+                            f"{self._split.topic_partition} cannot be read: {fault}"
                         )
                     cluster.forget(leader.node)
                     leader = self._leader(cluster)

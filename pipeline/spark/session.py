@@ -107,7 +107,7 @@ def check_worker(python: str) -> None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceUnavailable(
-            f"workers can not run PYSPARK_PYTHON={python}: {error}; {advice}"
+            f"workers cannot run PYSPARK_PYTHON={python}: {error}; {advice}"
         ) from error
     if done.returncode:
         reason = done.stderr.strip().rpartition("\n")[2]

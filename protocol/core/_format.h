@@ -400,7 +400,7 @@ static inline Py_ssize_t send_octets(int socket, const unsigned char *data, Py_s
 }
 
 /* Of a file, without waiting for the disk: -EAGAIN if a page is not in memory, as far as the file
-   system can say so (tmpfs and some others can not). */
+   system can say so (tmpfs and some others cannot). */
 static inline Py_ssize_t read_resident(int file, unsigned char *data, Py_ssize_t start,
                                        Py_ssize_t end, long long position) {
     static int flags = RWF_NOWAIT;

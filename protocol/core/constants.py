@@ -84,7 +84,7 @@ FAULTS: Final = {
     WRONG_MAGIC: "its magic byte is not 2",
     OFFSET_OVERFLOW: "its offsets do not belong into this segment",
     OFFSET_BACKWARDS: "its offsets do not follow those before it",
-    BAD_COUNT: "it can not have as many records as it says",
+    BAD_COUNT: "it cannot have as many records as it says",
     BAD_RECORD: "a record in it does not parse",
     TOO_LARGE: "what stays of it may be more than one batch can hold",
 }

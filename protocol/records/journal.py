@@ -114,12 +114,12 @@ def read_entries(
         return entries, position, None
     header = BatchHeader.read(buffer, position)
     if status == NO_BATCH:
-        raise CorruptMessage(f"the batch at offset {header.base_offset} can not be read")
+        raise CorruptMessage(f"the batch at offset {header.base_offset} cannot be read")
     end = position + header.size
     if status == DAMAGED:
         return entries, end, LeftOut(header.base_offset, "the checksum does not hold")
     if status == UNREADABLE:
-        return entries, end, LeftOut(header.base_offset, "a record in it can not be read")
+        return entries, end, LeftOut(header.base_offset, "a record in it cannot be read")
     try:
         return entries, end, Folded(buffer[position:end])
     except KafkaError as error:

@@ -1,7 +1,7 @@
 """The ``housekeeping`` thread: file work that the event loop has decided and must not wait for.
 
 It fsyncs rolled segments, renames and unlinks old files, writes checkpoints and starts write-back.
-Whatever is queued waits in the kernel and computes next to nothing: a thread that holds the GIL
+Queued work waits in the kernel and computes next to nothing: a thread that holds the GIL
 stalls the loop.
 """
 
@@ -33,7 +33,7 @@ class Background:
         self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; what was submitted before waits until then."""
+        """Start the thread; work that was submitted before waits until then."""
         self._thread.start()
 
     @property

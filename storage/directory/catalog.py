@@ -1,9 +1,9 @@
-"""``siltstone-catalog.json``: what Kafka keeps in ``__cluster_metadata``, in one small file.
+"""``siltstone-catalog.json``: the metadata of Kafka's ``__cluster_metadata`` in one small file.
 
 It has topic ids, partition counts and settings of topics, dynamic settings of the broker, levels of
 features, and the next block of producer ids. It lies in the first log directory, has a line for
 each topic, and is replaced atomically. Without it topics come back from their folders, their
-settings only where Kafka's own log of them is there.
+settings only where Kafka's own log of them exists.
 """
 
 import json
@@ -28,7 +28,7 @@ _SECRET_MODE = 0o600
 
 
 class MalformedCatalog(ValueError):  # noqa: N818  # as MalformedCheckpoint
-    """The file is there but cannot be understood."""
+    """The file exists but cannot be understood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Catalog:
         """Replace the file. Blocks.
 
         Raises:
-            OSError: The disk did not take it; the old file is still there.
+            OSError: The disk did not take it; the old file stays.
         """
         files.replace_file(self.path, encode(state), mode=_mode_of(state))
 
@@ -194,8 +194,8 @@ def _read(path: Path) -> CatalogState | None:
         ) from error
     except (ValueError, OSError) as error:
         raise LogDirError(
-            f"{path} can not be used: {error}; repair it, or move it away to have the topics made "
-            "anew from their folders, which loses their settings"
+            f"{path} cannot be used: {error}; repair it, or move it away to have the topics made "
+            "again from their folders, which loses their settings"
         ) from error
 
 
@@ -228,10 +228,10 @@ def _topic(name: str, entry: Any) -> CatalogTopic:
 
 
 def _check_ids(topics: Mapping[str, CatalogTopic], deleted: frozenset[UUID]) -> None:
-    """Refuse a topic that is there and deleted, too: the start would remove its folders."""
+    """Refuse a topic that exists and is deleted, too: the start would remove its folders."""
     for name, topic in topics.items():
         if topic.id in deleted:
-            raise MalformedCatalog(f"topic {name} is there and its id is among the deleted ones")
+            raise MalformedCatalog(f"topic {name} exists and its id is among the deleted ones")
 
 
 def _configs(content: Any, name: str) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ class MalformedCheckpoint(Exception):  # noqa: N818  # what is wrong, in Kafka's
 
 
 def read_entries(path: Path, fields: int) -> list[list[str]]:
-    """Return the entries of a checkpoint as lists of ``fields`` words; a missing file has none.
+    """Return the entries of a checkpoint as lists of ``fields`` words; none of a missing file.
 
     Raises:
         MalformedCheckpoint: Version, count or a line is wrong.

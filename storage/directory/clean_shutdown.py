@@ -1,4 +1,4 @@
-"""``.kafka_cleanshutdown``: there is one only between a clean stop and the next start.
+"""``.kafka_cleanshutdown``: it exists only between a clean stop and the next start.
 
 Its existence says that every log of the directory was flushed and closed; its content has no
 meaning (Kafka: ``CleanShutdownFileHandler``).

@@ -1,8 +1,8 @@
 """How a program on this machine reaches the HTTP port of the broker that has a log directory open.
 
-The broker notes there where it listens and, when it encrypts, which certificate it shows: who may
-read the folder knows by that whom it talks to. `SILTSTONE_CA` names the authorities to trust
-instead, as for a broker on another machine.
+The broker notes in the directory where it listens and, when it encrypts, its certificate: a program
+that may read the folder knows by that to which broker it talks. `SILTSTONE_CA` names the
+authorities to trust instead, as for a broker on another machine.
 """
 
 import os
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 CA_VARIABLE: Final = "SILTSTONE_CA"
 """The variable that names a PEM file of authorities; `--ca` sets it for a command."""
 ENCRYPTED: Final = "https://"
-"""What stands before an address that encrypts."""
+"""The mark before an address that encrypts."""
 
 
 def find_trust(directory: Path | None) -> "ssl.SSLContext":
-    """Return what a client encrypts with, and whom it trusts. Blocks.
+    """Return the context by which a client encrypts, with the authorities that it trusts. Blocks.
 
     Raises:
-        OSError: The file of authorities cannot be read, or has none; the text says which.
+        OSError: The file of authorities cannot be read, or names no authority; the text says which.
     """
     from siltstone.config.trust import make_client_context  # noqa: PLC0415  # few encrypt that port
 
@@ -40,8 +40,8 @@ def find_trust(directory: Path | None) -> "ssl.SSLContext":
             ) from error
     if own is None or not own.exists():
         return make_client_context()
-    context = make_client_context(own)  # this very one, whatever signed it
-    context.check_hostname = False  # and whatever names are in it
+    context = make_client_context(own)  # this very one, signed by any authority
+    context.check_hostname = False  # and with any names in it
     return context
 
 

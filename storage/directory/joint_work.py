@@ -1,4 +1,4 @@
-"""Work that several threads ask for at once and one does for all of them, as an fsync."""
+"""Work, such as an fsync, that several threads ask for at once and one does for all of them."""
 
 import threading
 from collections.abc import Callable

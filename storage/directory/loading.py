@@ -53,7 +53,7 @@ class FoundFolder:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A partition that is not served, since its folder has what no broker writes; the reason."""
+    """A partition that is not served, since no broker writes what its folder has; the reason."""
 
     folder: PartitionFolder
     topic_id: UUID
@@ -94,7 +94,7 @@ def find_folders(directories: Sequence[LogDirectory]) -> FoundFolders:
                 names = sorted(each.name for each in entries if each.is_dir() or each.is_symlink())
         except OSError as error:
             raise LogDirError(
-                f"log directory {directory.path} can not be listed ({error}); check the disk"
+                f"log directory {directory.path} cannot be listed ({error}); check the disk"
             ) from error
         for name in names:
             _note(found, directory, name)
@@ -132,7 +132,7 @@ def _tell_apart(one: FoundFolder, other: FoundFolder) -> tuple[FoundFolder, Foun
     """Return of two folders of a partition the one that has taken over, and the old one.
 
     Raises:
-        LogDirError: Nothing says which it is.
+        LogDirError: No mark says which it is.
     """
     moved = [each for each in (one, other) if (each.path / files.MOVED).exists()]
     if len(moved) != 1:
@@ -201,7 +201,7 @@ def _load(folder: PartitionFolder, now_ms: int) -> LoadedPartition | SetAside:
             return set_aside(folder, error)
         remedy = remedy_for(error) or "check the disk and the rights, or move the folder away"
         raise LogDirError(
-            f"partition folder {folder.path} can not be opened ({error}); {remedy}"
+            f"partition folder {folder.path} cannot be opened ({error}); {remedy}"
         ) from error
     except Exception as error:  # noqa: BLE001  # no content of a folder may stop the others
         return set_aside(folder, error)

@@ -34,7 +34,7 @@ class DirectoryLock:
         """Take the lock, creating the file.
 
         Raises:
-            DirectoryLocked: Somebody has it.
+            DirectoryLocked: Another broker has it.
             OSError: The directory is missing or cannot be written.
         """
         if self._key in _held:

@@ -27,8 +27,8 @@ Collect: TypeAlias = Callable[[], Mapping[TopicPartition, int]]
 class LogCheckpoints:
     """The three files of a log directory. Any thread writes, one at a time.
 
-    The offsets are collected by the one that writes, so that the file has those of the last call: a
-    partition that is gone does not come back by what was collected before.
+    The writing thread collects the offsets, so that the file has those of the last call: offsets
+    collected before cannot bring a deleted partition back.
     """
 
     __slots__ = ("_high_watermarks", "_lock", "_log_starts", "_recovery_points", "_written")

@@ -39,7 +39,7 @@ class LogDirError(Exception):
 
 
 def remedy_for(error: OSError) -> str | None:
-    """Return what helps against an error that may pass; None for one that does not pass."""
+    """Return the remedy for an error that may pass; None for one that does not pass."""
     return None if isinstance(error, FsyncFailed) else _REMEDIES.get(error.errno or 0)
 
 
@@ -52,11 +52,11 @@ class LogDirectory:
     failed fsync: the kernel may have dropped the pages that it could not write, and the next fsync
     succeeds, so only the first answer can be believed.
 
-    Below the reserve only what clients produce is refused: deletions, retention, the cleaner,
+    Below the reserve only produce requests are refused: deletions, retention, the cleaner,
     committed offsets and ends of transactions go on, and `check` takes produces again when there is
     room.
 
-    Reads never ask: what can be read is served, and an unreadable segment affects no other.
+    Reads never ask: every readable segment is served, and an unreadable one affects no other.
     Directories do not affect each other (KAFKA-17356).
     """
 
@@ -103,14 +103,14 @@ class LogDirectory:
         self._lock = lock
         self._identity = identity
         self._state = threading.Lock()  # held for a few instructions
-        self._announced = False  # guarded by: _state; that the log has told of a refusal
+        self._announced = False  # guarded by: _state; a refusal has been logged
         self._calm_checks = 0  # likewise
         self._reported: set[str] = set()  # the sentences logged so far, by any thread
 
     def fail(self, error: OSError, *, for_good: bool = False) -> KafkaStorageError:
         """Refuse writes, for now or until the next start; return the error that the caller raises.
 
-        ``for_good``: until the next start, whatever the error.
+        ``for_good``: until the next start, for any error.
         """
         remedy = None if for_good else remedy_for(error)
         with self._state:
@@ -161,7 +161,7 @@ class LogDirectory:
 
     @property
     def warning(self) -> str | None:
-        """What will be wrong soon: text to follow the path; None if nothing will."""
+        """A fault that is near: text to follow the path; None without one."""
         if self.trouble is not None or self.room.level is not Level.SCARCE:
             return None
         return f"is nearly full ({self._shortage()}): {_MAKE_ROOM}"
@@ -205,7 +205,7 @@ class LogDirectory:
         self._tell_level(before)
 
     def look(self) -> None:
-        """Look whether the reserve is still there, between two checks; quick, and on the loop."""
+        """Look whether the reserve is still free, between two checks; quick, and on the loop."""
         if self.failure is not None:
             return
         before = self.room.level
@@ -219,7 +219,7 @@ class LogDirectory:
         self._tell_level(before)
 
     def _refuse_clients_if_short(self) -> None:
-        """Judge what clients produce by the room; the caller holds the lock."""
+        """Decide by the room about produce requests; the caller holds the lock."""
         if self.refusal is None:
             is_short = self.room.level is Level.SHORT
             self.client_refusal = self._shortage() if is_short else None
@@ -266,7 +266,7 @@ class LogDirectory:
         """Check that the path still leads to the directory that was locked.
 
         Raises:
-            OSError: There is none, or another one.
+            OSError: The path leads nowhere, or to another directory.
         """
         if self._identity is not None and files.find_identity(self.path) != self._identity:
             raise OSError(errno.ESTALE, "another folder is there now", str(self.path))

@@ -24,10 +24,10 @@ class MetaProperties:
 
     @classmethod
     def read(cls, log_directory: Path) -> "MetaProperties | None":
-        """Return the directory's identity, None if it has none yet; ``directory_id`` may be empty.
+        """Return the directory's identity, None without a file; ``directory_id`` may be empty.
 
         Raises:
-            MalformedCheckpoint: The file is there but a property is missing or has no meaning.
+            MalformedCheckpoint: A property is missing or has no meaning.
         """
         path = log_directory / files.META_PROPERTIES
         try:

@@ -52,7 +52,7 @@ def forget_identities(directories: Iterable[LogDirectory]) -> None:
 
 
 def take_marks(directories: Iterable[LogDirectory]) -> None:
-    """Note whether the last stop was clean, and that from here on none was. Blocks.
+    """Note whether the last stop was clean, and delete the mark of it. Blocks.
 
     Raises:
         LogDirError: The disk does not take it.
@@ -71,7 +71,7 @@ def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
     If others exist, a missing one is new.
 
     Raises:
-        LogDirError: None is there, or one is no folder or not for this user, a line for each.
+        LogDirError: No directory exists, or one is no folder or not for this user, a line for each.
     """
     faults = []
     found = []
@@ -124,7 +124,7 @@ def forget_failed_fsyncs(directories: Iterable[LogDirectory]) -> None:
 
 
 def _cannot_write(path: Path, error: OSError) -> LogDirError:
-    return LogDirError(f"log directory {path} can not be written ({error}); check the disk")
+    return LogDirError(f"log directory {path} cannot be written ({error}); check the disk")
 
 
 class _Locked(NamedTuple):
@@ -159,7 +159,7 @@ def _lock(path: Path) -> _Locked:
             files.create_folder(path)
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise LogDirError(
-                f"log directory {path} can not be written by user {os.geteuid()}, it belongs to "
+                f"log directory {path} cannot be written by user {os.geteuid()}, it belongs to "
                 f"{path.stat().st_uid}; chown -R {os.geteuid()} {path} (of a container: the folder "
                 "that is mounted there), or choose another log.dirs"
             )
@@ -183,7 +183,7 @@ def _lock(path: Path) -> _Locked:
         raise LogDirError(str(error)) from error
     except OSError as error:
         raise LogDirError(
-            f"log directory {path} can not be used ({error}); check the disk or choose another "
+            f"log directory {path} cannot be used ({error}); check the disk or choose another "
             "log.dirs"
         ) from error
 
@@ -209,7 +209,7 @@ def _read_identities(paths: Iterable[Path]) -> dict[Path, MetaProperties]:
 
 
 def _agree(known: dict[Path, MetaProperties], node_id: int, wanted: str | None) -> str:
-    """Return the cluster id of all directories, a new one if there is none yet."""
+    """Return the cluster id of all directories, a new one if they have no id yet."""
     _report(
         [
             f"log directory {path} belongs to node.id={properties.node_id}, not to {node_id}; set "

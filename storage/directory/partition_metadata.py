@@ -21,17 +21,17 @@ _TEXT = re.compile(r"version: (?P<version>\d+)\ntopic_id: (?P<topic_id>\S+)\s*",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """What the file says."""
+    """The content of the file."""
 
     topic_id: UUID
     version: int = 0
 
     @classmethod
     def read(cls, partition_directory: Path) -> "PartitionMetadata | None":
-        """Return what the folder's file says, None if it has none.
+        """Return the content of the folder's file, None if the file is missing.
 
         Raises:
-            MalformedCheckpoint: The file is there but cannot be understood.
+            MalformedCheckpoint: The file exists but cannot be understood.
         """
         path = partition_directory / files.PARTITION_METADATA
         try:
@@ -44,7 +44,7 @@ class PartitionMetadata:
 
     @classmethod
     def parse(cls, text: str, path: object) -> "PartitionMetadata":
-        """Return what the text of a file says; ``path`` names it in faults.
+        """Return the content of a file's text; ``path`` names it in faults.
 
         Raises:
             MalformedCheckpoint: It cannot be understood.

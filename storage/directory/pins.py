@@ -22,7 +22,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class PinnedSegment(NamedTuple):
-    """One segment of a pin: its ``.log`` is read up to ``size`` bytes, whatever is appended.
+    """One segment of a pin: its ``.log`` is read up to ``size`` bytes, not beyond.
 
     ``files`` are its kinds of files. Device and inode identify the ``.log``.
     """
@@ -97,7 +97,7 @@ def remove(pin_id: str, directories: Iterable[Path]) -> None:
 def remove_empty(directories: Iterable[Path]) -> None:
     """Delete the folders of pins that are empty. Blocks."""
     for directory in directories:
-        with suppress(OSError):  # not empty, or not there
+        with suppress(OSError):  # not empty, or missing
             (directory / files.PINS).rmdir()
 
 

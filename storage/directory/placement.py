@@ -42,7 +42,7 @@ class Placement:
         """Return the directory for one more partition, which is counted.
 
         Raises:
-            KafkaStorageError: None of them takes writes.
+            KafkaStorageError: No directory takes writes.
         """
         with self._lock:
             working = [each for each in directories if each.refusal is None]

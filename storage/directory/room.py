@@ -13,13 +13,13 @@ SAMPLES: Final = 60
 LEAST_SECONDS: Final = 180.0
 """A shorter time says nothing of the hours to come."""
 _LEAST_SHARE: Final = 10
-"""A tenth of what went must be ours, else it is other programs that fill the disk, or empty it."""
+"""This part of the room that went must be ours, else other programs fill the disk, or empty it."""
 
 _BACK_DIVISOR: Final = 20  # a level is left again with a twentieth more room than it begins at
 
 
 class Level(enum.IntEnum):
-    """What the room of a directory means for produces."""
+    """The meaning of a directory's room for produces."""
 
     PLENTY = 0
     SCARCE = 1
@@ -100,10 +100,9 @@ class Room:
         )
 
     def _forecast(self, now: float, written: int) -> float | None:
-        """Return when only the reserve is left, if room goes on going as in the last minutes.
+        """Return when only the reserve is left, if room is used as in the last minutes.
 
-        None where it does not go, where too little time has passed, and where it is others that
-        write.
+        None if it is not used, if too little time has passed, and if other programs use it.
         """
         if not self._samples:
             return None

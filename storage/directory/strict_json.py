@@ -1,4 +1,4 @@
-"""JSON that decides about topics and rights: what is ambiguous in it is refused."""
+"""JSON that decides about topics and rights: ambiguous text is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def read_json(content: bytes) -> Any:
 
     Raises:
         ValueError: It is no JSON, is nested too deep, has a name twice in one object (others
-            may see the first, and we the last), or a number that is none.
+            may see the first, and we the last), or a number that JSON does not have.
     """
     try:
         return json.loads(content, object_pairs_hook=_each_once, parse_constant=_refuse)

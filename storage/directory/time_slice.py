@@ -1,4 +1,4 @@
-"""How long a thread runs before a waiting one gets its turn: a hint to the scheduler.
+"""The time that a thread runs before a waiting one gets its turn: a hint to the scheduler.
 
 Since Linux 6.12 a thread may say how long its turns should be (``sched_setattr`` with a runtime
 under the normal policy, which needs no privilege). Of two threads the one with shorter turns runs

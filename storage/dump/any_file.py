@@ -47,7 +47,7 @@ def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
     if name is None:
         if not path.exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        raise ValueError(f"{path} is none of a log directory's files")
+        raise ValueError(f"{path} is not a file of a log directory")
     if name.kind == files.LOG:
         yield from dump_log(path, wanted)
     elif name.kind == files.SNAPSHOT:
@@ -134,8 +134,8 @@ def follow(
 ) -> int:
     """Write the lines of a ``.log``, or of a folder's, and what comes to them.
 
-    Ends with an exception of ``wait``, or returns 1 where nothing can follow: at a batch that is
-    broken, or in a file that is not there.
+    Ends with an exception of ``wait``, or returns 1 where nothing can follow: at a broken batch, or
+    in a file that is missing.
     """
     first = next(_expand_logs(path, wanted), None)
     tail = None if first is None else LogLines(first, wanted)

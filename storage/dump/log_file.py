@@ -21,11 +21,11 @@ from siltstone.storage.producers.markers import read_marker
 INT64_MAX: Final = (1 << 63) - 1
 
 Describe: TypeAlias = Callable[[Record], dict[str, object] | None]
-"""Says what a record of an internal topic means; None of one that it does not know."""
+"""Says what a record of an internal topic means; returns None for one that it does not know."""
 
 
 class Wanted(NamedTuple):
-    """Which batches of a ``.log``, and how much of them."""
+    """The batches of a ``.log`` that are printed, and how much of them."""
 
     deep: bool = False
     """With their records."""
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
     since_ms: int = -1
     until_ms: int = INT64_MAX
     describe: Callable[[Path], Describe | None] = lambda _: None
-    """Returns what says what the records of a log mean, None if they mean nothing of ours."""
+    """Returns the function that explains the records of a log, None for a topic of users."""
 
     @property
     def is_part(self) -> bool:
@@ -78,7 +78,7 @@ class LogLines:
         name = files.parse_name(path.name)
         self.path = path
         self.position = 0
-        self.rest = 0  # bytes that were there and are no whole batch
+        self.rest = 0  # bytes behind the last whole batch
         self.is_broken = False  # what comes next is no batch, and nothing can be found behind it
         self._wanted = wanted
         self._describe = wanted.describe(path)

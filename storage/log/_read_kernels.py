@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 LOOKUP_CHUNK = 8192
-"""What a lookup reads at once: the usual distance of two index entries, and the batch after it."""
+"""Bytes that a lookup reads at once: two index entries' usual distance, and the batch after it."""
 
 _NEAR = 64 * 1024
 """A distance that is walked from header to header without asking the index."""
@@ -94,7 +94,7 @@ class LogReader:
     def read(
         self, log: "Log", offset: int, max_bytes: int, upto: int, at_least_one: bool
     ) -> LogRead | None:
-        """Return whole batches from ``offset`` on; None if there is none yet.
+        """Return whole batches from ``offset`` on; None if the log has no such batch yet.
 
         ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed. The
         first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with records
@@ -105,7 +105,7 @@ class LogReader:
             UnknownTopicOrPartition: Its topic was deleted.
             OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
             KafkaStorageError: The files there cannot be read.
-            CorruptMessage: There is no batch in them there.
+            CorruptMessage: They have no batch there.
         """
         end = self._end
         if end.is_closed:

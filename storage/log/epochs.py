@@ -67,7 +67,7 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """Return the latest epoch, -1 if there is none."""
+        """Return the latest epoch, or -1."""
         return self.entries[-1].epoch if self.entries else UNDEFINED
 
     def assign(self, epoch: int, offset: int, *, write: bool = True) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenLog:
-    """What a pin will link: segments, how far each is read, and the offsets of that moment.
+    """The segments that a pin will link, how far each is read, and the offsets of that moment.
 
     Its owner calls ``names.release()`` once, when the files are linked or will not be. The last of
     ``sizes`` is the present end of the active segment, to which more may be appended.

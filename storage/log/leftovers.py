@@ -1,4 +1,4 @@
-"""Settles what a crash has left in a partition folder, when it is opened.
+"""Settles the leftovers of a crash in a partition folder, when it is opened.
 
 The cleaner and the splitting of a segment write ``.cleaned`` files, rename a finished group to
 ``.swap`` from the highest base down, mark the old segments ``.deleted``, and take ``.swap`` off
@@ -19,12 +19,12 @@ _SNAPSHOT_OF_METADATA_DELETED = ".checkpoint.deleted"
 
 
 def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
-    """Undo or complete what a crash interrupted, and return the segments' files that are there now.
+    """Undo or complete a change that a crash interrupted; return the segments' files of afterwards.
 
     The order of the steps is part of the format. Each may be interrupted and repeated.
 
     Raises:
-        OSError: The folder cannot be read or changed, or there is a link in it; then nothing is.
+        OSError: The folder cannot be read or changed, or a link is in it; then nothing is changed.
     """
     names = files.list_folder(path)
     deleted = {name for name in names if _is_deleted(name)}

@@ -91,16 +91,16 @@ class Log:
     tell a batch that is sent again; ``epochs`` say which leader wrote what.
 
     The event loop is the only one that appends, rolls, retains and changes settings; ``lock`` is
-    for the few others that touch the same memory, and nobody holds it while waiting for the disk.
-    A crash loses at most what was not fsynced: recovery begins at the recovery point, which moves
-    only after an fsync, and cuts a torn end.
+    for the few others that touch the same memory, and no thread holds it while it waits for the
+    disk. A crash loses at most what was not fsynced: recovery begins at the recovery point, which
+    moves only after an fsync, and cuts a torn end.
 
     Invariants: log start offset <= last stable offset <= high watermark = log end offset (one
     replica); recovery point <= log end offset; segment bases strictly increase; the first base <=
     log start offset.
 
-    A reader of any thread takes ``view`` once. What it holds stays valid, whatever is appended or
-    deleted meanwhile; an append shows after its bytes are written.
+    A reader of any thread takes ``view`` once. What it holds stays valid, also when batches are
+    appended or deleted meanwhile; an append shows after its bytes are written.
     """
 
     __slots__ = (
@@ -144,11 +144,11 @@ class Log:
         # Held while writing into the folder; the event loop never takes it.
         self._flush_lock = threading.Lock()
         self._abandoned = False  # the folder goes; background work stops
-        self._swap: SegmentSwap | None = None  # owned by who cleans
+        self._swap: SegmentSwap | None = None  # owned by the thread that cleans
         # Deleted segments that a power failure may bring back torn. Guarded by: lock
         self._unflushed_gone: tuple[LogSegment, ...] = ()
         self.last_flush_ms = services.clock.now_ms()
-        self.bytes_out = 0  # whoever sends a read adds to it
+        self.bytes_out = 0  # each sender of a read adds to it
 
     @property
     def directory(self) -> "LogDirectory":
@@ -182,7 +182,7 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        """Return the offset below which everybody may read; the log end offset on one replica."""
+        """Return the offset below which all clients may read; the log end offset on one replica."""
         return self.end.log_end_offset
 
     @property
@@ -310,9 +310,9 @@ class Log:
 
         The background thread writes the old one's last index entries, fsyncs it and writes the
         producer snapshot. Only then does the recovery point reach its end, so a crash in between
-        loses nothing of it: a start scans it. If the recovery point was there already, a start may
-        go by that as soon as it finds the new segment. So the entries are written first, as in
-        Kafka; of a power failure, see `damage.find_lost_end`.
+        loses nothing of it: a start scans it. If the recovery point was at that end already, a
+        start may go by it as soon as it finds the new segment. So the entries are written first, as
+        in Kafka; of a power failure, see `damage.find_lost_end`.
 
         Raises:
             KafkaStorageError: The disk does not take it; the log is as it was.
@@ -359,7 +359,7 @@ class Log:
         """
         if self.config.is_compacted and not self.config.is_deleted:
             raise PolicyViolation(
-                f"records of {self.topic_partition} can not be deleted: its cleanup.policy is "
+                f"records of {self.topic_partition} cannot be deleted: its cleanup.policy is "
                 "compact, without delete"
             )
         end = self.end
@@ -370,7 +370,7 @@ class Log:
             start_offset = end_offset if offset == HIGH_WATERMARK else offset
             if not 0 <= start_offset <= end_offset:
                 raise OffsetOutOfRange(
-                    f"records of {self.topic_partition} below {offset} can not be deleted: "
+                    f"records of {self.topic_partition} below {offset} cannot be deleted: "
                     f"its high watermark is {end_offset}"
                 )
             if start_offset > end.log_start_offset:
@@ -719,7 +719,7 @@ class Log:
                 segment.files.relocate(path)
             self.epochs.relocate(path)
             self.producers.relocate(path)
-            self.producers.count_in(ProducerCount())  # of nobody
+            self.producers.count_in(ProducerCount())  # no longer of a log
 
     def write_epochs(self) -> None:
         """Write the leader epochs into their file. Blocks."""
@@ -743,7 +743,7 @@ class Log:
         """Return the refusal of this read; other reads, and writes, go on."""
         if self._abandoned:
             return self.absence()
-        sentence = f"files of {self.topic_partition} can not be read: {error}; check the disk"
+        sentence = f"files of {self.topic_partition} cannot be read: {error}; check the disk"
         self.directory.report_once(sentence)
         return KafkaStorageError(sentence)
 

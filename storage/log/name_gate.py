@@ -38,7 +38,7 @@ class NameGate:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Change names in this block, as soon as nobody holds the gate. Blocks."""
+        """Change names in this block, as soon as the gate is free. Blocks."""
         with self._condition:
             self._condition.wait_for(lambda: not self._holds)
             self._changes += 1

@@ -42,7 +42,7 @@ class PartitionReader:
 
         Raises:
             ValueError: It is not named like a partition folder.
-            FileNotFoundError: There is none.
+            FileNotFoundError: It is missing.
         """
         self.directory = directory
         self.topic_partition: TopicPartition = parse_folder(directory.name).topic_partition

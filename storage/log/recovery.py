@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFolder:
-    """A folder to open, and what the log directory knows of it.
+    """A folder to open, and the facts that the log directory knows of it.
 
     ``is_clean`` says that a clean stop closed its log. A folder that is not among the recovery
     points came from elsewhere, and is scanned even then.
@@ -60,7 +60,7 @@ class PartitionFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPartition:
-    """What a `storage.log.log.Log` is built from."""
+    """The parts of which a `storage.log.log.Log` is built."""
 
     folder: PartitionFolder
     topic_id: uuid.UUID
@@ -103,7 +103,7 @@ def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
 
     Raises:
         OSError: The folder cannot be read or repaired.
-        KafkaError: It has what no broker writes. Other exceptions may mean the same.
+        KafkaError: It has bytes that no broker writes. Other exceptions may mean the same.
     """
     return _Loading(folder, now_ms).run()
 
@@ -264,7 +264,7 @@ class _Loading:
             damage = segment_damage.find_lost_end(segment)
             self._note_damage(index, damage)
             if damage is None and index not in self.damage:
-                # It is there, perhaps in the page cache alone, and no flush comes to it any more.
+                # It exists, perhaps in the page cache alone, and no later flush reaches it.
                 segment.make_time_index_sure(is_again=self.folder.directory.must_rewrite)
             if self.folder.config.preallocate:
                 segment.give_back_room()
@@ -355,7 +355,7 @@ class _Loading:
         segment.files.unlink()
 
     def _start_over(self, offset: int) -> None:
-        """Begin anew at ``offset``: the log is empty, or ends below its log start offset."""
+        """Begin again at ``offset``: the log is empty, or ends below its log start offset."""
         self._drop_from(0, f"the log ends below its log start offset {offset}")
         self.epochs.clear()
         self.producers = _new_producers(self.folder)
@@ -417,7 +417,7 @@ def _new_producers(folder: PartitionFolder) -> ProducerStateManager:
 
 
 def find_topic_id(path: Path) -> uuid.UUID:
-    """Return the id in ``partition.metadata``, `UNKNOWN_TOPIC_ID` if there is no valid one."""
+    """Return the id in ``partition.metadata``, `UNKNOWN_TOPIC_ID` without a valid one."""
     try:
         metadata = PartitionMetadata.read(path)
     except MalformedCheckpoint as error:

@@ -12,7 +12,7 @@ from siltstone.config.topic import TopicConfig
 
 
 class Segment(Protocol):
-    """What retention asks of a segment; a ``LogSegment`` answers."""
+    """The questions of retention to a segment; a ``LogSegment`` answers."""
 
     @property
     def base_offset(self) -> int:
@@ -24,7 +24,7 @@ class Segment(Protocol):
 
     @property
     def largest_timestamp(self) -> int:
-        """Return its greatest record timestamp, or its modification time if it has none, in ms."""
+        """Return its greatest record timestamp, or its modification time without one, in ms."""
 
 
 class Doomed(NamedTuple):

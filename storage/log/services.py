@@ -1,4 +1,4 @@
-"""What all logs of a broker share."""
+"""The objects that all logs of a broker share."""
 
 import threading
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class FlushStats:
 
 
 class Watched(Protocol):
-    """The end of a log that somebody watches."""
+    """The end of a log that has watchers."""
 
     def tell_watchers(self) -> None:
         """Tell the watchers that the log has changed."""

@@ -1,4 +1,4 @@
-"""What a reader of a log sees: its segments and its end, published in one assignment.
+"""The log as its readers see it: its segments and its end, published in one assignment.
 
 A reader takes the view once and needs no lock. Everything in it stays valid: segments that
 retention or the cleaner removes meanwhile keep their open files, and bytes below the end never
@@ -31,7 +31,7 @@ class Segment(Protocol):
         """Return the ``.log``, open."""
 
     def find(self, offset: int) -> int:
-        """Return where the batch begins that has an offset or follows it, -1 if there is none."""
+        """Return where the batch begins that has an offset or follows it, or -1."""
 
     def start_before_position(self, position: int) -> int:
         """Return the start of a batch at or before a position."""

@@ -1,4 +1,4 @@
-"""The interface of those that are told when a log changes."""
+"""The interface of objects that a log tells when it changes."""
 
 from typing import Protocol
 

@@ -93,7 +93,7 @@ class FutureLog:
 
     @property
     def has_taken_over(self) -> bool:
-        """Tell whether the copy is the log by now, whatever of the old folder is still to go."""
+        """Tell whether the copy is the log by now; the old folder may still exist."""
         return self.log.directory is self.directory
 
     def cancel(self) -> None:
@@ -228,7 +228,7 @@ class FutureLog:
     def _remove_strangers(self) -> None:
         """Delete the files of an earlier copy whose segments the log does not have.
 
-        A copy that Kafka began has other segments; it is begun anew.
+        A copy that Kafka began has other segments; it is begun again.
         """
         bases = {segment.base_offset for segment in self.log.segments}
         for name in os.listdir(self.path):  # noqa: PTH208  # names are all that is needed

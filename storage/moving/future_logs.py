@@ -93,7 +93,7 @@ class FutureLogs:
             except OSError as error:
                 raise LogDirError(
                     f"folder {folder.path} of a partition that was moved to another log directory "
-                    f"can not be renamed ({error}); check the disk"
+                    f"cannot be renamed ({error}); check the disk"
                 ) from error
 
     def _doom(self, path: Path, topic_partition: TopicPartition) -> None:

@@ -105,7 +105,7 @@ class SegmentCopy:
         return self.twin
 
     def forget_source(self) -> None:
-        """Close the files of the source as soon as nobody reads them."""
+        """Close the files of the source as soon as they have no reader."""
         for kind in files.SEGMENT_KINDS:
             self._source.files.forget(kind)
 

@@ -1,4 +1,4 @@
-"""What a partition knows of its producers: sequences, open transactions, markers.
+"""The state of a partition's producers: sequences, open transactions, markers.
 
 Here go that state, its snapshots, and the questions that an append asks of it.
 """

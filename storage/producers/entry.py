@@ -1,4 +1,4 @@
-"""What a partition knows of one producer (Kafka: ``ProducerStateEntry``, ``BatchMetadata``)."""
+"""The batches of a producer in a partition (Kafka: ``ProducerStateEntry``, ``BatchMetadata``)."""
 
 from typing import Final, NamedTuple
 

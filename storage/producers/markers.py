@@ -29,7 +29,7 @@ _KINDS: Final = tuple(MarkerKind)
 
 
 class Marker(NamedTuple):
-    """What a marker says besides the producer in its batch's header."""
+    """The content of a marker, besides the producer in its batch's header."""
 
     kind: MarkerKind
     coordinator_epoch: int

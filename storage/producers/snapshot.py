@@ -80,7 +80,7 @@ def decode(data: "Buffer", end_offset: int = files.MAX_OFFSET) -> dict[int, Prod
         last_offset = batch.last_offset if batch else -1
         is_within = last_offset < end_offset and entry.transaction_first_offset < end_offset
         if producer_id < 0 or not is_within or (batch and batch.first_offset < 0):
-            raise CorruptSnapshot(f"producer {producer_id} has offsets that it can not have")
+            raise CorruptSnapshot(f"producer {producer_id} has offsets that it cannot have")
     return producers
 
 

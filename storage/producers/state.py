@@ -258,7 +258,7 @@ class ProducerStateManager:
         return self._open
 
     def truncate_fully(self, offset: int) -> None:
-        """Forget everything, also snapshots: the log begins anew at ``offset``."""
+        """Forget everything, also snapshots: the log begins again at ``offset``."""
         for snapshot in self.snapshots:
             self._delete_snapshot(snapshot)
         self.install({}, offset, 0)
@@ -291,7 +291,7 @@ class ProducerStateManager:
                 self._delete_snapshot(offset)
 
     def forget_snapshot(self, offset: int) -> Path | None:
-        """Return the file of a snapshot, for the caller to delete; None if there is none."""
+        """Return the file of a snapshot, for the caller to delete; None without one."""
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)

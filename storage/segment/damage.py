@@ -48,7 +48,7 @@ def find_lost_end(segment: ReadableSegment) -> str | None:
     last = segment.time_index().last()
     known = NO_TIMESTAMP if last is None else last.timestamp
     position = segment.start_before(segment.base_offset + MAX_RELATIVE_OFFSET)
-    with suppress(CorruptMessage):  # who reads there is told
+    with suppress(CorruptMessage):  # a reader of it gets the error
         for _, header in segment.batches(position):
             if header.max_timestamp > known:
                 return f"{files.TIME_INDEX}: its last entry is lost"

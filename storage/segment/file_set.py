@@ -115,8 +115,8 @@ class SegmentFiles:
         """Link the files that exist into another folder, and return their kinds. Blocks.
 
         There they get their final names. ``source`` and ``target`` are open folders, and ``names``
-        is the content of the first; nobody may rename the files meanwhile. The kinds in ``own`` are
-        not linked but written with that content.
+        is the content of the first; the files must not be renamed meanwhile. The kinds in ``own``
+        are not linked but written with that content.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
@@ -143,13 +143,13 @@ class SegmentFiles:
         """Check that the files were not deleted while they are open.
 
         Raises:
-            FileNotFoundError: The ``.log`` is not there.
+            FileNotFoundError: The ``.log`` is missing.
         """
         if self.find_size(files.LOG) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.log_path))
 
     def find_size(self, kind: str) -> int | None:
-        """Return the bytes of a file, None if there is none."""
+        """Return the size of a file, None if it is missing."""
         for suffix in self._suffixes():
             size = files.find_size(self._path_text(kind, suffix))
             if size is not None:
@@ -157,7 +157,7 @@ class SegmentFiles:
         return None
 
     def read(self, kind: str) -> bytes | None:
-        """Return the content of a file, None if there is none."""
+        """Return the content of a file, None if it is missing."""
         for suffix in self._suffixes():
             with suppress(FileNotFoundError):
                 return Path(self._path_text(kind, suffix)).read_bytes()
@@ -176,5 +176,5 @@ class SegmentFiles:
         self._open_files.put((self, kind), file)
 
     def forget(self, kind: str) -> None:
-        """Keep a file open no longer than somebody reads it."""
+        """Keep a file open only until its last reader is done."""
         self._open_files.forget((self, kind))

@@ -67,7 +67,7 @@ class MemoryEntries:
 
 
 class FileEntries:
-    """Entries of a closed segment, read from the file; none of them stays in memory."""
+    """Entries of a closed segment, read from the file; they do not stay in memory."""
 
     __slots__ = ("_count", "_file", "size")
 
@@ -220,7 +220,7 @@ class ActiveIndexes:
         return TimeIndex(self.base_offset, self.times)
 
     def copy(self) -> "ActiveIndexes":
-        """Return the same entries for a copy of the segment; none of them is in its files yet."""
+        """Return the same entries for a copy of the segment, whose files do not have them yet."""
         twin = ActiveIndexes(self.base_offset, bytes(self.offsets.data), bytes(self.times.data))
         twin.offsets.written = twin.times.written = 0
         twin.is_ours = self.is_ours

@@ -41,7 +41,7 @@ from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 
 NOTING: Final = Lock()
-"""Held while what was read of a segment's files is noted, unless an append has noted more by then.
+"""Held while facts read from a segment's files are noted, unless an append has noted more by then.
 
 Readers of any thread look; the owner of the segment may append meanwhile.
 """
@@ -106,7 +106,7 @@ class ReadableSegment:
 
     @property
     def max_timestamp(self) -> int:
-        """Return the largest timestamp of the records, -1 if none has one."""
+        """Return the largest timestamp of the records, -1 if they have no timestamps."""
         if self.end.max_timestamp == UNKNOWN:
             self._load_max_timestamp()
         return self.end.max_timestamp
@@ -126,7 +126,7 @@ class ReadableSegment:
 
     @property
     def first_batch_timestamp(self) -> int:
-        """Return the max timestamp of the first batch, -1 if it has none or there is no batch."""
+        """Return the max timestamp of the first batch, -1 without a timestamp or a batch."""
         if self.size < HEADER_SIZE:
             return NO_TIMESTAMP
         if self.end.first_timestamp == UNKNOWN:
@@ -160,7 +160,7 @@ class ReadableSegment:
         return None if found < 0 else Located(found, self.header_at(found))
 
     def find(self, offset: int, position: int = 0) -> int:
-        """Return where the batch begins that `locate` returns, -1 if there is none.
+        """Return where the batch begins that `locate` returns, or -1.
 
         Raises:
             CorruptMessage: The log is damaged there.
@@ -212,7 +212,7 @@ class ReadableSegment:
             raise self._named(error) from error
 
     def next_offset(self) -> int:
-        """Return the offset after the last batch, ``base_offset`` if there is none."""
+        """Return the offset after the last batch, ``base_offset`` without one."""
         last = self.offset_index().last()
         # If the index is ahead of a torn log, the walk from the start finds the last batch.
         for position in (self._confirm(last) if last else 0, 0):
@@ -222,7 +222,7 @@ class ReadableSegment:
         return self.base_offset
 
     def upper_offset(self, position: int) -> int | None:
-        """Return an offset that no batch before ``position`` reaches, None if the index has none.
+        """Return an offset that no batch before ``position`` reaches, None without an entry.
 
         It is used for the list of aborted transactions, which may have too many.
         """
@@ -248,7 +248,7 @@ class ReadableSegment:
 
     @property
     def may_have_aborted(self) -> bool:
-        """Whether there are aborted transactions, or nobody has looked yet."""
+        """Whether the segment has aborted transactions, or was not searched for them yet."""
         return self._has_aborted is not False
 
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedLookup:
@@ -358,7 +358,7 @@ class ReadableSegment:
         if last is None:
             last = TimeEntry(NO_TIMESTAMP, self.base_offset)
         elif self._active is None:
-            with suppress(CorruptMessage):  # the index is all there is to go by
+            with suppress(CorruptMessage):  # only the index can tell
                 if not self._is_confirmed(last):
                     last = self._find_max_timestamp()
         with NOTING:
@@ -372,7 +372,7 @@ class ReadableSegment:
                 continue
             last = header.last_offset - self.base_offset
             if not 0 <= header.base_offset - self.base_offset <= last <= MAX_RELATIVE_OFFSET:
-                raise CorruptMessage("a batch has offsets that are none of its segment's")
+                raise CorruptMessage("a batch has offsets that are not in its segment")
             largest = TimeEntry(header.max_timestamp, header.last_offset)
         return largest
 

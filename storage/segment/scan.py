@@ -34,7 +34,7 @@ class LegacyFormatError(OSError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What a scan found; ``end`` is the position after the last sound batch."""
+    """The result of a scan; ``end`` is the position after the last sound batch."""
 
     indexes: ActiveIndexes
     end: int

@@ -1,6 +1,6 @@
 """A segment of a log, as its owner sees it (Kafka: ``LogSegment``).
 
-Reading is in `storage.segment.readable`, names are in `storage.segment.file_set`. What is here is
+Reading is in `storage.segment.readable`, names are in `storage.segment.file_set`. This module is
 one state machine: at rest, active, sealed. Each method is a transition or a question.
 """
 
@@ -77,9 +77,9 @@ class LogSegment(ReadableSegment):
         # fsync, so that what changes meanwhile keeps its mark.
         self._names_unsynced = False
         # The kinds of index files with unsynced entries. Made before two threads may note some; a
-        # segment at rest has none.
+        # segment at rest has no such entries.
         self._unsynced: set[str] | None = None
-        self._first_config = config  # what is of its indexes counts as long as the segment lives
+        self._first_config = config  # its index settings count as long as the segment lives
         max_ms = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = int.from_bytes(os.urandom(8)) % max_ms if max_ms > 0 else 0
         self.reconfigure(config)
@@ -314,7 +314,7 @@ class LogSegment(ReadableSegment):
         self._rest()
 
     def delete(self) -> None:
-        """Unlink the files, whatever their suffix. Slices that are being sent stay valid."""
+        """Unlink the files, with any suffix. Slices that are being sent stay valid."""
         self._sealed = True
         self._active = None
         self._rest()
@@ -520,7 +520,7 @@ class LogSegment(ReadableSegment):
     def _report_distrust(self, reason: str) -> None:
         _logger.error(
             "offset index is damaged and goes: lookups in the segment walk its log until the "
-            "next start builds it anew file=%s reason=%r",
+            "next start builds it again file=%s reason=%r",
             self.files.path(files.INDEX),
             reason,
         )

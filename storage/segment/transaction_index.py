@@ -45,7 +45,7 @@ def encode(transaction: AbortedTransaction) -> bytes:
 
 
 def read(path: Path) -> list[AbortedTransaction]:
-    """Return all entries of a file; a missing file has none, a torn last entry does not count."""
+    """Return all entries of a file; a missing file is empty, a torn last entry does not count."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def append(path: Path, transactions: Iterable[AbortedTransaction]) -> None:
 
 
 def rewrite(path: Path, transactions: list[AbortedTransaction]) -> None:
-    """Give a file exactly these entries; none of them, no file."""
+    """Give a file exactly these entries; without entries it is deleted."""
     if not transactions:
         files.unlink(path)
         return
@@ -96,7 +96,7 @@ def find_aborted(
 
 
 def find_damage(path: Path, base_offset: int) -> str | None:
-    """Return what is wrong with a file, None if nothing is or there is none."""
+    """Return the fault of a file, None for a sound or a missing one."""
     try:
         return damage_of(path.read_bytes(), base_offset)
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def find_damage(path: Path, base_offset: int) -> str | None:
 
 
 def damage_of(data: bytes, base_offset: int) -> str | None:
-    """Return what is wrong with the bytes of a segment's file, None if nothing is."""
+    """Return the fault in the bytes of a segment's file, or None."""
     if len(data) % ENTRY.size:
         return f"its length {len(data)} is no multiple of {ENTRY.size}"
     for number, (version, _, _, last_offset, _) in enumerate(ENTRY.iter_unpack(data)):

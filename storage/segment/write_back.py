@@ -15,7 +15,7 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Return libc's function, or None where there is none."""
+    """Return libc's function, None where libc lacks it."""
     import ctypes  # noqa: PLC0415  # 1 MiB and 5 ms that a broker without load never needs
 
     try:

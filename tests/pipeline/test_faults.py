@@ -150,7 +150,7 @@ def test_a_folder_that_is_gone(archive: Archive) -> None:
     splits = archive.plan()
     shutil.rmtree(folder)
 
-    with pytest.raises(SourceUnavailable, match="can not be read"):
+    with pytest.raises(SourceUnavailable, match="cannot be read"):
         offsets(splits)
     shutil.rmtree(archive.root)
     with pytest.raises(SourceUnavailable, match="name a log directory that is there"):

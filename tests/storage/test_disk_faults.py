@@ -126,7 +126,7 @@ class TestAppends:
         folder.reopen(is_clean=True)
         for call in ("pread", "preadv"):
             disk.fail(call, errno.EIO, files.LOG, times=1)
-        with pytest.raises(KafkaStorageError, match="can not be read"):
+        with pytest.raises(KafkaStorageError, match="cannot be read"):
             folder.append()
         disk.mend()
 
@@ -264,7 +264,7 @@ class TestReads:
         disk.fail("preadv", path=bad.log_path.name)
         disk.fail("pread", path=bad.log_path.name)
         for _ in range(3):
-            with pytest.raises(KafkaStorageError, match="can not be read"):
+            with pytest.raises(KafkaStorageError, match="cannot be read"):
                 folder.log.read(1, 10, 6)
 
         assert folder.log.read(good.base_offset, 1000, 6) is not None

@@ -461,7 +461,7 @@ def test_a_name_that_no_folder_can_have(tmp_path: Path) -> None:
 
 
 def test_no_directory_left(tmp_path: Path) -> None:
-    """When every disk failed a partition can not be created."""
+    """When every disk failed a partition cannot be created."""
     with _running(tmp_path) as manager:
         manager.directories[0].fail(OSError("I/O error"))
 
@@ -512,7 +512,7 @@ def test_a_missing_parent_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_is_refused(tmp_path: Path) -> None:
-    """A log directory that is a file can not be used."""
+    """A log directory that is a file cannot be used."""
     path = tmp_path / "data"
     path.touch()
 
@@ -525,7 +525,7 @@ def test_an_unwritable_directory_is_refused(
     """The sentence says so, also to root, whom access rights do not stop."""
     monkeypatch.setattr("siltstone.storage.directory.opening.os.access", lambda *_: False)
 
-    assert "can not be written" in _refusal(tmp_path)
+    assert "cannot be written" in _refusal(tmp_path)
 
 
 def test_all_faults_are_named_at_once_and_nothing_stays_locked(tmp_path: Path) -> None:
@@ -594,7 +594,7 @@ def test_a_partition_that_can_not_be_opened_is_named(
     (tmp_path / "orders-0").mkdir()
     monkeypatch.setattr("siltstone.storage.directory.loading.load_partition", fail)
 
-    assert f"partition folder {tmp_path / 'orders-0'} can not be opened" in _refusal(tmp_path)
+    assert f"partition folder {tmp_path / 'orders-0'} cannot be opened" in _refusal(tmp_path)
 
 
 def test_a_log_that_fails_to_close_leaves_no_mark(

@@ -39,7 +39,7 @@ def connector_jars() -> list[Path]:
     """Return the jars of Spark's own Kafka source.
 
     Raises:
-        LookupError: they are not in the cache, and Maven can not bring them.
+        LookupError: they are not in the cache, and Maven cannot bring them.
     """
     copy_jars(Path(__file__).parents[1] / "connector", "connector-jars")
     return sorted((cache_folder() / "connector-jars").glob("*.jar"))

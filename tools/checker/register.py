@@ -25,7 +25,7 @@ class Entry:
         self.value = value
         self.number = number
         self.is_seen = False  # was shown, and nothing else can have been meant
-        self.is_refuted = False  # can not have happened, by what was shown
+        self.is_refuted = False  # cannot have happened, by what was shown
         self.is_withdrawn = False  # its transaction was aborted
 
     def __str__(self) -> str:

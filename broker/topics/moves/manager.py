@@ -127,7 +127,7 @@ class LogDirMoves:
             try:
                 await self._resume(found)
             except KafkaError as error:
-                log.error("move can not go on folder=%s: %s", found.path, error)  # noqa: TRY400
+                log.error("move cannot go on folder=%s: %s", found.path, error)  # noqa: TRY400
 
     async def close(self) -> None:
         """Stop all moves; the next start resumes them."""
@@ -301,7 +301,7 @@ class LogDirTargets:
         """
         if not has_room_for_name(topic_partition):
             raise InvalidTopic(
-                f"the name of {topic_partition} is too long for the folder of a copy; it can not "
+                f"the name of {topic_partition} is too long for the folder of a copy; it cannot "
                 "be moved"
             )
         for directory in self._logs.directories:
@@ -342,6 +342,6 @@ class LogDirTargets:
         offline = [str(each.path) for each in self._logs.directories if each.failure is not None]
         if offline:
             raise KafkaStorageError(
-                f"{topic_partition} can not be moved while log directories are offline: "
+                f"{topic_partition} cannot be moved while log directories are offline: "
                 f"{', '.join(offline)}; check the disks and restart"
             )

@@ -167,12 +167,12 @@ class LogDirMove:
             future.log.finish_swap()
         except OSError as error:
             raise KafkaStorageError(
-                f"{future.topic_partition} can not be moved: its log directory did not take what "
+                f"{future.topic_partition} cannot be moved: its log directory did not take what "
                 f"the cleaner has made ({error}); check the disk"
             ) from error
         if future.final_path.exists():
             raise KafkaStorageError(
-                f"{future.topic_partition} can not be moved: {future.final_path} exists; move it "
+                f"{future.topic_partition} cannot be moved: {future.final_path} exists; move it "
                 "away"
             )
         future.create()

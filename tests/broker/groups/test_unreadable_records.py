@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 3
 SETTINGS = ("group.initial.rebalance.delay.ms=0", f"offsets.topic.num.partitions={PARTITIONS}")
-SKIPPED = "record can not be read and is skipped"
+SKIPPED = "record cannot be read and is skipped"
 SECRET = b"secret"
 TOPIC_ID = UUID(int=7)
 COMMITTED = put_offset(OffsetCommitValue(7, -1, "", 0))

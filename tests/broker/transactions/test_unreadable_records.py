@@ -75,7 +75,7 @@ async def test_a_record_that_can_not_be_read_is_skipped(
     await home.close()
 
     assert [line.partition(" reason=")[0] for line in lines] == [
-        f"record can not be read and is skipped partition={TRANSACTIONS_TOPIC}-{each} offset=0"
+        f"record cannot be read and is skipped partition={TRANSACTIONS_TOPIC}-{each} offset=0"
         for each in range(2)
     ]
     assert max(map(len, lines)) < 200

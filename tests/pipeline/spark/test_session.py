@@ -91,7 +91,7 @@ def test_a_worker_without_us_is_told_before_a_job_fails(tmp_path: Path) -> None:
     session.check_worker(sys.executable)
     with pytest.raises(SourceUnavailable, match="No module named pyarrow; unset PYSPARK_PYTHON"):
         session.check_worker(str(stranger))
-    with pytest.raises(SourceUnavailable, match="workers can not run PYSPARK_PYTHON="):
+    with pytest.raises(SourceUnavailable, match="workers cannot run PYSPARK_PYTHON="):
         session.check_worker(str(tmp_path / "nobody"))
     stranger.write_text("#!/bin/sh\necho '(2, 7)'\n")
     with pytest.raises(SourceUnavailable, match="another version of Python"):
@@ -158,7 +158,7 @@ def test_an_interpreter_is_written_again_in_its_place(tmp_path: Path) -> None:
 
 
 def test_another_spark_or_no_cache_leaves_this_interpreter(tmp_path: Path) -> None:
-    """A Spark of its own brings its PySpark; a folder that can not be made is no fault."""
+    """A Spark of its own brings its PySpark; a folder that cannot be made is no fault."""
     (tmp_path / "file").touch()
 
     assert session.worker_python({"SPARK_HOME": "/opt/spark", "HOME": "/"}) == sys.executable

@@ -190,7 +190,7 @@ def test_a_record_that_can_not_be_told_from_the_next_ends_its_batch() -> None:
     rest, _, none = read_entries(data, position, 100)
 
     assert [entry.key for entry in (*first, *rest)] == [b"0", b"0"]
-    assert (left_out, none) == (LeftOut(5, "a record in it can not be read"), None)
+    assert (left_out, none) == (LeftOut(5, "a record in it cannot be read"), None)
 
 
 def test_what_is_no_batch_is_refused() -> None:

@@ -114,7 +114,7 @@ def test_the_newest_of_all_directories_counts(tmp_path: Path) -> None:
         (encode(STATE).replace(b": 3000", b": -1"), "next_producer_id is not from 0"),
         (encode(STATE).replace(b": 3000", b": 9223372036854775808"), "next_producer_id is not"),
         (encode(STATE).replace(b": 3000", b": NaN"), "NaN is no number"),
-        (_with_topic_id(79), "topic orders is there and its id is among the deleted"),
+        (_with_topic_id(79), "topic orders exists and its id is among the deleted"),
     ],
 )
 def test_a_damaged_file_stops_the_start(tmp_path: Path, text: bytes, words: str) -> None:

@@ -308,7 +308,7 @@ def test_who_waits_for_an_answer_is_not_silent() -> None:
 
 
 def test_a_first_join_is_not_kept_for_ever() -> None:
-    """Its member can not heartbeat yet, and may have gone away."""
+    """Its member cannot heartbeat yet, and may have gone away."""
     hand = GroupInHand(group_initial_rebalance_delay_ms=0)
     asked = hand.join("", "static-and-silent", rebalance_ms=2 * NEW_MEMBER_JOIN_MS)
     hand.advance(0)

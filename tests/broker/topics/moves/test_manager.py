@@ -298,7 +298,7 @@ async def test_whole_segments_are_not_copied_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["another topic's", "in the same directory", "a second one"])
 async def test_stale_copies_go(tmp_path: Path, case: str) -> None:
-    """What can not become the partition is deleted at the start, with a line in the log."""
+    """What cannot become the partition is deleted at the start, with a line in the log."""
     async with Directories(tmp_path) as home:
         log = await home.create()
         _fill(log)
