@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.security.acl import (
-    CLUSTER_NAME,
     Acl,
     AclFilter,
     Operation,
@@ -20,6 +19,7 @@ from siltstone.broker.security.acl import (
     ResourceType,
     check_acl,
 )
+from siltstone.broker.security.operations import CLUSTER_NAME
 from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from siltstone.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
 from siltstone.protocol.messages.delete_acls import (

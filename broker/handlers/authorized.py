@@ -41,7 +41,7 @@ def of_topics(context: RequestContext, *, asked: bool) -> int:
     """Return what an answer tells of operations with topics."""
     if not asked:
         return NOT_ASKED
-    return TOPIC if context.rooms.security.authorizer is None else OF_THE_CLIENT
+    return TOPIC if context.rights is None else OF_THE_CLIENT
 
 
 def user_of(context: RequestContext) -> str:
@@ -52,12 +52,11 @@ def user_of(context: RequestContext) -> str:
 
 def topics_seen(context: RequestContext) -> Callable[[str], bool] | None:
     """Return what tells whether the client may be told of a topic; None if of all of them."""
-    rights = context.rooms.security.rights_of(context.connection)
-    return None if rights is None else rights.sees_topic
+    return None if context.rights is None else context.rights.sees_topic
 
 
 def form_for(context: RequestContext, form: Form, name: str) -> Form:
     """Return the form of a topic's part of an answer, with what the client may do with it."""
-    rights = context.rooms.security.rights_of(context.connection)
+    rights = context.rights
     key, version, _ = form
     return key, version, TOPIC if rights is None else rights.topic_operations(name)

@@ -11,12 +11,15 @@ cdef class Histogram:
 
 @cython.final
 cdef class Caller:
-    cdef public object rooms, client_id, listener, peer
+    cdef public object rooms, client_id, listener, peer, rights
 
 @cython.final
 cdef class RequestContext:
-    cdef public object connection, rooms, client_id, listener, peer, stats
+    cdef public object connection, rooms, client_id, listener, peer, rights, stats
     cdef public int api_key, version, correlation_id
+
+    cpdef bint may(self, object operation, object resource, object name=*) except *
+    cpdef bint sees(self, object operation, object resource, object name=*) except *
 
 @cython.final
 cdef class Route:

@@ -6,6 +6,7 @@ The types of C stand in ``_dispatch_kernels.pxd``.
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.slices import BODY_BYTES, handle_in_slices
+from siltstone.broker.security.operations import CLUSTER_NAME
 from siltstone.config.listeners import AUTO
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from siltstone.broker.api import Api
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net.answers import Answer, LateAnswer
+    from siltstone.broker.security.rights import Rights
     from siltstone.protocol.core import Table
     from siltstone.protocol.errors import KafkaError
 
@@ -219,14 +221,16 @@ class Caller:
     """Who asks on a connection: from where, through which listener, and as whom.
 
     ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
+    ``rights`` are None if everybody may do everything.
     """
 
-    __slots__ = ("client_id", "listener", "peer", "rooms")
+    __slots__ = ("client_id", "listener", "peer", "rights", "rooms")
 
     def __init__(self, rooms: "Rooms", listener: str, peer: str) -> None:
         self.client_id: str | None = None
         self.listener = listener
         self.peer = peer
+        self.rights: Rights | None = None
         self.rooms = rooms
 
 
@@ -234,7 +238,8 @@ class RequestContext:
     """One request: its version, its client, its listener.
 
     ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
-    ``stats`` are the figures of all APIs. ``connection`` is None in tests.
+    ``stats`` are the figures of all APIs. ``connection`` is None in tests. ``rights`` are None if
+    everybody may do everything.
     """
 
     __slots__ = (
@@ -244,6 +249,7 @@ class RequestContext:
         "correlation_id",
         "listener",
         "peer",
+        "rights",
         "rooms",
         "stats",
         "version",
@@ -270,6 +276,7 @@ class RequestContext:
         self.client_id = client_id
         self.listener = listener
         self.peer = peer
+        self.rights: Rights | None = None
         self.stats = stats
 
     @property
@@ -279,6 +286,14 @@ class RequestContext:
         if host == AUTO and self.connection is not None:
             return self.connection.reached, port
         return told
+
+    def may(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
+        """Tell whether the client may do something; if not, the audit log says so."""
+        return self.rights is None or self.rights.may(operation, resource, name)
+
+    def sees(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
+        """Tell the same where what the client may not do is hidden, and not refused."""
+        return self.rights is None or self.rights.sees(operation, resource, name)
 
 
 class Route:
@@ -385,6 +400,7 @@ class Gate:
             context.client_id = client_id
             context.listener = caller.listener
             context.peer = caller.peer
+            context.rights = caller.rights
             context.stats = self.stats
             context.connection = connection
             if position < 0:

@@ -133,6 +133,7 @@ class Connection(Turn):
         self.software = ("", "")  # what the client says that it is, and its version; KIP-511
         self.host = peer.rpartition(":")[0]
         self.principal = _OURSELVES if is_ours else principal
+        self.caller.rights = listener.rooms.security.rights_of(self)
         self.login: Login | None = None
         if listener.logins is not None and not is_ours:
             self._gate = self.login = listener.logins.begin(listener.dispatcher)
@@ -211,6 +212,7 @@ class Connection(Turn):
     def let_in(self, principal: str, *, stays: bool) -> None:
         """Serve a client that has logged in; if that ``stays`` so, its login is in no way again."""
         self.principal = principal
+        self.caller.rights = self.rooms.security.rights_of(self)
         self._limit = self.listener.max_frame_bytes
         if stays:
             self._gate = self.listener.dispatcher

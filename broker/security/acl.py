@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-CLUSTER_NAME: Final = "kafka-cluster"
 WILDCARD: Final = "*"
 """The name of a literal pattern that matches every resource, and the host that every host is."""
 

@@ -1,15 +1,18 @@
-"""What one client may do: an authorizer's answers, and a line of the audit log for each no."""
+"""What one client may do: an authorizer's answers, and a line of the audit log for each no.
+
+Handlers ask by the context of a request, which has rights where there is an authorizer.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
+from siltstone.broker.security.acl import Operation, ResourceType
+from siltstone.broker.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP, TOPIC
 
 if TYPE_CHECKING:
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.authorizer import Authorizer
-    from siltstone.broker.security.requirements import Need
 
 TOPIC_OPERATIONS: Final = (3, 4, 5, 6, 7, 8, 10, 11)
 GROUP_OPERATIONS: Final = (3, 6, 8, 10, 11)
@@ -27,46 +30,45 @@ class Rights:
         self.principal = principal
         self.host = host
 
-    def may(self, need: Need, name: str = CLUSTER_NAME) -> bool:
+    def may(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do it; if not, the audit log says so."""
-        operation, resource = need.operation, need.resource
         if self.authorizer.allows(self.principal, self.host, operation, resource, name):
             return True
-        self._audit.refused(self.principal, self.host, operation.name, resource.name, name)
+        self._note_refused(operation, resource, name)
         return False
 
-    def sees(self, need: Need, name: str = CLUSTER_NAME) -> bool:
+    def sees(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do it; what it does not see is no refusal."""
-        return self.authorizer.allows(
-            self.principal, self.host, need.operation, need.resource, name
-        )
+        return self.authorizer.allows(self.principal, self.host, operation, resource, name)
 
     def sees_topic(self, name: str) -> bool:
         """Return whether the client may describe a topic."""
-        return self.authorizer.allows(
-            self.principal, self.host, Operation.DESCRIBE, ResourceType.TOPIC, name
-        )
+        return self.sees(DESCRIBE, TOPIC, name)
 
-    def may_any(self, need: Need) -> bool:
-        """Return whether the client may do it with some resource, whichever that is."""
-        operation, resource = need.operation, need.resource
+    def may_any(self, operation: int, resource: int) -> bool:
+        """Return whether the client may do it with some resource of a kind."""
         if self.authorizer.allows_any(self.principal, self.host, operation, resource):
             return True
-        self._audit.refused(self.principal, self.host, operation.name, resource.name, "")
+        self._note_refused(operation, resource, "")
         return False
 
     def topic_operations(self, name: str) -> int:
         """Return a bit for each operation that the client may do with a topic (KIP-430)."""
-        return self._operations(ResourceType.TOPIC, name, TOPIC_OPERATIONS)
+        return self._operations(TOPIC, name, TOPIC_OPERATIONS)
 
     def group_operations(self, name: str) -> int:
         """Return the same of a group."""
-        return self._operations(ResourceType.GROUP, name, GROUP_OPERATIONS)
+        return self._operations(GROUP, name, GROUP_OPERATIONS)
 
     def cluster_operations(self) -> int:
         """Return the same of the cluster; none to a client that may not describe it."""
-        found = self._operations(ResourceType.CLUSTER, CLUSTER_NAME, CLUSTER_OPERATIONS)
-        return found if found & 1 << Operation.DESCRIBE else 0
+        found = self._operations(CLUSTER, CLUSTER_NAME, CLUSTER_OPERATIONS)
+        return found if found & 1 << DESCRIBE else 0
 
-    def _operations(self, resource: ResourceType, name: str, among: tuple[int, ...]) -> int:
+    def _operations(self, resource: int, name: str, among: tuple[int, ...]) -> int:
         return self.authorizer.operations(self.principal, self.host, resource, name, among)
+
+    def _note_refused(self, operation: int, resource: int, name: str) -> None:
+        self._audit.refused(
+            self.principal, self.host, Operation(operation).name, ResourceType(resource).name, name
+        )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.security.operations import CLUSTER, DESCRIBE
 from siltstone.broker.security.principals import ANONYMOUS
 from siltstone.config.oauth import URL, path_of
 from siltstone.storage import files
@@ -130,12 +131,7 @@ class Security:
     def may_describe(self, client: Client) -> bool:
         """Return whether a client may describe the cluster; if not, the audit log says so."""
         rights = self.rights_of(client)
-        if rights is None:
-            return True
-        from siltstone.broker.security.acl import Operation, ResourceType  # noqa: PLC0415  # likewise
-        from siltstone.broker.security.requirements import Need  # noqa: PLC0415  # likewise
-
-        return rights.may(Need(Operation.DESCRIBE, ResourceType.CLUSTER))
+        return rights is None or rights.may(DESCRIBE, CLUSTER)
 
     def on_quotas(self, callback: Callable[[Quotas], None]) -> None:
         """Call with the quotas: now if there may be some, and after each change."""

@@ -86,8 +86,13 @@ class Guarded:
     ) -> RequestContext:
         """Return the context of somebody's request."""
         context = self.home.context(key, version)
-        context.connection = SimpleNamespace(principal=who, host=HOST)
+        self.ask_from(context, who, HOST)
         return context
+
+    def ask_from(self, context: RequestContext, who: str, host: str) -> None:
+        """Have the request of a context come from somebody."""
+        context.connection = SimpleNamespace(principal=who, host=host)
+        context.rights = self.home.rooms.security.rights_of(context.connection)
 
     async def ask(
         self, key: int, request: Any, version: int | None = None, who: str = "User:bob"

@@ -79,7 +79,7 @@ def _of_cluster(key: int, refuse: Callable[[Any], Any]) -> Guard:
     (need,) = REQUIREMENTS[key]
 
     def guard(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
-        return handler(context, request) if rights.may(need) else refuse(request)
+        return handler(context, request) if rights.may(*need[:2]) else refuse(request)
 
     return guard
 
@@ -202,12 +202,12 @@ def _of_configs(
 
     def judge(rights: Rights, kind: int, name: str) -> int:
         if kind == ResourceType.TOPIC:
-            return 0 if rights.may(of_topic, name) else TOPIC
+            return 0 if rights.may(*of_topic[:2], name) else TOPIC
         if kind == ResourceType.GROUP:
-            return 0 if rights.may(of_group, name) else GROUP
+            return 0 if rights.may(*of_group[:2], name) else GROUP
         if kind not in _CLUSTER_TYPES:
             return 0  # the handler refuses it, whoever asks
-        return 0 if rights.may(of_cluster) else CLUSTER
+        return 0 if rights.may(*of_cluster[:2]) else CLUSTER
 
     def guard(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
         refused: dict[int, Any] = {}

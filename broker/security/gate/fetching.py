@@ -45,7 +45,7 @@ def fetch(rights: Rights, context: RequestContext, request: FetchRequest, handle
     something of the session is refused ends the session: the client then does just that.
     """
     if replica_of(request) >= 0:
-        if not rights.may(_AS_REPLICA):
+        if not rights.may(*_AS_REPLICA[:2]):
             return _TOPICS.refuse_all(request)
         return handler(context, request)
     if request.session_epoch <= 0:
@@ -64,11 +64,11 @@ def judge_again(rights: Rights, context: RequestContext, request: FetchRequest, 
     What a rule has forbidden meanwhile is refused as it would have been before.
     """
     if replica_of(request) >= 0:
-        return answer if rights.may(_AS_REPLICA) else _TOPICS.refuse_all(request)
+        return answer if rights.may(*_AS_REPLICA[:2]) else _TOPICS.refuse_all(request)
     refused = {}
     for place, (name, topic_id, partitions) in enumerate(answer.responses):
         called = name or _name_of(context, topic_id)
-        if called is not None and not rights.may(_READ, called):
+        if called is not None and not rights.may(*_READ[:2], called):
             refused[place] = _refuse(name, topic_id, (each[0] for each in partitions))
     if not refused:
         return answer
@@ -95,7 +95,7 @@ def _may_read(rights: Rights, context: RequestContext, session: FetchSession) ->
     """Return whether all of a session may still be read, by whoever asks now."""
     for key in {key for key, _ in session.partitions}:
         name = key if isinstance(key, str) else _name_of(context, key)
-        if name is not None and not rights.may(_READ, name):
+        if name is not None and not rights.may(*_READ[:2], name):
             return False
     return True
 

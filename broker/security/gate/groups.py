@@ -74,7 +74,7 @@ def _of_group(need: Need, refuse: Callable[[RequestContext], Any]) -> Guard:
     """Return the guard of a request that names one group."""
 
     def guard(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
-        if rights.may(need, request.group_id):
+        if rights.may(*need[:2], request.group_id):
             return handler(context, request)
         return refuse(context)
 
@@ -94,7 +94,7 @@ leave: Final = _of_group(REQUIREMENTS[13][0], lambda _: LeaveGroupResponse(error
 
 def sync(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Give a member what it is assigned, in a group that may be read."""
-    if rights.may(REQUIREMENTS[14][0], request.group_id):
+    if rights.may(*REQUIREMENTS[14][0][:2], request.group_id):
         return handler(context, request)
     has_protocol = context.version < _FIRST_WITH_PROTOCOL or None not in (
         request.protocol_type,
@@ -125,7 +125,7 @@ _COMMITS: Final = ByRow(
 
 def offset_commit(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Commit for a group that may be read, what is of topics that may be read."""
-    if not rights.may(_COMMITTING, request.group_id):
+    if not rights.may(*_COMMITTING[:2], request.group_id):
         return _COMMITS.refuse_all(request, _refuse_commit(GROUP))
     return _COMMITS.guard(rights, context, request, handler)
 
@@ -142,7 +142,7 @@ _DELETIONS: Final = ByRow(
 
 def offset_delete(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Delete offsets of a group that may be deleted, of topics that may be read."""
-    if not rights.may(_DELETING, request.group_id):
+    if not rights.may(*_DELETING[:2], request.group_id):
         return OffsetDeleteResponse(error_code=GROUP)
     refused = _DELETIONS.find_refused(rights, context, request)
     rows = _DELETIONS.rows
@@ -169,7 +169,7 @@ def _fetch_offsets(rights: Rights, context: RequestContext, request: Any, handle
     wanted = []
     hidden: dict[str, list[OffsetFetchResponseTopics]] = {}
     for place, each in enumerate(request.groups):
-        if not rights.may(_FETCHING, each.group_id):
+        if not rights.may(*_FETCHING[:2], each.group_id):
             refused[place] = OffsetFetchResponseGroup(each.group_id, error_code=GROUP)
             wanted.append(each)
             continue
@@ -221,7 +221,7 @@ def _sees_offsets(
     rights: Rights,
     context: RequestContext,
     row: Any,
-    may: Callable[[Need, str], bool] | None = None,
+    may: Callable[[int, int, str], bool] | None = None,
 ) -> bool:
     """Return whether the topic of a row, by name or by id, may be described."""
     name = row[0]
@@ -230,7 +230,7 @@ def _sees_offsets(
         if topic is None:
             return True
         name = topic.name
-    return (may or rights.sees)(_FETCHED, name)
+    return (may or rights.sees)(*_FETCHED[:2], name)
 
 
 def _fetch_offsets_of_one(
@@ -238,7 +238,7 @@ def _fetch_offsets_of_one(
 ) -> Any:
     """Do it for the one group of older versions."""
     named = request.topics
-    if not rights.may(_FETCHING, request.group_id):
+    if not rights.may(*_FETCHING[:2], request.group_id):
         if context.version >= _FIRST_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=GROUP)
         topics = [
@@ -256,12 +256,12 @@ def _fetch_offsets_of_one(
         return then(
             handler(context, request),
             lambda answer: answer._replace(
-                topics=[each for each in answer.topics if rights.sees(_FETCHED, each[0])]
+                topics=[each for each in answer.topics if rights.sees(*_FETCHED[:2], each[0])]
             ),
         )
     served, refused = [], []
     for row in named:
-        if rights.may(_FETCHED, row.name):
+        if rights.may(*_FETCHED[:2], row.name):
             served.append(row)
         else:
             rows = [
@@ -298,10 +298,10 @@ def find_coordinator(
     refused: dict[int, Coordinator] = {}
     for place, key in enumerate(keys):
         if request.key_type == _OF_SHARE_GROUP and context.version >= _FIRST_WITH_SHARE_GROUPS:
-            may, code = rights.may(_FINDS_SHARE_GROUP), CLUSTER
+            may, code = rights.may(*_FINDS_SHARE_GROUP[:2]), CLUSTER
         elif request.key_type in _TO_FIND:
             need, code = _TO_FIND[request.key_type]
-            may = rights.may(need, key)
+            may = rights.may(*need[:2], key)
         else:
             break
         if not may:
@@ -328,7 +328,7 @@ def _describe(need: Need, rows: Rows, row: Callable[..., Any]) -> Guard:
         refused = {
             place: row(GROUP, MESSAGES[GROUP], name)
             for place, name in enumerate(names)
-            if not rights.may(need, name)
+            if not rights.may(*need[:2], name)
         }
 
         def tell_operations(answer: Any) -> Any:
@@ -382,7 +382,7 @@ def _hide_topics(rights: Rights, row: Any) -> Any:
         for each in assignment.topic_partitions
     }
     names.update(name for member in group.members for name in member.subscribed_topic_names)
-    if all(rights.sees(_DESCRIBES_THEIR_TOPICS, name) for name in names):
+    if all(rights.sees(*_DESCRIBES_THEIR_TOPICS[:2], name) for name in names):
         return group
     return DescribedConsumerGroup(TOPIC, _HIDDEN_TOPICS, group.group_id)
 
@@ -393,12 +393,12 @@ _LISTS_ALL, _LISTS = REQUIREMENTS[16]
 def list_all(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """List the groups that may be described."""
     answer = handler(context, request)
-    if rights.sees(_LISTS_ALL):
+    if rights.sees(*_LISTS_ALL[:2]):
         return answer
     return then(
         answer,
         lambda done: done._replace(
-            groups=[each for each in done.groups if rights.sees(_LISTS, each[0])]
+            groups=[each for each in done.groups if rights.sees(*_LISTS[:2], each[0])]
         ),
     )
 
@@ -413,7 +413,7 @@ def delete(rights: Rights, context: RequestContext, request: Any, handler: Handl
     refused = {
         place: DeletableGroupResult(name, GROUP)
         for place, name in enumerate(names)
-        if not rights.may(_DELETES, name)
+        if not rights.may(*_DELETES[:2], name)
     }
     return _DELETED_GROUPS.serve(context, request._replace(groups_names=names), handler, refused)
 
@@ -427,9 +427,9 @@ def consumer_heartbeat(
     """Take a heartbeat for a group that may be read, from one who may describe its topics."""
     names = request.subscribed_topic_names or ()
     code = 0
-    if not rights.may(_BEATS, request.group_id):
+    if not rights.may(*_BEATS[:2], request.group_id):
         code = GROUP
-    elif not all(rights.may(_SUBSCRIBES, name) for name in names):
+    elif not all(rights.may(*_SUBSCRIBES[:2], name) for name in names):
         code = TOPIC
     if not code:
         return handler(context, request)

@@ -41,7 +41,7 @@ def metadata(
     wanted = request.topics
     refused: list[MetadataResponseTopic] = []
     if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
-        names = [each for each in context.rooms.topics.topics if rights.sees(_DESCRIBE, each)]
+        names = [each for each in context.rooms.topics.topics if rights.sees(*_DESCRIBE[:2], each)]
         request = request._replace(
             topics=[MetadataRequestTopic(name=each) for each in names] or _NOWHERE,
             allow_auto_topic_creation=False,
@@ -80,22 +80,26 @@ def _sort_out(
     may_create = (
         request.allow_auto_topic_creation
         and context.rooms.settings.server.auto_create_topics_enable
-        and not rights.sees(_CREATE_ALL)
+        and not rights.sees(*_CREATE_ALL[:2])
     )
     for each in wanted:
         if by_id:
             if takes_ids and each.topic_id == NO_ID:
                 continue  # once there is an id, names count for nothing
             topic = registry.by_id.get(each.topic_id) if takes_ids else None
-            if topic is None or rights.may(_DESCRIBE, topic.name):
+            if topic is None or rights.may(*_DESCRIBE[:2], topic.name):
                 served.append(each)
             else:
                 refused.append(MetadataResponseTopic(TOPIC, None, each.topic_id))
         elif each.name is None:
             served.append(each)
-        elif not rights.may(_DESCRIBE, each.name):
+        elif not rights.may(*_DESCRIBE[:2], each.name):
             refused.append(MetadataResponseTopic(TOPIC, each.name))
-        elif may_create and each.name not in registry.topics and not rights.may(_CREATE, each.name):
+        elif (
+            may_create
+            and each.name not in registry.topics
+            and not rights.may(*_CREATE[:2], each.name)
+        ):
             refused.append(
                 MetadataResponseTopic(TOPIC, each.name, is_internal=is_internal(each.name))
             )
@@ -115,7 +119,7 @@ def topic_partitions(
     first = "" if request.cursor is None else request.cursor.topic_name
     if request.topics:
         named = [each for each in request.topics if each.name >= first]
-        served = [each for each in named if rights.may(_DESCRIBE_PAGE, each.name)]
+        served = [each for each in named if rights.may(*_DESCRIBE_PAGE[:2], each.name)]
         seen = {each.name for each in served}
         refused = [
             DescribeTopicPartitionsResponseTopic(TOPIC, name)
@@ -129,7 +133,7 @@ def topic_partitions(
         served = [
             TopicRequest(name)
             for name in names
-            if name >= first and rights.sees(_DESCRIBE_PAGE, name)
+            if name >= first and rights.sees(*_DESCRIBE_PAGE[:2], name)
         ]
         seen = {each.name for each in served}
     if not served:

@@ -62,7 +62,7 @@ def produce(
     """Have appended what may be; a transactional batch needs the right to its transaction, too."""
     if is_transactional(request.topic_data):
         name = request.transactional_id
-        if name is None or not rights.may(_IN_TRANSACTION, name):
+        if name is None or not rights.may(*_IN_TRANSACTION[:2], name):
             if request.acks == 0:
                 raise _closing("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
             return _TOPICS.refuse_all(request, _refuse(TRANSACTION))

@@ -133,7 +133,7 @@ class ByRow(NamedTuple):
                 if topic is None:
                     continue
                 name = topic.name
-            if not may(need, name) and not (faulty and name in faulty):
+            if not may(*need[:2], name) and not (faulty and name in faulty):
                 refused[place] = self.make_refusal(row)
         return refused
 

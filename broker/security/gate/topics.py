@@ -106,7 +106,7 @@ _EPOCHS: Final = ByRow(
 
 def leader_epochs(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Brokers may ask about every topic, others about those that they may describe."""
-    if rights.sees(_CLUSTER_ACTION):
+    if rights.sees(*_CLUSTER_ACTION[:2]):
         return handler(context, request)
     return _EPOCHS.guard(rights, context, request, handler)
 
@@ -124,7 +124,7 @@ _CREATED: Final = ByRow(
 
 def create_topics(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Make what may be made; tell the settings of what may be told."""
-    if rights.sees(_CREATE_ALL):
+    if rights.sees(*_CREATE_ALL[:2]):
         answer = handler(context, request)
     else:
         answer = _CREATED.guard(rights, context, request, handler)
@@ -135,7 +135,7 @@ def create_topics(rights: Rights, context: RequestContext, request: Any, handler
 
 
 def _hide_configs(rights: Rights, row: CreatableTopicResult) -> CreatableTopicResult:
-    if row.error_code or rights.sees(_DESCRIBE_CONFIGS, row.name):
+    if row.error_code or rights.sees(*_DESCRIBE_CONFIGS[:2], row.name):
         return row
     return row._replace(
         topic_config_error_code=TOPIC, num_partitions=-1, replication_factor=-1, configs=()
@@ -149,7 +149,7 @@ _BY_NAME: Final = Rows("topic_names", "responses", DeleteTopicsResponse)
 
 def delete_topics(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Delete what may be deleted; the name of one that may not be described is not told."""
-    if rights.sees(_DELETE_ALL):
+    if rights.sees(*_DELETE_ALL[:2]):
         return handler(context, request)
     by_state = context.version >= FIRST_DELETE_BY_ID
     rows = _BY_STATE if by_state else _BY_NAME
@@ -170,12 +170,12 @@ def _judge_deletion(
         return None  # nonsense, which the handler refuses
     if name is None:
         topic = context.rooms.topics.by_id.get(wanted.topic_id)
-        if topic is None or rights.may(_DELETE, topic.name):
+        if topic is None or rights.may(*_DELETE[:2], topic.name):
             return None
-        told = topic.name if rights.sees(_DESCRIBE, topic.name) else None
+        told = topic.name if rights.sees(*_DESCRIBE[:2], topic.name) else None
         return DeletableTopicResult(told, wanted.topic_id, TOPIC, _MESSAGE)
     if name not in context.rooms.topics.topics:
-        may = rights.may(_DESCRIBE, name)  # and it is told that there is none
+        may = rights.may(*_DESCRIBE[:2], name)  # and it is told that there is none
     else:
-        may = rights.may(_DELETE, name) and rights.may(_DESCRIBE, name)
+        may = rights.may(*_DELETE[:2], name) and rights.may(*_DESCRIBE[:2], name)
     return None if may else DeletableTopicResult(name, NO_ID, TOPIC, _MESSAGE)

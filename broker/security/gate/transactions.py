@@ -61,11 +61,11 @@ def init_producer_id(
     name = request.transactional_id
     code = 0
     if name is not None:
-        may = rights.may(_IN_TRANSACTION, name) and (
-            not request.enable2_pc or rights.may(_IN_TWO_PHASES, name)
+        may = rights.may(*_IN_TRANSACTION[:2], name) and (
+            not request.enable2_pc or rights.may(*_IN_TWO_PHASES[:2], name)
         )
         code = 0 if may else TRANSACTION
-    elif not rights.sees(_IDEMPOTENT) and not rights.may_any(_ANY_TOPIC):
+    elif not rights.sees(*_IDEMPOTENT[:2]) and not rights.may_any(*_ANY_TOPIC[:2]):
         code = CLUSTER
     if not code:
         return handler(context, request)
@@ -78,14 +78,15 @@ _BY_BROKERS, _ADDING, _ADDED = REQUIREMENTS[24]
 def add_partitions(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Add partitions of topics that may be written, all or none of them."""
     if context.version >= _FIRST_OF_BROKERS:
-        if rights.may(_BY_BROKERS):
+        if rights.may(*_BY_BROKERS[:2]):
             return handler(context, request)
         return AddPartitionsToTxnResponse(error_code=CLUSTER)
     topics = request.v3_and_below_topics
-    if not rights.may(_ADDING, request.v3_and_below_transactional_id):
+    if not rights.may(*_ADDING[:2], request.v3_and_below_transactional_id):
         return _answer_adding(topics, lambda _, __: TRANSACTION)
     may = {
-        row.name: row.name not in INTERNAL_TOPICS and rights.may(_ADDED, row.name) for row in topics
+        row.name: row.name not in INTERNAL_TOPICS and rights.may(*_ADDED[:2], row.name)
+        for row in topics
     }
     if all(may.values()):
         return handler(context, request)
@@ -120,16 +121,16 @@ _ADDS_OFFSETS, _OF_GROUP = REQUIREMENTS[25]
 def add_offsets(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Add the offsets of a group that may be read."""
     code = 0
-    if not rights.may(_ADDS_OFFSETS, request.transactional_id):
+    if not rights.may(*_ADDS_OFFSETS[:2], request.transactional_id):
         code = TRANSACTION
-    elif not rights.may(_OF_GROUP, request.group_id):
+    elif not rights.may(*_OF_GROUP[:2], request.group_id):
         code = GROUP
     return AddOffsetsToTxnResponse(error_code=code) if code else handler(context, request)
 
 
 def end(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """End a transaction that may be written."""
-    if rights.may(REQUIREMENTS[26][0], request.transactional_id):
+    if rights.may(*REQUIREMENTS[26][0][:2], request.transactional_id):
         return handler(context, request)
     return EndTxnResponse(error_code=TRANSACTION)
 
@@ -139,7 +140,7 @@ _ALTERS, _ACTS = REQUIREMENTS[27]
 
 def write_markers(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Write markers for brokers and administrators."""
-    if rights.sees(_ALTERS) or rights.may(_ACTS):
+    if rights.sees(*_ALTERS[:2]) or rights.may(*_ACTS[:2]):
         return handler(context, request)
     return WriteTxnMarkersResponse(
         [
@@ -175,9 +176,9 @@ _OFFSETS: Final = ByRow(
 
 def offset_commit(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
     """Commit in a transaction that may be written, for a group and topics that may be read."""
-    if not rights.may(_COMMITS, request.transactional_id):
+    if not rights.may(*_COMMITS[:2], request.transactional_id):
         return _OFFSETS.refuse_all(request, _refuse_commit(TRANSACTION))
-    if not rights.may(_FOR_GROUP, request.group_id):
+    if not rights.may(*_FOR_GROUP[:2], request.group_id):
         return _OFFSETS.refuse_all(request, _refuse_commit(GROUP))
     return _OFFSETS.guard(rights, context, request, handler)
 
@@ -191,13 +192,13 @@ def describe(rights: Rights, context: RequestContext, request: Any, handler: Han
     refused = {
         place: TransactionState(TRANSACTION, name)
         for place, name in enumerate(request.transactional_ids)
-        if not rights.may(_DESCRIBES, name)
+        if not rights.may(*_DESCRIBES[:2], name)
     }
 
     def hide_topics(answer: Any) -> Any:
         rows = [
             row._replace(
-                topics=[each for each in row.topics if rights.sees(_DESCRIBES_TOPICS, each[0])]
+                topics=[each for each in row.topics if rights.sees(*_DESCRIBES_TOPICS[:2], each[0])]
             )
             for row in answer.transaction_states
         ]
@@ -213,7 +214,7 @@ def list_all(rights: Rights, context: RequestContext, request: Any, handler: Han
         handler(context, request),
         lambda answer: answer._replace(
             transaction_states=[
-                each for each in answer.transaction_states if rights.sees(need, each[0])
+                each for each in answer.transaction_states if rights.sees(*need[:2], each[0])
             ]
         ),
     )

@@ -14,7 +14,6 @@ import pytest
 
 from siltstone.broker.commands.asking import reading_token
 from siltstone.broker.security.acl import (
-    CLUSTER_NAME,
     Acl,
     Operation,
     Pattern,
@@ -22,6 +21,7 @@ from siltstone.broker.security.acl import (
     Permission,
     ResourceType,
 )
+from siltstone.broker.security.operations import CLUSTER_NAME
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.scram import make_verifier
 from siltstone.broker.security.users import UserStore

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -156,7 +155,7 @@ async def test_a_right_is_of_one_principal_and_one_host(guarded: Guarded, key: i
     let_all(guarded)
     served = await refuses(guarded, key)
     context = guarded.context(key, REQUESTS[key][0])
-    context.connection = SimpleNamespace(principal="User:bob", host="198.51.100.9")
+    guarded.ask_from(context, "User:bob", "198.51.100.9")
     operation, kind, name = REQUESTS[key][2]
     guarded.authorizer.add(
         [rule(operation, kind, name, Permission.DENY, host="198.51.100.9")],
