@@ -271,7 +271,15 @@ class InvalidRequiredAcks(KafkaError, code=ErrorCode.invalid_required_acks):
 
 
 class TopicAuthorizationFailed(KafkaError, code=ErrorCode.topic_authorization_failed):
-    """The principal may not do this to the topic."""
+    """Topic authorization failed."""
+
+
+class GroupAuthorizationFailed(KafkaError, code=ErrorCode.group_authorization_failed):
+    """Group authorization failed."""
+
+
+class ClusterAuthorizationFailed(KafkaError, code=ErrorCode.cluster_authorization_failed):
+    """Cluster authorization failed."""
 
 
 class InvalidTimestamp(KafkaError, code=ErrorCode.invalid_timestamp):
@@ -345,7 +353,7 @@ class TransactionCoordinatorFenced(KafkaError, code=ErrorCode.transaction_coordi
 class TransactionalIdAuthorizationFailed(
     KafkaError, code=ErrorCode.transactional_id_authorization_failed
 ):
-    """The principal may not use this transactional id."""
+    """Transactional Id authorization failed."""
 
 
 class OperationNotAttempted(KafkaError, code=ErrorCode.operation_not_attempted):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.security.acl import (
     Acl,
     AclFilter,
@@ -19,7 +20,7 @@ from siltstone.broker.security.acl import (
     ResourceType,
     check_acl,
 )
-from siltstone.broker.security.operations import CLUSTER_NAME
+from siltstone.broker.security.operations import ALTER, CLUSTER, CLUSTER_NAME, DESCRIBE
 from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from siltstone.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
 from siltstone.protocol.messages.delete_acls import (
@@ -56,6 +57,8 @@ _KINDS, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
 
 def describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """Tell the rules that a filter asks for, by resource."""
+    if not context.may(DESCRIBE, CLUSTER):
+        return DescribeAclsResponse(**CLUSTER_REFUSED)
     wanted = _filter(request)
     authorizer = context.rooms.security.authorizer
     if authorizer is None:
@@ -80,6 +83,10 @@ def create(
     context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse | Coroutine[Any, Any, CreateAclsResponse]:
     """Make rules; one that is there already is made once more, which changes nothing."""
+    if not context.may(ALTER, CLUSTER):
+        return CreateAclsResponse(
+            results=(AclCreationResult(**CLUSTER_REFUSED),) * len(request.creations)
+        )
     acls = [_acl(each) for each in request.creations]
     writer = context.rooms.security.acls
     if writer is None:
@@ -122,6 +129,9 @@ def delete(
     context: RequestContext, request: DeleteAclsRequest
 ) -> DeleteAclsResponse | Coroutine[Any, Any, DeleteAclsResponse]:
     """Remove the rules that filters ask for, and tell which they were."""
+    if not context.may(ALTER, CLUSTER):
+        refusal = DeleteAclsFilterResult(**CLUSTER_REFUSED)
+        return DeleteAclsResponse(filter_results=(refusal,) * len(request.filters))
     filters = [_filter(each) for each in request.filters]
     writer = context.rooms.security.acls
     if writer is None:

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.handlers.authorized import find_refusal
 from siltstone.broker.net.telemetry import check_subscription
 from siltstone.broker.process import logs
 from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.security.operations import ALTER_CONFIGS
 from siltstone.broker.topics import eligible_leaders
 from siltstone.broker.topics.settings.changes import Change, Operation, apply_changes, check_changes
 from siltstone.broker.topics.settings.resources import (
@@ -38,7 +40,7 @@ from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlt
 from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.config.layers import Layers
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 _MAX_SETTINGS = 1_000
+_NOT_REPLACED = frozenset({ResourceType.BROKER_LOGGER})
 
 
 async def alter_incrementally(
@@ -59,7 +62,9 @@ async def alter_incrementally(
         )
         await _Change(context, resource, request.validate_only).apply(changes, replaces=False)
 
-    return IncrementalAlterConfigsResponse(responses=await _for_each(request.resources, alter))
+    return IncrementalAlterConfigsResponse(
+        responses=await _for_each(context, request.resources, alter)
+    )
 
 
 async def alter(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
@@ -71,13 +76,21 @@ async def alter(context: RequestContext, request: AlterConfigsRequest) -> AlterC
         changes = check_changes((each.name, Operation.SET, each.value) for each in resource.configs)
         await _Change(context, resource, request.validate_only).apply(changes, replaces=True)
 
-    return AlterConfigsResponse(responses=await _for_each(request.resources, replace))
+    return AlterConfigsResponse(
+        responses=await _for_each(context, request.resources, replace, _NOT_REPLACED)
+    )
 
 
 async def _for_each(
-    resources: Sequence[Any], change: Callable[[Any], Awaitable[None]]
+    context: RequestContext,
+    resources: Sequence[Any],
+    change: Callable[[Any], Awaitable[None]],
+    never: Collection[int] = (),
 ) -> list[Any]:
-    """Change every resource and return the results, which both APIs tell alike, in their order."""
+    """Change every resource and return the results, which both APIs tell alike, in their order.
+
+    The types that are ``never`` changed so are refused by ``change``, whatever rights a client has.
+    """
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
     outcomes: list[Any] = [None] * len(resources)
 
@@ -87,6 +100,11 @@ async def _for_each(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest(f"{resource.resource_name!r} is in the request twice")
+            kind, name, _ = resource
+            if kind not in never and not _is_of_another(context, kind, name):
+                refusal = find_refusal(context, ALTER_CONFIGS, kind, name)
+                if refusal is not None:
+                    raise refusal
             if len(resource.configs) > _MAX_SETTINGS:
                 raise InvalidRequest(
                     f"{len(resource.configs)} settings of {resource.resource_name!r} are more than "
@@ -101,6 +119,17 @@ async def _for_each(
 
     await work_off(list(enumerate(resources)), work)
     return outcomes
+
+
+def _is_of_another(context: RequestContext, kind: int, name: str) -> bool:
+    """Tell whether a resource is another broker, which is refused whatever rights a client has."""
+    if kind != ResourceType.BROKER or name == ALL_BROKERS:
+        return False
+    try:
+        check_broker(name, context.rooms.identity.node_id)
+    except InvalidRequest:
+        return True
+    return False
 
 
 class _Change:

@@ -1,14 +1,22 @@
 """Authorized operations as the bit fields of answers: bit n stands for AclOperation n (KIP-430).
 
-Without an authorizer everybody may do everything that Kafka knows for such a resource. With one,
-the gate fills in what the client may do, but for topics: their part of an answer is kept as bytes.
+Without an authorizer everybody may do everything that Kafka knows for such a resource. Here is too
+how settings are asked for and how a refusal for want of a right to the cluster looks.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.broker.security import operations
 from siltstone.broker.security.principals import ANONYMOUS
+from siltstone.broker.topics.settings.resources import ResourceType
+from siltstone.protocol.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +25,9 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.topic import Form
 
 NOT_ASKED = -(2**31)
+_OF_CLUSTER: Final = frozenset(
+    {ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS}
+)
 _ANONYMOUS: Final = str(ANONYMOUS)
 
 
@@ -33,6 +44,12 @@ GROUP = _bits(3, 6, 8, 10, 11)
 CLUSTER = _bits(5, 7, 8, 9, 10, 11, 12)
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 
+CLUSTER_REFUSED: Final[dict[str, Any]] = {
+    "error_code": ClusterAuthorizationFailed.code,
+    "error_message": ClusterAuthorizationFailed().message,
+}
+"""What an answer, or a part of one, says to a client that has no right to the cluster."""
+
 OF_THE_CLIENT = -1
 """What the client may do with a topic, which differs from topic to topic; see `form_for`."""
 
@@ -42,6 +59,32 @@ def of_topics(context: RequestContext, *, asked: bool) -> int:
     if not asked:
         return NOT_ASKED
     return TOPIC if context.rights is None else OF_THE_CLIENT
+
+
+def of_cluster(context: RequestContext, *, asked: bool) -> int:
+    """Return what an answer tells of operations with the cluster."""
+    if not asked:
+        return NOT_ASKED
+    return CLUSTER if context.rights is None else context.rights.cluster_operations()
+
+
+def find_refusal(
+    context: RequestContext, operation: int, kind: int, name: str
+) -> KafkaError | None:
+    """Return why a client may not do something with the settings of a resource; None if it may.
+
+    A kind that nobody knows is refused elsewhere, whoever asks.
+    """
+    refusal: KafkaError | None = None
+    if kind == ResourceType.TOPIC:
+        if not context.may(operation, operations.TOPIC, name):
+            refusal = TopicAuthorizationFailed()
+    elif kind == ResourceType.GROUP:
+        if not context.may(operation, operations.GROUP, name):
+            refusal = GroupAuthorizationFailed()
+    elif kind in _OF_CLUSTER and not context.may(operation, operations.CLUSTER):
+        refusal = ClusterAuthorizationFailed()
+    return refusal
 
 
 def user_of(context: RequestContext) -> str:

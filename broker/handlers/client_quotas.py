@@ -17,6 +17,8 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
+from siltstone.broker.security.operations import ALTER_CONFIGS, CLUSTER, DESCRIBE_CONFIGS
 from siltstone.broker.security.quotas.book import IP, QUOTAS, TYPES, check_quota, make_entity
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
 from siltstone.protocol.messages.alter_client_quotas import (
@@ -54,6 +56,8 @@ def describe(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     """Tell the quotas of the entities that match."""
+    if not context.may(DESCRIBE_CONFIGS, CLUSTER):
+        return DescribeClientQuotasResponse(**CLUSTER_REFUSED, entries=None)
     try:
         _check(request.components)
     except KafkaError as error:
@@ -126,6 +130,15 @@ async def alter(
 
     An entity that is there twice has one answer, a refusal.
     """
+    if not context.may(ALTER_CONFIGS, CLUSTER):
+        return AlterClientQuotasResponse(
+            entries=[
+                ResponseEntryData(
+                    **CLUSTER_REFUSED, entity=[ResponseEntityData(*each) for each in entry.entity]
+                )
+                for entry in request.entries
+            ]
+        )
     entries: dict[Named, Alteration] = {}
     changes: dict[Named, tuple[Entity, dict[str, float | None]]] = {}
     faults: dict[Named, KafkaError] = {}

@@ -36,10 +36,8 @@ def describe(context: RequestContext, request: DescribeClusterRequest) -> Descri
         cluster_id=context.rooms.logs.cluster_id,
         controller_id=identity.node_id,
         brokers=[DescribeClusterBroker(identity.node_id, host, port, identity.rack)],
-        cluster_authorized_operations=(
-            authorized.CLUSTER
-            if request.include_cluster_authorized_operations
-            else authorized.NOT_ASKED
+        cluster_authorized_operations=authorized.of_cluster(
+            context, asked=request.include_cluster_authorized_operations
         ),
     )
 

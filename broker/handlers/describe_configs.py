@@ -16,8 +16,10 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.handlers.authorized import find_refusal
 from siltstone.broker.process import logs
 from siltstone.broker.process.loop_share import answer_rows, finish, finish_in_shares
+from siltstone.broker.security.operations import CLUSTER, DESCRIBE_CONFIGS
 from siltstone.broker.topics.settings.resources import (
     ALL_BROKERS,
     ResourceType,
@@ -29,6 +31,7 @@ from siltstone.config.client_metrics import describe_client_metrics
 from siltstone.config.describe import describe_broker, describe_cluster_default, describe_topic
 from siltstone.config.groups import describe_group
 from siltstone.protocol.errors import (
+    ClusterAuthorizationFailed,
     InvalidRequest,
     KafkaError,
     UnknownTopicOrPartition,
@@ -66,23 +69,23 @@ def describe(
     """Describe settings; a resource of an unknown type fails them all, as in Kafka."""
     if len(request.resources) > _MANY:
         return _describe_many(context, request)
-    return _answer(context, request, *finish(_judge(request)))
+    return _answer(context, request, finish(_judge(context, request)))
 
 
 async def _describe_many(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    answer = _answer(context, request, *await finish_in_shares(_judge(request)))
+    answer = _answer(context, request, await finish_in_shares(_judge(context, request)))
     return answer if isinstance(answer, DescribeConfigsResponse) else await answer
 
 
 def _answer(
     context: RequestContext,
     request: DescribeConfigsRequest,
-    resources: list[DescribeConfigsResource],
-    refusal: KafkaError | None,
+    judged: list[tuple[DescribeConfigsResource, KafkaError | None]],
 ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
-    def answer(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    def answer(each: tuple[DescribeConfigsResource, KafkaError | None]) -> DescribeConfigsResult:
+        resource, refusal = each
         kind, name, keys = resource
         try:
             if refusal is not None:
@@ -96,23 +99,30 @@ def _answer(
             configs = [row for each, row in rows.items() if each in wanted]
         return DescribeConfigsResult(0, "", kind, name, configs)
 
-    return answer_rows(resources, answer, lambda results: DescribeConfigsResponse(results=results))
+    return answer_rows(judged, answer, lambda results: DescribeConfigsResponse(results=results))
 
 
 def _judge(
-    request: DescribeConfigsRequest,
-) -> Generator[None, None, tuple[list[DescribeConfigsResource], KafkaError | None]]:
-    """Return the resources, each once, and why none of them is described."""
-    once: dict[tuple[int, str], DescribeConfigsResource] = {}
-    refusal: KafkaError | None = None
+    context: RequestContext, request: DescribeConfigsRequest
+) -> Generator[None, None, list[tuple[DescribeConfigsResource, KafkaError | None]]]:
+    """Return the resources, each with the reason why it is not described, if there is one.
+
+    One that is named twice is there once, unless the client may not know of it.
+    """
+    unknown: KafkaError | None = None
     for resource in request.resources:
-        once[resource.resource_type, resource.resource_name] = resource
         try:
             check_type(resource.resource_type)
         except InvalidRequest as error:
-            refusal = refusal or error
+            unknown = unknown or error
         yield
-    return list(once.values()), refusal
+    judged: dict[Any, tuple[DescribeConfigsResource, KafkaError | None]] = {}
+    for place, resource in enumerate(request.resources):
+        kind, name, _ = resource
+        refusal = unknown or find_refusal(context, DESCRIBE_CONFIGS, kind, name)
+        judged[(kind, name) if refusal is unknown else place] = resource, refusal
+        yield
+    return list(judged.values())
 
 
 def _describe(
@@ -206,6 +216,8 @@ def list_resources(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """Name what settings can be described for; no type at all means every one."""
+    if not context.may(DESCRIBE_CONFIGS, CLUSTER):
+        return ListConfigResourcesResponse(error_code=ClusterAuthorizationFailed.code)
     broker = (str(context.rooms.identity.node_id),)
     names = {
         ResourceType.TOPIC: tuple(context.rooms.topics.topics),

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
+from siltstone.broker.security.operations import ALTER, CLUSTER, DESCRIBE
 from siltstone.broker.topics.assignments import check_replicas
 from siltstone.protocol.errors import (
+    ClusterAuthorizationFailed,
     ElectionNotNeeded,
     ErrorCode,
     InvalidRequest,
@@ -32,6 +35,8 @@ from siltstone.protocol.messages.elect_leaders import (
 )
 from siltstone.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 if TYPE_CHECKING:
@@ -50,8 +55,10 @@ _ELECTION_TYPES = frozenset({0, 1})  # preferred, unclean
 
 def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Tell for each partition that its leader leads already."""
-    refusal = None
-    if request.election_type not in _ELECTION_TYPES:
+    refusal: KafkaError | None = None
+    if not context.may(ALTER, CLUSTER):
+        refusal = ClusterAuthorizationFailed()
+    elif request.election_type not in _ELECTION_TYPES:
         refusal = InvalidRequest(f"election type {request.election_type}; 0 and 1 are known")
     return ElectLeadersResponse(
         error_code=ErrorCode.none if refusal is None else refusal.code,
@@ -85,6 +92,20 @@ def alter_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Accept what changes nothing and refuse what cannot be."""
+    if not context.may(ALTER, CLUSTER):
+        return AlterPartitionReassignmentsResponse(
+            **CLUSTER_REFUSED,
+            responses=[
+                ReassignableTopicResponse(
+                    topic.name,
+                    [
+                        ReassignablePartitionResponse(each.partition_index, **CLUSTER_REFUSED)
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -117,5 +138,15 @@ def list_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """List none: a reassignment has ended when it is answered."""
-    del context, request
+    if not context.may(DESCRIBE, CLUSTER):
+        return ListPartitionReassignmentsResponse(
+            **CLUSTER_REFUSED,
+            topics=[
+                OngoingTopicReassignment(
+                    topic.name,
+                    [OngoingPartitionReassignment(index) for index in topic.partition_indexes],
+                )
+                for topic in request.topics or ()
+            ],
+        )
     return ListPartitionReassignmentsResponse(error_message=None)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
+from siltstone.broker.security.operations import ALTER, CLUSTER
 from siltstone.broker.topics.eligible_leaders import agree
 from siltstone.broker.topics.features import Update
 from siltstone.protocol.errors import KafkaError
@@ -30,6 +32,8 @@ _NO_ERROR = "NONE"  # Kafka's message of a feature that was updated
 
 async def update(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Change levels and answer when they are kept."""
+    if not context.may(ALTER, CLUSTER):
+        return UpdateFeaturesResponse(**CLUSTER_REFUSED)
     updates = [
         Update(each.feature, each.max_version_level, each.upgrade_type)
         for each in request.feature_updates

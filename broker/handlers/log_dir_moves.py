@@ -9,7 +9,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.broker.security.operations import ALTER, CLUSTER
+from siltstone.protocol.errors import ClusterAuthorizationFailed, ErrorCode, KafkaError
 from siltstone.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
@@ -31,6 +32,8 @@ async def alter(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move partitions, each by itself; of a partition named twice the last one counts."""
+    if not context.may(ALTER, CLUSTER):
+        return _refuse(request)
     share = LoopShare()
     paths = {}
     for directory in request.dirs:
@@ -57,5 +60,19 @@ async def alter(
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(name, partitions) for name, partitions in results.items()
+        ]
+    )
+
+
+def _refuse(request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    code = ClusterAuthorizationFailed.code
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic.name,
+                [AlterReplicaLogDirPartitionResult(index, code) for index in topic.partitions],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
         ]
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.process.loop_share import finish, finish_in_shares, free, sort_once
-from siltstone.protocol.errors import ErrorCode
+from siltstone.broker.security.operations import CLUSTER, DESCRIBE
+from siltstone.protocol.errors import ClusterAuthorizationFailed, ErrorCode
 from siltstone.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -38,6 +39,8 @@ def describe(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse | Coroutine[Any, Any, DescribeLogDirsResponse]:
     """List the partitions asked for by directory; return a coroutine if they may be many."""
+    if not context.may(DESCRIBE, CLUSTER):
+        return DescribeLogDirsResponse(error_code=ClusterAuthorizationFailed.code)
     if request.topics is None and len(context.rooms.topics.logs) <= _AT_ONCE:
         return _respond(context, finish(_by_directory(context, None)))
     return _describe_many(context, request)

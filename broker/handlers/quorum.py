@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
+from siltstone.broker.security.operations import CLUSTER, DESCRIBE
 from siltstone.protocol.errors import UnknownTopicOrPartition
 from siltstone.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
@@ -30,6 +32,8 @@ _EPOCH = 1
 
 def describe(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Describe this broker as the only voter; anything but the one partition is unknown."""
+    if not context.may(DESCRIBE, CLUSTER):
+        return DescribeQuorumResponse(**CLUSTER_REFUSED)
     asked = [
         (each.topic_name, part.partition_index)
         for each in request.topics

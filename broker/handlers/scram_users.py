@@ -13,6 +13,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
+from siltstone.broker.security.operations import ALTER, CLUSTER, DESCRIBE
 from siltstone.broker.security.scram import (
     MAX_ITERATIONS,
     MECHANISM_BY_CODE,
@@ -60,6 +62,9 @@ def describe(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Tell by which mechanisms of SCRAM users log in; of all of them if none is named."""
+    if not context.may(DESCRIBE, CLUSTER):
+        refused = [DescribeUserScramCredentialsResult(**CLUSTER_REFUSED)] * len(request.users or ())
+        return DescribeUserScramCredentialsResponse(**CLUSTER_REFUSED, results=refused)
     credentials = context.rooms.security.users.get().credentials
     counts = Counter(each.name for each in request.users or ())
     if not counts:
@@ -103,6 +108,14 @@ async def alter(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Make and delete credentials, each user for itself."""
+    if not context.may(ALTER, CLUSTER):
+        names = {each.name for each in request.deletions}
+        names.update(each.name for each in request.upsertions)
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(name, **CLUSTER_REFUSED) for name in sorted(names)
+            ]
+        )
     changes: dict[str, Change] = {}
     faults: dict[str, tuple[int, str]] = {}
     named = Counter([each.name for each in request.deletions])

@@ -145,12 +145,3 @@ def topic_partitions(
         handler(context, request),
         lambda answer: answer._replace(topics=[*answer.topics, *refused]) if refused else answer,
     )
-
-
-def cluster(rights: Rights, context: RequestContext, request: Any, handler: Handler) -> Any:
-    """Tell everybody where the broker is, and what the client may do with the cluster."""
-    answer = handler(context, request)
-    if request.include_cluster_authorized_operations and not answer.error_code:
-        operations = rights.cluster_operations()
-        answer = answer._replace(cluster_authorized_operations=operations)
-    return answer

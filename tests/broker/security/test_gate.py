@@ -11,7 +11,7 @@ from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.faults import Faults
 from siltstone.broker.security.acl import Operation, ResourceType
-from siltstone.broker.security.gate.gatekeeper import GUARDS, OPEN
+from siltstone.broker.security.requirements import REQUIREMENTS
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.create_acls import AclCreation
 from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 _OF_SETTINGS = {32, 33, 44}
 EMPTY = {16, 66}
 """Listings: what may not be seen is left out of them."""
-REFUSED = [
-    api
-    for api in APIS
-    if api.key in GUARDS and api.name != "DescribeCluster"  # everybody may ask where the broker is
-]
+REFUSED = [api for api in APIS if REQUIREMENTS[api.key]]
 
 
 @pytest.fixture
@@ -66,12 +62,6 @@ def request_of(guarded: Guarded, api: Api, version: int) -> Any:
     return request._replace(**changes.get(api.key, {}))
 
 
-def test_every_api_has_a_guard_or_is_everybodys() -> None:
-    """One without would be everybody's by mistake."""
-    assert GUARDS.keys() | OPEN == {api.key for api in APIS}
-    assert not GUARDS.keys() & OPEN
-
-
 @pytest.mark.parametrize("api", REFUSED, ids=lambda api: api.name)
 async def test_who_may_nothing_is_refused(guarded: Guarded, api: Api) -> None:
     """By every API in every version, with one of Kafka's codes of rights and no other."""
@@ -93,9 +83,7 @@ async def test_who_may_nothing_is_refused(guarded: Guarded, api: Api) -> None:
             assert codes[version] <= DENIED, version
 
 
-@pytest.mark.parametrize(
-    "api", [api for api in APIS if api.key in GUARDS], ids=lambda api: api.name
-)
+@pytest.mark.parametrize("api", REFUSED, ids=lambda api: api.name)
 async def test_who_may_everything_is_served(guarded: Guarded, api: Api) -> None:
     """The rules say so for every kind of resource; no answer has a code of rights."""
     for kind in (
