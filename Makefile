@@ -7,7 +7,7 @@
 #   make test PYTHON=python3.14  on another Python than that of .venv, in .cache/venv-3.14
 #   make test-debian  make test on another Debian, kept in .cache: its Python and OpenSSL; as root:
 #                     make test-debian DEBIAN=sid ARGS=tests/storage
-#   make check        format, lint and types
+#   make check        format, lint, types and the subjects of commits
 #   make bench        the hot paths in figures
 #   make bench-record stock clients' frames, recorded anew for the bench to play
 #   make bench-clean  the cleaner in figures; beside Apache Kafka's: make bench-clean ARGS=--peer
@@ -24,7 +24,7 @@
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
-#   make figures      the tree in figures: its lines, its cycles; make figures ARGS=--names
+#   make figures      the tree in figures; what each counts and how: make figures ARGS='--how --names'
 #   make docs         write the generated documents and the sample server.yaml
 #   make messages     write the tables of messages from Kafka's jars
 #   make image-check  build the container image without an engine and run it
@@ -138,6 +138,7 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy .
+	@$(BIN)/python -m tools.subjects
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)

@@ -1,8 +1,8 @@
 """Prints figures of the tree: how large it is, how it hangs together, what its tests lean on.
 
-``make figures``; with ``ARGS=--names`` what was counted as well, with ``ARGS=--json`` for programs.
-It reads what git tracks and imports nothing of it. How long a start takes and how fast the broker
-is stands in docs/performance.md; which files a request touches, in docs/architecture.md.
+``make figures``; with ``ARGS=--how`` how each is counted, with ``ARGS=--names`` what was counted,
+with ``ARGS=--json`` for programs. It reads what git tracks and imports nothing of it.
+How long a start takes and how fast the broker is stands in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -10,36 +10,54 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
-import gc
+import inspect
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
-from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from tools.house import (
+    FLOORS,
+    PRODUCT,
+    Figure,
+    find_arrows_up,
+    find_forbidden_names,
+    find_shapes,
+    find_tics,
+    find_tics_elsewhere,
+    find_two_way_pairs,
+    lower_ratchets,
+)
+from tools.sources import PREFIX, PYTHON, Tree, imports_of, module_of
+from tools.subjects import find_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-PRODUCT: Final = ("broker", "protocol", "storage", "cleaner", "config", "pipeline")
 OPEN_AT_THE_TOP: Final = ("broker", "storage", "cleaner")
 LONG: Final = 60
 """Lines of a function beyond which it is counted as long, its head and docstring among them."""
 DEEP: Final = 2
 """Classes that may stand above each other, a class itself among them."""
 
-_PREFIX: Final = "siltstone."
 _COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
 _PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py")
 _SHARED_NUMBERS: Final = (
     "constants.py",
     "messages/columns.py",
 )
-_IMPORT_IN_CYTHON: Final = re.compile(r"^from (\S+) c?import", re.MULTILINE)
-_AT_THE_TOP: Final = re.compile(
-    r"^(?:(?:async def|def|class) (\w+)|(\w+)(?:: [^=\n]+)? = )", re.MULTILINE
+_HELPER: Final = ("cleaner/threads/helper", "cleaner/threads/worker")
+_WALK: Final = re.compile(r"^## (Walk \d+: .*)$", re.MULTILINE)
+_FILES_OF_WALK: Final = re.compile(r"^[A-Z][\w-]+ files\b.*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_FILE_OF_WALK: Final = re.compile(r"`((?!protocol/(?:core|messages)/)\w+(?:/\w+)+)`")
+_MECHANISMS: Final = (
+    ("generators with finish", "finish", "*_in_shares"),
+    ("Slices", "Slices", "handle_in_slices"),
+    ("in_pieces", "in_pieces"),
+    ("answer_rows", "answer_rows"),
+    ("counted sleep(0)", "sleep(0)"),
 )
 _CAN_NAME: Final = frozenset({"", ".py", ".pyx", ".pxd", ".h", ".c", ".js", ".sh", ".toml"})
 _NAMED_BY_PARTS: Final = (
@@ -54,70 +72,36 @@ _PUBLIC_IN_SPITE_OF_IT: Final = frozenset(
 )
 
 
-class Figure(NamedTuple):
-    """One row: what is counted, how many there are and which."""
-
-    what: str
-    number: int
-    names: Sequence[str] = ()
-
-
-class Tree:
-    """The files of a checkout that git tracks, and what Python makes of them.
-
-    ``packages`` are those that count as the product.
-    """
-
-    def __init__(self, root: Path, packages: Sequence[str] = PRODUCT) -> None:
-        self.packages = packages
-        self._root = root
-        self.files = [PurePosixPath(path) for path in _list_files(root)]
-
-    def below(self, *packages: str) -> list[PurePosixPath]:
-        """Return the files of some folders at the root."""
-        return [path for path in self.files if path.parts[0] in packages]
-
-    def text(self, path: PurePosixPath) -> str:
-        """Return what stands in a file."""
-        return (self._root / path).read_text("utf-8")
-
-    def lines(self, paths: Iterable[PurePosixPath]) -> int:
-        """Return how many lines some files have together."""
-        return sum((self._root / path).read_bytes().count(b"\n") for path in paths)
-
-    @cached_property
-    def product(self) -> dict[PurePosixPath, ast.Module]:
-        """Return every Python file of the product, parsed."""
-        return self._parse(self.packages)
-
-    @cached_property
-    def tests(self) -> dict[PurePosixPath, ast.Module]:
-        """Return every Python file of the tests, parsed."""
-        return self._parse(("tests",))
-
-    def _parse(self, packages: Sequence[str]) -> dict[PurePosixPath, ast.Module]:
-        sources = [path for path in self.below(*packages) if path.suffix == ".py"]
-        return {path: ast.parse(self.text(path), str(path)) for path in sources}
-
-
-def _list_files(root: Path) -> list[str]:
-    """Return what git tracks, without links and without what was deleted but not yet committed."""
-    command = ["git", "-C", str(root), "ls-files", "-z"]
-    listed = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - git
-    paths = [path for path in listed.stdout.split("\0") if path]
-    return [path for path in paths if (root / path).is_file() and not (root / path).is_symlink()]
-
-
-def module_of(path: PurePosixPath) -> str:
-    """Return the name by which a file is imported, without the one that all have in front."""
-    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-
-
 def count_lines(tree: Tree) -> Iterator[Figure]:
-    """Yield the lines of the product, and of each package; all kinds of files."""
-    yield Figure("product lines", tree.lines(tree.below(*tree.packages)))
+    """Lines of files that git tracks below a folder, of all kinds, empty ones and comments too."""
+    whole = tree.lines(tree.below(*tree.packages))
+    yield Figure("product lines", whole)
+    yield Figure("product lines without pipeline", whole - tree.lines(tree.below("pipeline")))
     for package in tree.packages:
         yield Figure(f"product lines of {package}", tree.lines(tree.below(package)))
+    yield Figure(
+        "lines of tests without tests/reference",
+        tree.lines(tree.below("tests", without="tests/reference")),
+    )
+    yield Figure("lines of tools", tree.lines(tree.below("tools")))
+
+
+def count_parts_to_go(tree: Tree) -> Iterator[Figure]:
+    """Lines of what the third edition takes away; what it puts elsewhere instead does not count.
+
+    Twin: `plain_*.py` and `_portable*.py`. Choosers: modules that take the twin of another one
+    where that is not compiled. Helper: `cleaner/threads/helper*`, `worker.py`.
+    """
+    twin = [path for path in tree.product if _is_twin(path)]
+    choosers = [path for path, module in tree.product.items() if _chooses(module)]
+    helper = [path for path in tree.product if str(path).startswith(_HELPER)]
+    parts = {
+        "twin, choosers, helper": sorted({*twin, *choosers, *helper}),
+        "broker/security/gate": tree.below("broker/security/gate"),
+        ".pxd": [path for path in tree.product if path.suffix == ".pxd"],
+    }
+    for what, paths in parts.items():
+        yield Figure(f"lines of {what}", tree.lines(paths), _named(paths))
 
 
 def list_compiled(tree: Tree) -> list[PurePosixPath]:
@@ -132,18 +116,23 @@ def list_compiled(tree: Tree) -> list[PurePosixPath]:
         for path in sorted(files)
         if path.suffix in _COMPILED_SUFFIXES
         or (path.suffix == ".py" and path.with_suffix(".pxd") in files)
-        or any(path.match(pattern) for pattern in (*_PLAIN_TWINS, *_SHARED_NUMBERS))
+        or _is_twin(path)
+        or any(path.match(pattern) for pattern in _SHARED_NUMBERS)
         or (path in tree.product and _chooses(tree.product[path]))
     ]
+
+
+def _is_twin(path: PurePosixPath) -> bool:
+    return any(path.match(pattern) for pattern in _PLAIN_TWINS)
 
 
 def _chooses(module: ast.Module) -> bool:
     """Tell whether a module takes the plain twin of another one where that is not compiled."""
     return any(
-        ".plain_" in name
+        ".plain_" in each.name
         for node in ast.walk(module)
         if isinstance(node, ast.ExceptHandler)
-        for name in imports_of(ast.Module(node.body, []))
+        for each in imports_of(ast.Module(node.body, []))
     )
 
 
@@ -167,36 +156,10 @@ def count_entries(tree: Tree) -> Iterator[Figure]:
 
 def graph_of_imports(tree: Tree) -> dict[str, set[str]]:
     """Return which modules each module imports, those for type checking as well."""
-    names = {module_of(path) for path in tree.product}
-    cython = [path for path in tree.below(*tree.packages) if path.suffix in {".pyx", ".pxd"}]
-    names |= {module_of(path) for path in cython}
-    graph: dict[str, set[str]] = {name: set() for name in names}
-    for path, module in tree.product.items():
-        graph[module_of(path)] |= {_nearest(name, names) for name in imports_of(module)}
-    for path in cython:
-        found = _IMPORT_IN_CYTHON.findall(tree.text(path))
-        graph[module_of(path)] |= {_nearest(name.removeprefix(_PREFIX), names) for name in found}
-    for name, imported in graph.items():
-        imported -= {name, ""}
+    graph: dict[str, set[str]] = {module_of(path): set() for path in tree.product}
+    for module, imported in tree.edges:
+        graph[module].add(imported)
     return graph
-
-
-def imports_of(module: ast.Module) -> Iterator[str]:
-    """Yield what a module imports: `from a import b` is a.b."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            yield from (each.name.removeprefix(_PREFIX) for each in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            package = (node.module or "").removeprefix(_PREFIX)
-            yield from (f"{package}.{each.name}" for each in node.names)
-
-
-def _nearest(name: str, modules: set[str]) -> str:
-    """Return the module that a name is, or stands in; an empty text: it is none of ours."""
-    if name in modules:
-        return name
-    package = name.rpartition(".")[0]
-    return package if package in modules else ""
 
 
 def find_cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
@@ -233,6 +196,89 @@ def count_cycles(tree: Tree) -> Iterator[Figure]:
     yield Figure("cycles of imports", len(cycles), [", ".join(cycle) for cycle in cycles])
 
 
+def count_floors(tree: Tree) -> Iterator[Figure]:
+    """Folders at the top of a package that import each other, and imports to a floor above.
+
+    The floors are `tools.house.FLOORS`. An arrow is a folder, or a file beside it, that imports
+    from another; its imports are the pairs of modules behind it. An edge that imports a handler by
+    itself counts too. Those that are for types only, or in one direction, are said apart.
+    """
+    arrows = list(find_arrows_up(tree))
+    pairs = [each.what for each in find_two_way_pairs(tree)]
+    at_runtime = [each.what for each in find_two_way_pairs(tree, at_runtime=True)]
+    for package in FLOORS:
+        for what, found in (("at runtime", at_runtime), ("types included", pairs)):
+            names = [name for name in found if name.startswith(f"pair {package}/")]
+            yield Figure(f"two-way pairs of folders of {package}, {what}", len(names), names)
+        up = [arrow for arrow in arrows if arrow.what.startswith(f"arrow {package}/")]
+        edges = [tuple(name.split(" -> ")) for arrow in up for name in arrow.names]
+        yield Figure(
+            f"arrows that run up in {package}",
+            len(up),
+            [f"{each.what}: {each.number}" for each in up],
+        )
+        names = [f"{one} -> {other}" for one, other in edges]
+        yield Figure(f"imports that run up in {package}", len(names), names)
+        names = [f"{one} -> {other}" for one, other in edges if tree.edges[one, other]]
+        yield Figure(f"imports that run up in {package}, at runtime", len(names), names)
+
+
+def count_walks(tree: Tree) -> Iterator[Figure]:
+    """Files that a walk of docs/architecture.md lists under itself, codec and tables apart.
+
+    The paragraph that begins with "Seven files" or the like names each by its path from the root,
+    without its suffix. Files of `protocol/core` and `protocol/messages` do not count.
+    """
+    path = PurePosixPath("docs/architecture.md")
+    _, *parts = _WALK.split(tree.text(path) if path in tree.files else "")
+    for title, text in zip(parts[::2], parts[1::2], strict=True):
+        listed = _FILES_OF_WALK.search(text)
+        if listed:
+            names = _FILE_OF_WALK.findall(listed[0])
+            yield Figure(f"files of {title[:1].lower()}{title[1:]}", len(names), names)
+
+
+def count_mechanisms(tree: Tree) -> Iterator[Figure]:
+    """Ways in use to let others be served during long work: `share.rest()`, and forbidden ones.
+
+    The bound on work that reaches a disk, `work_off`, is something else.
+    """
+    places = {figure.what: figure.number for figure in find_forbidden_names(tree)}
+    in_use = [what for what, *names in _MECHANISMS if any(places[name] for name in names)]
+    in_use += ["share.rest()"]
+    yield Figure("mechanisms that let others be served", len(in_use), in_use)
+
+
+def count_forbidden(tree: Tree) -> Iterator[Figure]:
+    """Places in code that have a name of `tools.house.NAMES`, comments and strings left out."""
+    for figure in find_forbidden_names(tree):
+        yield figure._replace(what=f"forbidden: {figure.what}")
+
+
+def count_tics(tree: Tree) -> Iterator[Figure]:
+    """Places in comments, docstrings and strings that have a word of `tools.house.TICS`.
+
+    Each is a row for the product. Pages, without what is marked as code, have one row together,
+    and so have tests and tools. Whether "who" is a question is not looked at.
+    """
+    for figure in (*find_tics(tree), *find_tics_elsewhere(tree)):
+        yield figure._replace(what=f"English: {figure.what}")
+
+
+def count_files(tree: Tree) -> Iterator[Figure]:
+    """Lines of `.pxd` that are too wide, and files that are short.
+
+    Such files are `.py` or `.pyx`, but no `__init__` or `__main__` and not in `protocol/messages`.
+    """
+    return find_shapes(tree)
+
+
+def count_subjects(tree: Tree) -> Iterator[Figure]:
+    """Subjects of commits since the base of `tools.subjects` that break its rule."""
+    faults = find_faults(tree.root)
+    yield Figure("commit subjects that break the rule", len(faults), faults)
+
+
 def count_long_functions(tree: Tree) -> Iterator[Figure]:
     """Yield the functions that are long."""
     names = [
@@ -258,15 +304,14 @@ def count_deep_classes(tree: Tree) -> Iterator[Figure]:
 
 def _bases_of_classes(tree: Tree) -> dict[str, list[str]]:
     """Return what each class inherits from: full names of ours, as written of the others."""
-    imported = {
-        module_of(path): {
-            each.asname or each.name: f"{(node.module or '').removeprefix(_PREFIX)}.{each.name}"
+    imported: dict[str, dict[str, str]] = {}
+    for path, module in tree.product.items():
+        imported.setdefault(module_of(path), {}).update(
+            (each.asname or each.name, f"{(node.module or '').removeprefix(PREFIX)}.{each.name}")
             for node in ast.walk(module)
             if isinstance(node, ast.ImportFrom)
             for each in node.names
-        }
-        for path, module in tree.product.items()
-    }
+        )
     classes = {
         f"{module_of(path)}.{node.name}": [_written(base) for base in node.bases]
         for path, module in tree.product.items()
@@ -321,18 +366,29 @@ def count_unused(tree: Tree) -> Iterator[Figure]:
         for word in found:
             naming.setdefault(word, []).append(path)
     names = []
-    for path in tree.below(*tree.packages):
-        if path.suffix != ".py":
-            continue
+    for path, tops in tree.product.items():
         module = module_of(path).rpartition(".")[2]
-        for match in _AT_THE_TOP.finditer(tree.text(path)):
-            name = match[1] or match[2]
-            is_named = words[path][name] > 1 or any(
-                module in words[other] for other in naming[name] if other != path
+        own = [path.with_suffix(suffix) for suffix in PYTHON if path.with_suffix(suffix) in words]
+        declared = Counter(name for each in own for name in _names_at_the_top(tree.product[each]))
+        for name in _names_at_the_top(tops):
+            is_named = sum(words[each][name] for each in own) > declared[name] or any(
+                module in words[other] for other in naming[name] if other not in own
             )
             if not is_named and not _is_named_by_parts(path, name):
                 names.append(f"{path} {name}")
     yield Figure("names that nothing uses", len(names), names)
+
+
+def _names_at_the_top(module: ast.Module) -> list[str]:
+    """Return the functions, classes and variables of a module, each once."""
+    found = []
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found += [each.id for each in targets if isinstance(each, ast.Name)]
+    return list(dict.fromkeys(found))
 
 
 def _is_named_by_parts(path: PurePosixPath, name: str) -> bool:
@@ -379,40 +435,66 @@ def _last_name(node: ast.expr) -> str:
     return ast.unparse(node).rpartition(".")[2]
 
 
+COUNTS: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
+    count_lines,
+    count_parts_to_go,
+    count_compiled,
+    count_entries,
+    count_cycles,
+    count_floors,
+    count_walks,
+    count_mechanisms,
+    count_forbidden,
+    count_tics,
+    count_files,
+    count_subjects,
+    count_long_functions,
+    count_deep_classes,
+    count_unused,
+    count_private_names,
+)
+"""Each says in its docstring how it counts."""
+
+
 def figures(root: Path) -> list[Figure]:
     """Return all figures of a checkout."""
-    tree = Tree(root)
-    return [
-        *count_lines(tree),
-        *count_compiled(tree),
-        *count_entries(tree),
-        *count_cycles(tree),
-        *count_long_functions(tree),
-        *count_deep_classes(tree),
-        *count_unused(tree),
-        *count_private_names(tree),
-    ]
+    return [figure for _, rows in figures_by_count(root) for figure in rows]
+
+
+def figures_by_count(root: Path) -> list[tuple[str, list[Figure]]]:
+    """Return all figures of a checkout, with how they are counted."""
+    tree = Tree(root, PRODUCT)
+    return [(inspect.getdoc(count) or "", list(count(tree))) for count in COUNTS]
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the figures of the checkout at hand, or of another one."""
     parser = argparse.ArgumentParser(prog="python -m tools.figures", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parents[1])
-    parser.add_argument("--names", action="store_true", help="say what was counted, too")
+    parser.add_argument("--how", action="store_true", help="say how it was counted")
+    parser.add_argument("--names", action="store_true", help="say what was counted")
     parser.add_argument("--json", action="store_true", help="an object of JSON for each figure")
+    parser.add_argument("--lower", action="store_true", help="lower tools/ratchets.tsv instead")
     options = parser.parse_args(arguments)
-    gc.disable()  # half of the time would go into looking for rubbish in syntax trees
-    rows = figures(options.folder)
+    if options.lower:
+        lower_ratchets(Tree(options.folder, PRODUCT))
+        return
+    counted = figures_by_count(options.folder)
     if options.json:
         fields = Figure._fields if options.names else ("what", "number")
-        described = [{field: getattr(row, field) for field in fields} for row in rows]
+        described = [
+            {field: getattr(row, field) for field in fields} for _, rows in counted for row in rows
+        ]
         sys.stdout.write(json.dumps(described, indent=1) + "\n")
         return
-    width = max(len(row.what) for row in rows)
-    for row in rows:
-        sys.stdout.write(f"{row.what:<{width}}  {row.number:>7,}\n")
-        if options.names:
-            sys.stdout.writelines(f"    {name}\n" for name in row.names)
+    width = max(len(row.what) for _, rows in counted for row in rows)
+    for how, rows in counted:
+        for row in rows:
+            sys.stdout.write(f"{row.what:<{width}}  {row.number:>7,}\n")
+            if options.names:
+                sys.stdout.writelines(f"    {name}\n" for name in row.names)
+        if options.how:
+            sys.stdout.writelines(f"    {line}\n" for line in how.splitlines() if line)
 
 
 if __name__ == "__main__":
