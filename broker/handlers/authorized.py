@@ -6,7 +6,7 @@ how settings are asked for and how a refusal for want of a right to the cluster 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from siltstone.broker.security import operations
 from siltstone.broker.security.principals import ANONYMOUS
@@ -19,10 +19,12 @@ from siltstone.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Form
+
+Row = TypeVar("Row", bound="tuple[Any, ...]")
 
 NOT_ASKED = -(2**31)
 _OF_CLUSTER: Final = frozenset(
@@ -85,6 +87,50 @@ def find_refusal(
     elif kind in _OF_CLUSTER and not context.may(operation, operations.CLUSTER):
         refusal = ClusterAuthorizationFailed()
     return refusal
+
+
+def split_topics(
+    context: RequestContext, operation: int, rows: Sequence[Row], *, by_id: bool
+) -> tuple[Sequence[Row], dict[int, Row]]:
+    """Return the rows with whose topics a client may do something, and the others by their places.
+
+    A row begins with the name and the id of its topic. An id that no topic has is nobody's to
+    refuse: the handler says that it is unknown.
+    """
+    if context.rights is None:
+        return rows, {}
+    known = context.rooms.topics.by_id
+    refused: dict[int, Row] = {}
+    for place, row in enumerate(rows):
+        name: str | None = row[0]
+        if by_id:
+            topic = known.get(row[1])
+            name = None if topic is None else topic.name
+        if name is not None and not context.may(operation, operations.TOPIC, name):
+            refused[place] = row
+    if not refused:
+        return rows, refused
+    return [row for place, row in enumerate(rows) if place not in refused], refused
+
+
+def weave(answered: Sequence[Any], refused: Mapping[int, Any], count: int) -> Sequence[Any]:
+    """Return answers and refusals in the order of the request, which has ``count`` rows.
+
+    Where the answers are not row for row those that were asked for, the refusals come last.
+    """
+    if not refused:
+        return answered
+    if len(answered) + len(refused) != count:
+        return [*answered, *refused.values()]
+    served = iter(answered)
+    return [refused[place] if place in refused else next(served) for place in range(count)]
+
+
+def of_group(context: RequestContext, group_id: str, *, asked: bool) -> int:
+    """Return what an answer tells of operations with a group."""
+    if not asked:
+        return NOT_ASKED
+    return GROUP if context.rights is None else context.rights.group_operations(group_id)
 
 
 def user_of(context: RequestContext) -> str:

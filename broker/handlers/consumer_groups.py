@@ -14,8 +14,14 @@ from siltstone.broker.groups.consumer.target import preferred_assignor
 from siltstone.broker.handlers import authorized
 from siltstone.broker.handlers.consumer_heartbeat import check_enabled
 from siltstone.broker.process.loop_share import answer_rows
+from siltstone.broker.security.operations import DESCRIBE, GROUP, TOPIC
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
-from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.errors import (
+    ErrorCode,
+    GroupAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+)
 from siltstone.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeResponse,
@@ -30,37 +36,40 @@ if TYPE_CHECKING:
 
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.consumer.member import Member
-    from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.groups.topic_image import TopicImage
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
+_HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 def describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
     """Show consumer groups, their members and what those have and are to have."""
-    rooms = context.rooms
-    asked = request.include_authorized_operations
-    operations = authorized.GROUP if asked else authorized.NOT_ASKED
-    assignors = rooms.settings.server.group_consumer_assignors
-    describe_one: Callable[[str], Any] = partial(_describe, rooms.groups(), assignors, operations)
+    describe_one: Callable[[str], Any]
+    describe_one = partial(_describe, context, request.include_authorized_operations)
     try:
-        check_enabled(rooms)
+        check_enabled(context.rooms)
     except KafkaError as error:
         describe_one = partial(_refuse, code=error.code, message=error.own_message)
+
+    def answer(group_id: str) -> Any:
+        if context.may(DESCRIBE, GROUP, group_id):
+            return describe_one(group_id)
+        refusal = GroupAuthorizationFailed()
+        return _refuse(group_id, refusal.code, refusal.message)
+
     return answer_rows(
         list(dict.fromkeys(request.group_ids)),
-        describe_one,
+        answer,
         lambda groups: ConsumerGroupDescribeResponse(groups=groups),
     )
 
 
-def _describe(
-    groups: GroupCoordinator, assignors: tuple[str, ...], operations: int, group_id: str
-) -> Any:
+def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
+    groups = context.rooms.groups()
     try:
         if not group_id:
             return _refuse(group_id, InvalidGroupId.code, None)
@@ -72,6 +81,9 @@ def _describe(
     if machine.members:
         image = groups.consumer.image
         members = [_member(machine, each, image) for each in machine.members.values()]
+        if context.rights is not None and not _sees_topics(context, members):
+            return _refuse(group_id, TopicAuthorizationFailed.code, _HIDDEN_TOPICS)
+    assignors = context.rooms.settings.server.group_consumer_assignors
     return (
         0,
         None,
@@ -81,8 +93,20 @@ def _describe(
         machine.target_epoch,
         preferred_assignor(machine, assignors),
         members,
-        operations,
+        authorized.of_group(context, group_id, asked=asked),
     )
+
+
+def _sees_topics(context: RequestContext, members: Sequence[DescribedMember]) -> bool:
+    """Tell whether a client may describe all topics that members read or want to."""
+    names = {
+        each.topic_name
+        for member in members
+        for assignment in (member.assignment, member.target_assignment)
+        for each in assignment.topic_partitions
+    }
+    names.update(name for member in members for name in member.subscribed_topic_names)
+    return all(context.sees(DESCRIBE, TOPIC, name) for name in names)
 
 
 def _refuse(group_id: str, code: ErrorCode, message: str | None) -> DescribedGroup:

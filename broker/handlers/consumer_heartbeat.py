@@ -18,7 +18,14 @@ from siltstone.broker.groups.client_host import client_host
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import finish, finish_in_shares, sort_once
-from siltstone.protocol.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from siltstone.broker.security.operations import DESCRIBE, GROUP, READ, TOPIC
+from siltstone.protocol.errors import (
+    GroupAuthorizationFailed,
+    InvalidRequest,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnsupportedVersion,
+)
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -48,23 +55,42 @@ def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     """Take a heartbeat: admit, keep or remove a member, and answer with its assignment."""
+    if not context.may(READ, GROUP, request.group_id):
+        return _refuse(GroupAuthorizationFailed())
     if len(request.topic_partitions or ()) + len(request.subscribed_topic_names or ()) > _MANY:
         return _handle_later(context, request)
-    return _handle(context, *finish(_read_many(request)))
+    try:
+        values = finish(_read_many(context, request))
+    except TopicAuthorizationFailed as error:
+        return _refuse(error)
+    return _handle(context, *values)
 
 
 async def _handle_later(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Let others be served while it is read what the member owns."""
-    return _handle(context, *await finish_in_shares(_read_many(request)))
+    try:
+        values = await finish_in_shares(_read_many(context, request))
+    except TopicAuthorizationFailed as error:
+        return _refuse(error)
+    return _handle(context, *values)
 
 
 def _read_many(
-    request: ConsumerGroupHeartbeatRequest,
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Generator[None, None, tuple[ConsumerGroupHeartbeatRequest, Owned]]:
-    """Return the request with its topics in order, each once, and what the member owns."""
+    """Return the request with its topics in order, each once, and what the member owns.
+
+    Raises:
+        TopicAuthorizationFailed: The client may not describe one of the topics.
+    """
     names = request.subscribed_topic_names
+    if context.rights is not None:
+        for name in names or ():
+            if not context.may(DESCRIBE, TOPIC, name):
+                raise TopicAuthorizationFailed
+            yield
     if names is not None:
         names = yield from sort_once(names)
         request = request._replace(subscribed_topic_names=names)
@@ -161,4 +187,7 @@ def _owned(listed: Sequence[TopicPartitions] | None) -> Generator[None, None, Ow
 
 
 def _refuse(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.own_message)
+    message = error.own_message
+    if isinstance(error, (GroupAuthorizationFailed, TopicAuthorizationFailed)):
+        message = error.message
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=message)

@@ -12,19 +12,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.protocol.errors import InvalidRequest, KafkaError
+from siltstone.broker.security.operations import (
+    CLUSTER,
+    CLUSTER_ACTION,
+    DESCRIBE,
+    GROUP,
+    TRANSACTIONAL_ID,
+)
+from siltstone.protocol.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    InvalidRequest,
+    KafkaError,
+    TransactionalIdAuthorizationFailed,
+)
 from siltstone.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
     from typing import Any
 
     from siltstone.broker.coordination.journal import CoordinatorLog
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 
-_GROUP, _TRANSACTION = 0, 1
+    Refused = dict[int, Coordinator]
+
+_GROUP, _TRANSACTION, _SHARE_GROUP = 0, 1, 2
 _FIRST_WITH_KEYS = 4
+_FIRST_WITH_SHARE_GROUPS = 6
 _NO_ERROR = "NONE"
 """What Kafka says to old versions when nothing is wrong; to others it says nothing."""
 
@@ -36,53 +52,79 @@ def find(
 
     The coordinator's topic is made first, so that nobody has to ask again.
     """
+    keys = _keys_of(context, request)
+    refused = _find_refused(context, request.key_type, keys)
+    if refused and len(refused) == len(keys):
+        return _respond(context, keys, refused[0], refused)
     if request.key_type not in {_GROUP, _TRANSACTION}:
         error = InvalidRequest(f"coordinators of type {request.key_type} are not served")
-        return _refuse(context, request, error)
+        return _respond(context, keys, _refusal(error), refused)
     rooms = context.rooms
     is_group = request.key_type == _GROUP
     journal = rooms.groups().journal if is_group else rooms.transactions().journal
     if not journal.is_created:
-        return _find_when_created(context, request, journal)
-    return _find(context, request)
+        return _find_when_created(context, keys, refused, journal)
+    return _find(context, keys, refused)
 
 
 async def _find_when_created(
-    context: RequestContext, request: FindCoordinatorRequest, journal: CoordinatorLog
+    context: RequestContext, keys: Sequence[str], refused: Refused, journal: CoordinatorLog
 ) -> FindCoordinatorResponse:
     try:
         await journal.ensure_created()
     except KafkaError as error:
-        return _refuse(context, request, error)
-    return _find(context, request)
+        return _respond(context, keys, _refusal(error), refused)
+    return _find(context, keys, refused)
 
 
-def _find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _keys_of(context: RequestContext, request: FindCoordinatorRequest) -> Sequence[str]:
+    return request.coordinator_keys if context.version >= _FIRST_WITH_KEYS else (request.key,)
+
+
+def _find_refused(context: RequestContext, key_type: int, keys: Sequence[str]) -> Refused:
+    """Return the refusals of keys that the client may not ask for, by their places."""
+    refused: Refused = {}
+    if context.rights is None:
+        return refused
+    has_share_groups = context.version >= _FIRST_WITH_SHARE_GROUPS
+    for place, key in enumerate(keys):
+        refusal: KafkaError | None = None
+        if key_type == _GROUP and not context.may(DESCRIBE, GROUP, key):
+            refusal = GroupAuthorizationFailed()
+        if key_type == _TRANSACTION and not context.may(DESCRIBE, TRANSACTIONAL_ID, key):
+            refusal = TransactionalIdAuthorizationFailed()
+        if has_share_groups and key_type == _SHARE_GROUP:
+            refusal = None if context.may(CLUSTER_ACTION, CLUSTER) else ClusterAuthorizationFailed()
+        if refusal is not None:
+            refused[place] = _refusal(refusal)
+    return refused
+
+
+def _find(
+    context: RequestContext, keys: Sequence[str], refused: Refused
+) -> FindCoordinatorResponse:
     host, port = context.advertised
     node_id = context.rooms.identity.node_id
     message = "" if context.version >= _FIRST_WITH_KEYS else _NO_ERROR
     found = Coordinator("", node_id, host, port, error_message=message)
-    return _respond(context, request, found)
+    return _respond(context, keys, found, refused)
 
 
-def _refuse(
-    context: RequestContext, request: FindCoordinatorRequest, error: KafkaError
-) -> FindCoordinatorResponse:
-    return _respond(context, request, Coordinator("", -1, "", -1, error.code, error.message))
+def _refusal(error: KafkaError) -> Coordinator:
+    return Coordinator("", -1, "", -1, error.code, error.message)
 
 
 def _respond(
-    context: RequestContext, request: FindCoordinatorRequest, found: Coordinator
+    context: RequestContext, keys: Sequence[str], found: Coordinator, refused: Refused
 ) -> FindCoordinatorResponse:
-    """Answer with the same for every key, or for the one key that old versions have."""
-    _, node_id, host, port, code, message = found
+    """Answer with the same for every key that is not refused, or for the one of old versions."""
     if context.version >= _FIRST_WITH_KEYS:
         return FindCoordinatorResponse(
             coordinators=[
-                Coordinator(key, node_id, host, port, code, message)
-                for key in request.coordinator_keys
+                refused.get(place, found)._replace(key=key) for place, key in enumerate(keys)
             ]
         )
+    _, node_id, host, port, code, message = refused.get(0, found)
     return FindCoordinatorResponse(
         error_code=code, error_message=message, node_id=node_id, host=host, port=port
     )

@@ -16,8 +16,14 @@ from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import answer_rows
+from siltstone.broker.security.operations import CLUSTER, DELETE, DESCRIBE, GROUP
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
-from siltstone.protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
+from siltstone.protocol.errors import (
+    CoordinatorLoadInProgress,
+    ErrorCode,
+    GroupAuthorizationFailed,
+    KafkaError,
+)
 from siltstone.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from siltstone.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -43,20 +49,22 @@ def describe(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
     """Show classic groups and their members."""
-    asked = request.include_authorized_operations
-    operations = authorized.GROUP if asked else authorized.NOT_ASKED
     return answer_rows(
         list(dict.fromkeys(request.groups)),
-        partial(_describe, context.rooms.groups(), context.version, operations),
+        partial(_describe, context, request.include_authorized_operations),
         lambda groups: DescribeGroupsResponse(groups=groups),
     )
 
 
-def _describe(groups: GroupCoordinator, version: int, operations: int, group_id: str) -> Any:
+def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
+    if not context.may(DESCRIBE, GROUP, group_id):
+        refusal = GroupAuthorizationFailed()
+        return _absent(group_id, refusal.code, refusal.message, authorized.NOT_ASKED, "")
+    operations = authorized.of_group(context, group_id, asked=asked)
     try:
-        group = _find_classic(groups, group_id)
+        group = _find_classic(context.rooms.groups(), group_id)
     except GroupIdNotFound as error:
-        if version < _FIRST_WITH_NOT_FOUND:
+        if context.version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, None, operations, GroupState.DEAD)
         return _absent(group_id, error.code, error.message, authorized.NOT_ASKED, GroupState.DEAD)
     except KafkaError as error:
@@ -113,8 +121,11 @@ def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsR
     groups = context.rooms.groups()
     if groups.journal.loading_count:
         return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
+    sees_all = context.sees(DESCRIBE, CLUSTER)
     listed: list[Any] = [
-        (each.group_id, each.protocol_type, each.state, each.type) for each in groups.list_all()
+        (each.group_id, each.protocol_type, each.state, each.type)
+        for each in groups.list_all()
+        if sees_all or context.sees(DESCRIBE, GROUP, each.group_id)
     ]
     if request.states_filter:
         states = {state.lower() for state in request.states_filter}
@@ -129,15 +140,17 @@ def delete(
     context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
     """Delete groups without members, with all that they have committed."""
-    groups = context.rooms.groups()
     return answer_rows(
         list(dict.fromkeys(request.groups_names)),
-        lambda group_id: DeletableGroupResult(group_id, _delete(groups, group_id)),
+        lambda group_id: DeletableGroupResult(group_id, _delete(context, group_id)),
         lambda results: DeleteGroupsResponse(results=results),
     )
 
 
-def _delete(groups: GroupCoordinator, group_id: str) -> ErrorCode:
+def _delete(context: RequestContext, group_id: str) -> ErrorCode:
+    if not context.may(DELETE, GROUP, group_id):
+        return GroupAuthorizationFailed.code
+    groups = context.rooms.groups()
     try:
         groups.check(group_id)
         group = groups.find(group_id)

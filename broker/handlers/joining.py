@@ -25,6 +25,7 @@ from siltstone.broker.groups.classic.messages import (
 )
 from siltstone.broker.groups.client_host import client_host
 from siltstone.broker.handlers.authorized import user_of
+from siltstone.broker.security.operations import GROUP, READ
 from siltstone.protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
@@ -32,7 +33,7 @@ from siltstone.protocol.coordinator.group_errors import (
     InvalidSessionTimeout,
     UnknownMemberId,
 )
-from siltstone.protocol.errors import KafkaError, UnknownServerError
+from siltstone.protocol.errors import GroupAuthorizationFailed, KafkaError, UnknownServerError
 from siltstone.protocol.messages.join_group import JoinGroupResponse
 from siltstone.protocol.messages.sync_group import SyncGroupResponse
 
@@ -98,6 +99,9 @@ async def _join_later(context: RequestContext, parked: Parked[JoinResult]) -> Jo
 def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[JoinResult]:
     coordinator = context.rooms.groups()
     parked: Parked[JoinResult] = Parked()
+    if not context.may(READ, GROUP, request.group_id):
+        parked(JoinResult(GroupAuthorizationFailed.code, ""))
+        return parked
     try:
         values = _read(context, request)
         coordinator.check(request.group_id)
@@ -162,7 +166,7 @@ def sync(
     """Take the leader's assignments, and give a member its own; answer when they are there."""
     parked: Parked[SyncResult] = Parked()
     try:
-        _check_protocol(context.version, request)
+        _check(context, request)
         _begin_sync(context.rooms.groups(), request, parked)
     except KafkaError as error:
         parked(SyncResult(error.code))
@@ -171,15 +175,18 @@ def sync(
     return _sync_later(parked)
 
 
-def _check_protocol(version: int, request: SyncGroupRequest) -> None:
-    """Refuse a request whose version has the protocol's type and name but that does not give them.
+def _check(context: RequestContext, request: SyncGroupRequest) -> None:
+    """Refuse a request that lacks the protocol that its version has, or whose client has no right.
 
     Raises:
-        InconsistentGroupProtocol: One of them is missing.
+        InconsistentGroupProtocol: The protocol's type or its name is missing.
+        GroupAuthorizationFailed: The client may not read the group.
     """
     said = {request.protocol_type, request.protocol_name}
-    if version >= _FIRST_WITH_PROTOCOL and None in said:
+    if context.version >= _FIRST_WITH_PROTOCOL and None in said:
         raise InconsistentGroupProtocol
+    if not context.may(READ, GROUP, request.group_id):
+        raise GroupAuthorizationFailed
 
 
 def _begin_sync(

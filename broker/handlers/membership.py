@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.security.operations import GROUP, READ
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
-from siltstone.protocol.errors import CoordinatorLoadInProgress, ErrorCode, KafkaError
+from siltstone.protocol.errors import (
+    CoordinatorLoadInProgress,
+    ErrorCode,
+    GroupAuthorizationFailed,
+    KafkaError,
+)
 from siltstone.protocol.messages.heartbeat import HeartbeatResponse
 from siltstone.protocol.messages.leave_group import (
     LeaveGroupResponse,
@@ -30,6 +36,8 @@ _ALIVE = HeartbeatResponse()
 
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Keep a member alive, or tell it to join again."""
+    if not context.may(READ, GROUP, request.group_id):
+        return HeartbeatResponse(error_code=GroupAuthorizationFailed.code)
     try:
         context.rooms.groups().heartbeat(request)
     except CoordinatorLoadInProgress:
@@ -41,6 +49,8 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
 
 def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Remove members; before version 3 it is one, and its error is the error of the answer."""
+    if not context.may(READ, GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=GroupAuthorizationFailed.code)
     leaving: Sequence[MemberIdentity] = request.members
     if context.version < _FIRST_WITH_MEMBERS:
         leaving = [MemberIdentity(request.member_id)]

@@ -13,22 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups._commit_kernels import NewOffsets, judge_offsets
 from siltstone.broker.groups.consumer.checks import check_partitions
+from siltstone.broker.handlers.authorized import split_topics, weave
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
+from siltstone.broker.security.operations import GROUP, READ
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
-from siltstone.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from siltstone.protocol.errors import (
+    GroupAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from siltstone.protocol.messages.columns import ERROR_CODE
 from siltstone.protocol.messages.offset_commit import OffsetCommitResponse
 from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Sequence
+    from collections.abc import Coroutine, Generator, Iterable, Sequence
 
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.core import Grid
-    from siltstone.protocol.messages.offset_commit import OffsetCommitRequest
+    from siltstone.protocol.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestTopic,
+    )
 
     Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
     Lists = list[tuple[str, bytes, list[tuple[int, int]]]]
@@ -43,6 +54,44 @@ def handle(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     """Commit and answer; return a coroutine if the journal must be flushed first."""
+    if not context.may(READ, GROUP, request.group_id):
+        return _answer(_refuse_topics(request.topics, GroupAuthorizationFailed.code))
+    if context.rights is not None:
+        by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
+        topics, refused = split_topics(context, READ, request.topics, by_id=by_id)
+        if refused:
+            return _handle_some(context, request, topics, refused)
+    return _handle(context, request)
+
+
+async def _handle_some(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    topics: Sequence[OffsetCommitRequestTopic],
+    refused: dict[int, OffsetCommitRequestTopic],
+) -> OffsetCommitResponse:
+    """Commit some topics, and refuse the others."""
+    answered: Sequence[Any] = ()
+    if topics:
+        answer = _handle(context, request._replace(topics=topics))
+        if not isinstance(answer, tuple):
+            answer = await answer
+        answered = answer[1]
+    rows = _refuse_topics(refused.values(), TopicAuthorizationFailed.code)
+    places = dict(zip(refused, rows, strict=True))
+    return _answer(weave(answered, places, len(request.topics)))
+
+
+def _refuse_topics(topics: Iterable[OffsetCommitRequestTopic], code: int) -> list[Any]:
+    return [
+        (name, topic_id, [(each[0], code) for each in partitions])
+        for name, topic_id, partitions in topics
+    ]
+
+
+def _handle(
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     topics = request.topics
     is_one = len(topics) == 1 and len(topics[0].partitions) <= ELEMENTS
     if not is_one and _SLICES.is_large(request):

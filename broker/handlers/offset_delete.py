@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import finish, finish_in_shares
+from siltstone.broker.security.operations import DELETE, GROUP, READ, TOPIC
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
     InvalidGroupId,
 )
-from siltstone.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
+from siltstone.protocol.errors import (
+    ErrorCode,
+    GroupAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from siltstone.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -33,22 +40,31 @@ def delete(
     context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
     """Delete offsets of topics that no member reads; one that was not there is no error."""
-    steps = _delete(context.rooms, request)
+    if not context.may(DELETE, GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=GroupAuthorizationFailed.code)
+    steps = _delete(context, request)
     return finish_in_shares(steps) if _SLICES.is_large(request) else finish(steps)
 
 
 def _delete(
-    rooms: Rooms, request: OffsetDeleteRequest
+    context: RequestContext, request: OffsetDeleteRequest
 ) -> Generator[None, None, OffsetDeleteResponse]:
     """Delete some offsets at a time, as the group is then; a refusal of the group is of all."""
+    rooms = context.rooms
     answered: dict[str, list[OffsetDeleteResponsePartition]] = {}
     try:
         _find_group(rooms, request.group_id)
         for name, partitions in request.topics:
             rows = answered.setdefault(name, [])
+            may_read = context.may(READ, TOPIC, name)
             for start in range(0, len(partitions), ELEMENTS):
-                group = _find_group(rooms, request.group_id)
                 indexes = [each[0] for each in partitions[start : start + ELEMENTS]]
+                if not may_read:
+                    denied = TopicAuthorizationFailed.code
+                    rows += [OffsetDeleteResponsePartition(index, denied) for index in indexes]
+                    yield
+                    continue
+                group = _find_group(rooms, request.group_id)
                 code = ErrorCode.none
                 if group.is_subscribed_to(name):
                     code = GroupSubscribedToTopic.code

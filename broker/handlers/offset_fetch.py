@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.groups._commit_kernels import answer_rows
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
+from siltstone.broker.security.operations import DESCRIBE, GROUP, TOPIC
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
-from siltstone.protocol.errors import KafkaError, UnknownTopicId
+from siltstone.protocol.errors import (
+    GroupAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+)
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -25,7 +31,7 @@ from siltstone.protocol.messages.offset_fetch import (
 from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Sequence
 
     from siltstone.broker.groups.offsets import Offsets
     from siltstone.broker.net._dispatch_kernels import RequestContext
@@ -72,6 +78,8 @@ def _fetch(
     context: RequestContext, request: OffsetFetchRequest, wanted: OffsetFetchRequestGroup
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     group_id, member_id, member_epoch, topics = wanted
+    if not context.may(DESCRIBE, GROUP, group_id):
+        return (yield from _refuse(context.version, wanted, GroupAuthorizationFailed.code))
     groups = context.rooms.groups()
     try:
         groups.check(group_id)
@@ -88,23 +96,39 @@ def _fetch(
     has_ids = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
     found: Any
     if topics is None:
-        found = lookup.find_all(has_ids=has_ids)
+        found = [
+            row for row in lookup.find_all(has_ids=has_ids) if context.sees(DESCRIBE, TOPIC, row[0])
+        ]
     else:
-        if has_ids:  # unknown ones come last, as in Kafka
-            topics = sorted(topics, key=lookup.is_unknown)
-        found = []
-        for name, topic_id, indexes in topics:
-            find = partial(lookup.find_by_id, topic_id) if has_ids else partial(lookup.find, name)
-            if len(indexes) <= ELEMENTS:
-                found.append((name, topic_id, find(indexes)))
-                yield
-                continue
-            rows: list[Any] = []
-            for start in range(0, len(indexes), ELEMENTS):
-                rows += find(indexes[start : start + ELEMENTS])
-                yield
-            found.append((name, topic_id, rows))
+        found = yield from _fetch_topics(context, lookup, topics, has_ids=has_ids)
     return OffsetFetchResponseGroup(group_id, found)
+
+
+def _fetch_topics(
+    context: RequestContext, lookup: _Lookup, topics: Sequence[Any], *, has_ids: bool
+) -> Generator[None, None, list[Any]]:
+    """Return the offsets of topics; unknown ones come late, as in Kafka, and refused ones last."""
+    if has_ids:
+        topics = sorted(topics, key=lookup.is_unknown)
+    found: list[Any] = []
+    refused: list[Any] = []
+    for name, topic_id, indexes in topics:
+        answered = found
+        find: Callable[[Sequence[int]], Sequence[Any]]
+        find = partial(lookup.find_by_id, topic_id) if has_ids else partial(lookup.find, name)
+        called = lookup.name_of(topic_id) if has_ids else name
+        if called is not None and not context.may(DESCRIBE, TOPIC, called):
+            answered, find = refused, _hide
+        if len(indexes) <= ELEMENTS:
+            answered.append((name, topic_id, find(indexes)))
+            yield
+            continue
+        rows: list[Any] = []
+        for start in range(0, len(indexes), ELEMENTS):
+            rows += find(indexes[start : start + ELEMENTS])
+            yield
+        answered.append((name, topic_id, rows))
+    return found + refused
 
 
 def _refuse(
@@ -121,6 +145,10 @@ def _refuse(
             yield
             topics.append((name, topic_id, rows))
     return OffsetFetchResponseGroup(wanted.group_id, topics, code)
+
+
+def _hide(indexes: Sequence[int]) -> list[OffsetFetchResponsePartition]:
+    return [_row(index, TopicAuthorizationFailed.code) for index in indexes]
 
 
 def _row(index: int, code: int) -> OffsetFetchResponsePartition:
@@ -145,6 +173,11 @@ class _Lookup:
     def is_unknown(self, wanted: tuple[str, bytes, Sequence[int]]) -> bool:
         """Tell whether a topic is asked for by an id that no topic has."""
         return wanted[1] not in self._registry.by_id
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic; None if no topic has the id."""
+        topic = self._registry.by_id.get(topic_id)
+        return None if topic is None else topic.name
 
     def find(self, name: str, indexes: Sequence[int]) -> Sequence[Any]:
         """Return the offsets of these partitions."""
