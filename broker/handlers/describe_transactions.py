@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.regular_expression import compile_expression
+from siltstone.broker.security.operations import DESCRIBE, TOPIC, TRANSACTIONAL_ID
 from siltstone.broker.transactions.transaction import TransactionState
 from siltstone.protocol.coordinator.transaction_records import group_by_topic
-from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.errors import KafkaError, TransactionalIdAuthorizationFailed
 from siltstone.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TopicData,
@@ -56,6 +57,7 @@ def list_all(context: RequestContext, request: ListTransactionsRequest) -> ListT
             for transactional_id, transaction in context.rooms.transactions().list_all()
             if _is_wanted(transaction, request, context.rooms.clock.now_ms())
             and matches(transactional_id)
+            and context.sees(DESCRIBE, TRANSACTIONAL_ID, transactional_id)
         ]
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
@@ -63,6 +65,9 @@ def list_all(context: RequestContext, request: ListTransactionsRequest) -> ListT
 
 
 def _describe(context: RequestContext, transactional_id: str) -> DescribedTransaction:
+    if not context.may(DESCRIBE, TRANSACTIONAL_ID, transactional_id):
+        code = TransactionalIdAuthorizationFailed.code
+        return DescribedTransaction(error_code=code, transactional_id=transactional_id)
     try:
         found = context.rooms.transactions().describe(transactional_id)
     except KafkaError as error:
@@ -77,6 +82,7 @@ def _describe(context: RequestContext, transactional_id: str) -> DescribedTransa
         topics=[
             TopicData(topic, list(indexes))
             for topic, indexes in group_by_topic(found.partitions).items()
+            if context.sees(DESCRIBE, TOPIC, topic)
         ],
     )
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.handlers.transactions import client_version_of, code_of
+from siltstone.broker.security.operations import TRANSACTIONAL_ID, WRITE
 from siltstone.broker.transactions.ending import End
-from siltstone.protocol.errors import InvalidRequest, KafkaError
+from siltstone.protocol.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
 from siltstone.protocol.messages.end_txn import EndTxnResponse
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def handle(
     """End a transaction and answer; a coroutine if a producer id or fsyncs are waited for."""
     transactional_id, producer_id, epoch, committed = request
     version = context.version
+    if not context.may(WRITE, TRANSACTIONAL_ID, transactional_id):
+        return EndTxnResponse(error_code=TransactionalIdAuthorizationFailed.code)
     wanted = End(producer_id, epoch, committed, client_version_of(version))
     transactions = context.rooms.transactions()
     try:

@@ -13,13 +13,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.security.operations import (
+    CLUSTER,
+    IDEMPOTENT_WRITE,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    TWO_PHASE_COMMIT,
+    WRITE,
+)
 from siltstone.broker.transactions.initialising import Expected
 from siltstone.protocol.errors import (
+    ClusterAuthorizationFailed,
     ErrorCode,
     InvalidProducerEpoch,
     InvalidRequest,
     KafkaError,
     ProducerFenced,
+    TransactionalIdAuthorizationFailed,
 )
 from siltstone.protocol.messages.init_producer_id import InitProducerIdResponse
 
@@ -35,6 +45,9 @@ async def init_producer_id(
     context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Hand out a new id with epoch 0, or the next epoch of a transactional id."""
+    refusal = _find_refusal(context, request)
+    if refusal is not None:
+        return InitProducerIdResponse(error_code=refusal.code, producer_epoch=_NONE)
     try:
         if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
             raise InvalidRequest("producer id and epoch are given together or not at all")
@@ -44,6 +57,20 @@ async def init_producer_id(
             error_code=_code_of(error, context.version), producer_epoch=_NONE
         )
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+def _find_refusal(context: RequestContext, request: InitProducerIdRequest) -> KafkaError | None:
+    """Return why the client gets no id: it must be allowed to write, in a transaction or at all."""
+    name, rights = request.transactional_id, context.rights
+    if rights is None:
+        return None
+    if name is None:
+        may = rights.sees(IDEMPOTENT_WRITE, CLUSTER) or rights.may_any(WRITE, TOPIC)
+        return None if may else ClusterAuthorizationFailed()
+    may = rights.may(WRITE, TRANSACTIONAL_ID, name) and (
+        not request.enable2_pc or rights.may(TWO_PHASE_COMMIT, TRANSACTIONAL_ID, name)
+    )
+    return None if may else TransactionalIdAuthorizationFailed()
 
 
 async def _find_producer(

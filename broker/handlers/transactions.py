@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
+from siltstone.broker.security.operations import (
+    CLUSTER,
+    CLUSTER_ACTION,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+)
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from siltstone.protocol.errors import (
+    ClusterAuthorizationFailed,
     ErrorCode,
     InvalidProducerEpoch,
     InvalidRequest,
@@ -21,6 +29,7 @@ from siltstone.protocol.errors import (
     OperationNotAttempted,
     ProducerFenced,
     TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.add_partitions_to_txn import (
@@ -95,6 +104,8 @@ def add_partitions(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     """Make partitions part of their producers' transactions, all of one or none."""
     version = context.version
+    if version >= _FIRST_BY_BROKERS and not context.may(CLUSTER_ACTION, CLUSTER):
+        return AddPartitionsToTxnResponse(error_code=ClusterAuthorizationFailed.code)
     wanted: Sequence[AddPartitionsToTxnTransaction] = request.transactions
     if version < _FIRST_BY_BROKERS:
         wanted = [_only_transaction(request)]
@@ -141,6 +152,9 @@ def _respond(version: int, results: list[AddPartitionsToTxnResult]) -> AddPartit
 def _add(
     context: RequestContext, wanted: AddPartitionsToTxnTransaction
 ) -> Generator[None, None, AddPartitionsToTxnResult]:
+    name = wanted.transactional_id
+    if context.version < _FIRST_BY_BROKERS and not context.may(WRITE, TRANSACTIONAL_ID, name):
+        return (yield from _refuse(wanted, TransactionalIdAuthorizationFailed.code))
     partitions = yield from _partitions_of(wanted)
     codes = yield from _find_faults(context, partitions)
     if not codes:
@@ -194,9 +208,13 @@ def _find_faults(
     is_client = context.version < _FIRST_BY_BROKERS  # brokers ask about topics of their own, too
     codes: dict[tuple[str, int], ErrorCode] = {}
     has_faults = False
+    may_write: dict[str, bool] = {}
     for start in range(0, len(partitions), ELEMENTS):
         for each in partitions[start : start + ELEMENTS]:
-            if is_client and is_internal(each[0]):
+            name = each[0]
+            if is_client and name not in may_write:
+                may_write[name] = not is_internal(name) and context.may(WRITE, TOPIC, name)
+            if is_client and not may_write[name]:
                 codes[each] = TopicAuthorizationFailed.code
                 has_faults = True
             elif each not in logs:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.security.operations import ALTER, CLUSTER, CLUSTER_ACTION
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from siltstone.protocol.errors import (
+    ClusterAuthorizationFailed,
     ErrorCode,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -38,6 +40,7 @@ async def write(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Write each marker to each of its partitions."""
+    may_write = context.sees(ALTER, CLUSTER) or context.may(CLUSTER_ACTION, CLUSTER)
     share = LoopShare()
     markers = []
     for marker in request.markers:
@@ -45,7 +48,9 @@ async def write(
         for topic in marker.topics:
             partitions = []
             for index in topic.partition_indexes:
-                code = _write(context, marker, topic.name, index)
+                code = ClusterAuthorizationFailed.code
+                if may_write:
+                    code = _write(context, marker, topic.name, index)
                 partitions.append(WritableTxnMarkerPartitionResult(index, code))
                 await share.rest()
             topics.append(WritableTxnMarkerTopicResult(topic.name, partitions))

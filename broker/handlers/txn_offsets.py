@@ -20,6 +20,7 @@ from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
+from siltstone.broker.security.operations import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.broker.transactions.producing import Rules, admit
 from siltstone.protocol.coordinator.group_errors import (
     IllegalGeneration,
@@ -33,10 +34,13 @@ from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     ErrorCode,
+    GroupAuthorizationFailed,
     InvalidRequest,
     KafkaError,
     PolicyViolation,
+    TopicAuthorizationFailed,
     TransactionAbortable,
+    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -75,6 +79,9 @@ def add_offsets(
             code = code_of(_bearable(error, context.version), context.version)
         return AddOffsetsToTxnResponse(error_code=code)
 
+    refusal = _find_refusal(context, request)
+    if refusal is not None:
+        return AddOffsetsToTxnResponse(error_code=refusal.code)
     partition = context.rooms.groups().journal.partition_for(request.group_id)
     try:
         if not request.transactional_id:
@@ -91,10 +98,24 @@ def add_offsets(
     return when_durable(context, respond(), respond)
 
 
+def _find_refusal(
+    context: RequestContext, request: AddOffsetsToTxnRequest | TxnOffsetCommitRequest
+) -> KafkaError | None:
+    """Return why a client may not commit for the group in the transaction."""
+    if not context.may(WRITE, TRANSACTIONAL_ID, request.transactional_id):
+        return TransactionalIdAuthorizationFailed()
+    if not context.may(READ, GROUP, request.group_id):
+        return GroupAuthorizationFailed()
+    return None
+
+
 def commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     """Write offsets that count once their transaction is committed."""
+    refusal = _find_refusal(context, request)
+    if refusal is not None:
+        return finish(_respond(request, {}, refusal.code))
     if _SLICES.is_large(request):
         return _commit_large(context, request)
     codes, too_long, offsets = _sort(context, request)
@@ -150,10 +171,10 @@ def _try(
 def _sort(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> tuple[Codes, Codes, NewOffsets]:
-    """Return a code for each partition that is unknown, or told too much of, and other offsets.
+    """Return a code for each partition that is refused or told too much of, and other offsets.
 
-    Of the unknown the coordinator does not hear; without others it is not asked at all, and the
-    transaction does not begin. It looks at metadata last.
+    The coordinator does not hear of what is unknown, or what the client may not read; without other
+    offsets it is not asked at all, and the transaction does not begin. It looks at metadata last.
     """
     rooms = context.rooms
     now_ms = rooms.clock.now_ms()
@@ -162,6 +183,10 @@ def _sort(
     too_long: Codes = {}
     offsets = NewOffsets(now_ms)
     for topic in request.topics:
+        if not context.may(READ, TOPIC, topic.name):
+            denied = TopicAuthorizationFailed.code
+            codes |= {(topic.name, each[0]): denied for each in topic.partitions}
+            continue
         found = rooms.topics.topics.get(topic.name)
         rows = grid_of(topic.partitions, len(TxnOffsetCommitRequestPartition._fields))
         for place, (index, _, _, said) in enumerate(rows):

@@ -33,17 +33,9 @@ GUARDS: Final = {
     19: "topics.create_topics",
     20: "topics.delete_topics",
     21: "topics.delete_records",
-    22: "transactions.init_producer_id",
     23: "topics.leader_epochs",
-    24: "transactions.add_partitions",
-    25: "transactions.add_offsets",
-    26: "transactions.end",
-    27: "transactions.write_markers",
-    28: "transactions.offset_commit",
     37: "topics.create_partitions",
     61: "topics.describe_producers",
-    65: "transactions.describe",
-    66: "transactions.list_all",
     75: "metadata.topic_partitions",
 }
 """The guard of each API, by module and function of this folder."""
