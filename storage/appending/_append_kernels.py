@@ -1021,8 +1021,8 @@ class LogEnd:
         The recovery point stays below the end of the one before until that is flushed once more.
         """
         end_offset, segments, _ = self.view
-        self.view = (end_offset, (*segments, segment), 0)
         self.recovery_point = min(self.recovery_point, end_offset - 1)
+        self.view = (end_offset, (*segments, segment), 0)
         self._unwritten = 0
 
     def show(self, segments: tuple[Any, ...]) -> None:

@@ -84,8 +84,20 @@ class LogCheckpoints:
 
 
 def recovery_points(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the recovery points of the logs in a directory."""
-    return _collect(directory, logs, lambda log: log.recovery_point)
+    """Collect the recovery points of the logs in a directory, as they are noted."""
+    return _collect(directory, logs, noted_recovery_point)
+
+
+def noted_recovery_point(log: AnyLog) -> int:
+    """Return the recovery point as a start may go by it, after a roll too.
+
+    That of a segment that has not ended stays below the segment's end. The start scans it from its
+    base anyway; and if it ends there before the file is written again, its last index entries, and
+    a cut of torn bytes behind it, are not on the disk yet.
+    """
+    active = log.segments[-1]  # first: a roll lowers the recovery point before it shows its segment
+    recovery_point = log.recovery_point
+    return recovery_point - (recovery_point > active.base_offset)
 
 
 def log_starts(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:

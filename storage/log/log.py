@@ -310,24 +310,20 @@ class Log:
 
         The background thread writes the old one's last index entries, fsyncs it and writes the
         producer snapshot. Only then does the recovery point reach its end, so a crash in between
-        loses nothing of it: a start scans it. If the recovery point was at that end already, a
-        start may go by it as soon as it finds the new segment. So the entries are written first, as
-        in Kafka; of a power failure, see `damage.find_lost_end`.
+        loses nothing of it: a start scans it. The checkpoint names no offset behind it
+        before: `storage.directory.log_checkpoints.noted_recovery_point`.
 
         Raises:
             KafkaStorageError: The disk does not take it; the log is as it was.
         """
         end_offset, segments, _ = self.view
-        ended = segments[-1]
         try:
-            if self.recovery_point >= end_offset:
-                ended.write_last_entries()
             segment = LogSegment.create(
                 self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
             )
         except OSError as error:
             raise self.directory.fail(error) from error
-        ended.seal()
+        segments[-1].seal()
         snapshot = self.producers.capture(end_offset)
         self.end.add_segment(segment)
 

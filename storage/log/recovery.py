@@ -25,7 +25,6 @@ from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
 from siltstone.storage.producers.count import NO_LIMIT
 from siltstone.storage.producers.recovery import rebuild_producers, write_snapshot
 from siltstone.storage.producers.state import ProducerStateManager
-from siltstone.storage.segment import damage as segment_damage
 from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
@@ -128,7 +127,6 @@ class _Loading:
         self.names = leftovers.settle(folder.path, folder.config)
         self._load_segments()
         self.epochs = self._load_epochs()
-        self._check_last_flushed()
         self._rebuild_damaged()
         self._scan_unflushed()
         end_offset = self.end_offset
@@ -143,6 +141,8 @@ class _Loading:
         self._settle_epochs(log_start_offset, end_offset)
         producers = self._settle_producers(log_start_offset, end_offset)
         is_clean = folder.is_clean and not self.bytes_cut
+        # What a scan has changed of the last segment is not on the disk yet.
+        flushed = max(self.segments[-1].base_offset, end_offset - 1)
         return LoadedPartition(
             folder=folder,
             topic_id=find_topic_id(folder.path),
@@ -151,7 +151,7 @@ class _Loading:
             producers=producers,
             log_start_offset=log_start_offset,
             log_end_offset=end_offset,
-            recovery_point=end_offset if is_clean else min(folder.recovery_point, end_offset),
+            recovery_point=end_offset if is_clean else min(folder.recovery_point, flushed),
         )
 
     def _load_segments(self) -> None:
@@ -248,26 +248,6 @@ class _Loading:
                 epochs.assign(max(0, header.leader_epoch), header.base_offset, write=False)
         except CorruptMessage as error:
             _logger.warning("leader epochs behind a damaged batch are not known error=%s", error)
-
-    def _check_last_flushed(self) -> None:
-        """Check the end of a segment that ends at the recovery point.
-
-        It may have been the active one when that was noted, and a power failure may have come
-        before its last entries were on the disk, or a kill before its room was given back.
-        """
-        following = self._first_unflushed()
-        if self.folder.is_clean or not following:
-            return
-        if self.segments[following].base_offset == self.folder.recovery_point:
-            index = following - 1
-            segment = self.segments[index]
-            damage = segment_damage.find_lost_end(segment)
-            self._note_damage(index, damage)
-            if damage is None and index not in self.damage:
-                # It exists, perhaps in the page cache alone, and no later flush reaches it.
-                segment.make_time_index_sure(is_again=self.folder.directory.must_rewrite)
-            if self.folder.config.preallocate:
-                segment.give_back_room()
 
     def _rebuild_damaged(self) -> None:
         """Scan damaged segments below the recovery point; what follows stays."""

@@ -4,14 +4,10 @@ Kafka does not check since KAFKA-7283. `LogSegment.recover` repairs what is foun
 all indexes from the ``.log``, also a missing time index.
 """
 
-from contextlib import suppress
-
-from siltstone.protocol.errors import CorruptMessage
-from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC, NO_TIMESTAMP
+from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC
 from siltstone.storage import files
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.index import (
-    MAX_RELATIVE_OFFSET,
     OFFSET_ENTRY,
     TIME_ENTRY,
     OffsetIndex,
@@ -36,22 +32,6 @@ def find_damage(segment: ReadableSegment) -> str | None:
         damage = find(segment)
         if damage:
             return f"{kind}: {damage}"
-    return None
-
-
-def find_lost_end(segment: ReadableSegment) -> str | None:
-    """Return what the time index lacks at its end, None if nothing, by the batches there.
-
-    While a segment is written, entries of both indexes are added together, and it gets its last
-    time entry when it ends. That is not on the disk before the next flush.
-    """
-    last = segment.time_index().last()
-    known = NO_TIMESTAMP if last is None else last.timestamp
-    position = segment.start_before(segment.base_offset + MAX_RELATIVE_OFFSET)
-    with suppress(CorruptMessage):  # a reader of it gets the error
-        for _, header in segment.batches(position):
-            if header.max_timestamp > known:
-                return f"{files.TIME_INDEX}: its last entry is lost"
     return None
 
 

@@ -265,15 +265,6 @@ class LogSegment(ReadableSegment):
             self._has_aborted = True
         self._note_unsynced(files.TRANSACTION_INDEX)
 
-    def write_last_entries(self) -> None:
-        """Write all index entries up to the last, which `seal` adds. Does not fsync.
-
-        Raises:
-            OSError: A part may be written; the next write begins where this one began.
-        """
-        self._add_last_time()
-        self._write_indexes()
-
     def seal(self) -> None:
         """Stop being the active segment: add the last time entry, in memory.
 
@@ -440,29 +431,14 @@ class LogSegment(ReadableSegment):
 
     def _trim(self) -> None:
         """Give back the room that was reserved when the segment was made."""
-        if self._preallocated:
-            self.give_back_room()
-            self._preallocated = False
-
-    def give_back_room(self) -> None:
-        """Give back the room that is reserved behind the last batch. Blocks."""
+        if not self._preallocated:
+            return
         fd = files.open_file(self.log_path, write=True)
         try:
             files.truncate(fd, self.size)
         finally:
             os.close(fd)
-
-    def make_time_index_sure(self, *, is_again: bool) -> None:
-        """Put the time index on the disk; ``is_again``: an fsync may have failed before. Blocks."""
-        path = self.files.path(files.TIME_INDEX)
-        if is_again:
-            files.write_again(path)
-            return
-        fd = files.open_file(path)
-        try:
-            files.fsync(fd)
-        finally:
-            os.close(fd)
+        self._preallocated = False
 
     def _write_indexes(self) -> None:
         """Write the entries that the files lack."""

@@ -163,7 +163,7 @@ def test_logs_survive_a_kill(tmp_path: Path) -> None:
 
 
 def test_checkpoints_are_kafka_s(tmp_path: Path) -> None:
-    """Recovery points, log starts and high watermarks are written as Kafka writes them."""
+    """They are written as Kafka's; a recovery point stays below the end of an active segment."""
     with _running(tmp_path) as manager:
         log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
         manager.create(_partition(1), TOPIC_ID, TopicConfig())
@@ -175,7 +175,7 @@ def test_checkpoints_are_kafka_s(tmp_path: Path) -> None:
         manager.checkpoint_high_watermarks()
         manager.background.drain()
 
-        assert (tmp_path / files.RECOVERY_POINTS).read_text() == "0\n2\norders 0 3\norders 1 0\n"
+        assert (tmp_path / files.RECOVERY_POINTS).read_text() == "0\n2\norders 0 2\norders 1 0\n"
         assert (tmp_path / files.LOG_START_OFFSETS).read_text() == "0\n1\norders 0 2\n"
         assert (tmp_path / files.HIGH_WATERMARKS).read_text() == "0\n2\norders 0 3\norders 1 0\n"
 

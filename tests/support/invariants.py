@@ -22,10 +22,13 @@ def check_log(log: Log) -> list[BatchHeader]:
     next_offset = 0
     for segment in segments:
         check_indexes(segment)
-        for _, header in segment.batches():
+        end = 0
+        for position, header in segment.batches():
             assert header.base_offset >= max(segment.base_offset, next_offset)
             next_offset = header.next_offset
+            end = position + header.size
             headers.append(header)
+        assert end == segment.size
     assert next_offset <= log.log_end_offset
     return headers
 

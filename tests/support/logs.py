@@ -14,6 +14,7 @@ from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.appending.values import AppendResult, Origin, ValidatedBatch
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.directory.log_checkpoints import noted_recovery_point
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, create_partition, load_partition
@@ -131,7 +132,7 @@ class LogFolder:
 
     def checkpoint(self) -> None:
         """Remember what the checkpoint files of the directory would say now."""
-        self.recovery_point = self.log.recovery_point
+        self.recovery_point = noted_recovery_point(self.log)
         self.log_start_offset = self.log.log_start_offset
 
     def reopen(self, *, is_clean: bool = False) -> Log:

@@ -69,7 +69,7 @@ def test_a_start_that_fails_at_damage_ends_the_log_there_the_next_time(
 
 
 def test_a_kill_at_a_roll_leaves_no_reserved_room(tmp_path: Path) -> None:
-    """A segment that was flushed to its end is not scanned, and gives back its room, too."""
+    """The end of a segment that was flushed as the active one gives back its room, too."""
     folder = LogFolder(tmp_path, TopicConfig(segment_bytes=1 << 20, preallocate=True))
     folder.append()
     folder.log.flush()
@@ -80,7 +80,6 @@ def test_a_kill_at_a_roll_leaves_no_reserved_room(tmp_path: Path) -> None:
 
     log = folder.reopen()
 
-    assert log.recovery_point == 1
     assert [segment.base_offset for segment in log.segments] == [0, 1]
     assert log.segments[0].log_path.stat().st_blocks * 512 <= 1 << 16
 
@@ -97,27 +96,6 @@ def test_what_follows_damage_is_gone_for_good_before_the_damage_is_cut(
     cut = calls.index(("ftruncate", LOG))
 
     assert ("fsync", folder.path.name) in calls[removed:cut]
-
-
-@pytest.mark.parametrize("has_failed", [False, True])
-def test_the_last_entry_of_a_segment_at_the_recovery_point_is_made_sure(
-    tmp_path: Path, disk: Disk, *, has_failed: bool
-) -> None:
-    """A kill leaves it in the page cache, and no flush comes to that segment any more."""
-    folder = LogFolder(tmp_path, TopicConfig())
-    folder.append()
-    folder.log.flush()
-    folder.checkpoint()
-    folder.log.roll()
-    if has_failed:
-        files.note_failed_fsync(folder.directory.path)
-    before = len(disk.calls)
-    folder.reopen()
-    calls = [(kind, Path(path).name) for kind, path in disk.calls[before:]]
-
-    name = LOG.replace(files.LOG, files.TIME_INDEX)
-    assert ("fsync", name) in calls
-    assert (("pwrite", name) in calls) is has_failed
 
 
 def test_recovery_rebuilds_what_a_clean_stop_writes(folder: LogFolder) -> None:
@@ -205,12 +183,12 @@ def test_damage_below_the_recovery_point_is_not_looked_for(folder: LogFolder) ->
     """Only what may not be on the disk is scanned; the rest was fsynced (KAFKA-5829)."""
     folder.settle()
     folder.log.flush()
-    folder.recovery_point = folder.log.recovery_point
+    folder.checkpoint()
 
     with flipped(folder.path / LOG, BATCH_BYTES + 30):
         log = folder.reopen()
 
-        assert (log.log_end_offset, log.recovery_point) == (7, 7)
+        assert (log.log_end_offset, log.recovery_point) == (7, 6)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -255,12 +233,15 @@ def test_a_torn_tail_after_a_clean_stop_is_cut(folder: LogFolder) -> None:
 
 
 def test_a_recovery_point_beyond_the_end_is_corrected(folder: LogFolder) -> None:
-    """A checkpoint that outlived its data does not hide the log from the next flush."""
+    """A checkpoint that outlived its data hides no scanned segment from the next flush."""
+    folder.log.roll()
+    folder.append(2)
     folder.recovery_point = 99
 
     log = folder.reopen()
 
-    assert log.recovery_point == log.log_end_offset == 7
+    assert (log.recovery_point, log.log_end_offset) == (8, 9)
+    assert log.segments[-1].base_offset == 7
 
 
 def test_a_log_that_ends_below_its_start_begins_anew(folder: LogFolder) -> None:

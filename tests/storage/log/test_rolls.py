@@ -10,12 +10,14 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError, NotLeaderOrFollower
 from siltstone.storage import files
+from siltstone.storage.directory.log_checkpoints import noted_recovery_point
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.moving.future_log import FutureLog
 from siltstone.storage.segment import file_set
+from siltstone.storage.segment.index import TIME_ENTRY
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
-from tests.support.batches import TIMESTAMP
+from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.faults import Disk
 from tests.support.invariants import check_folder, check_log, check_lookups, check_reads
 from tests.support.logs import LogFolder
@@ -217,6 +219,24 @@ def _open_logs(folder: LogFolder) -> list[str]:
     return [name for name in open_files(folder.path) if name.endswith(files.LOG)]
 
 
+def _append_half(folder: LogFolder, disk: Disk) -> bytes:
+    """Have half a batch written and cut off again, and return it."""
+    path, size = folder.log.segments[-1].log_path, folder.log.size
+    disk.fail("pwrite", path=files.LOG, short=True, times=1)
+    disk.fail("pwrite", errno.ENOSPC, files.LOG, times=1)
+    cut = disk.fail("ftruncate", errno.EIO, files.LOG, times=1)
+    with pytest.raises(KafkaStorageError):
+        folder.append(size=80)
+    torn = path.read_bytes()[size:]
+    assert torn
+    assert cut.hits
+    with path.open("r+b") as log:
+        log.truncate(size)
+    disk.mend()
+    folder.directory.check()
+    return torn
+
+
 class Flushed:
     """A log that is flushed after each append, as by flush.messages=1, and its records' times."""
 
@@ -268,7 +288,7 @@ class TestARollAtTheRecoveryPoint:
     def test_killed_before_the_new_segment_counts(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its name is in the folder, and the recovery point is its base: the old one is whole."""
+        """Its name is in the folder, and all before it was flushed: the old one is whole."""
         flushed = Flushed(tmp_path)
         flushed.append(UNINDEXED)
         create = LogSegment.create
@@ -281,7 +301,6 @@ class TestARollAtTheRecoveryPoint:
         with pytest.raises(KeyboardInterrupt):
             flushed.folder.log.roll()
         monkeypatch.undo()
-        flushed.folder.recovery_point = UNINDEXED
 
         flushed.crash()
         assert len(flushed.folder.log.segments) == 2
@@ -328,6 +347,47 @@ class TestARollAtTheRecoveryPoint:
         times.write_bytes(durable)
 
         flushed.crash()
+
+    @pytest.mark.parametrize("cut_by", ["start", "append"])
+    @pytest.mark.parametrize("starts", [False, True], ids=["at once", "after a start"])
+    def test_the_power_undoes_a_cut(
+        self, tmp_path: Path, disk: Disk, cut_by: str, starts: bool
+    ) -> None:
+        """Torn bytes that come back behind the end of a closed segment are not served."""
+        flushed = Flushed(tmp_path)
+        flushed.append(UNINDEXED)
+        folder = flushed.folder
+        if cut_by == "start":
+            torn = bytes(make_batch([(b"k", b"v" * 80)])[:70])
+            with folder.log.segments[0].log_path.open("ab") as log:
+                log.write(torn)
+            folder.reopen()
+        else:
+            torn = _append_half(folder, disk)
+        folder.log.roll()
+        if starts:
+            folder.reopen()
+        with folder.log.segments[0].log_path.open("ab") as log:
+            log.write(torn)
+
+        flushed.crash()
+
+    def test_the_power_takes_what_a_start_has_rebuilt(self, tmp_path: Path) -> None:
+        """A time index that is shorter than the offset index is found, whatever the last times."""
+        folder = LogFolder(tmp_path, TopicConfig(index_interval_bytes=0))
+        later = (TIMESTAMP + 1, TIMESTAMP + 2, TIMESTAMP + 9_000)
+        offsets = {each: folder.append(timestamp=each).base_offset for each in later}
+        for _ in range(2):
+            folder.append()
+        folder.log.flush()
+        folder.checkpoint()
+        folder.reopen()
+        folder.log.roll()
+        times = folder.log.segments[0].files.path(files.TIME_INDEX)
+        times.write_bytes(times.read_bytes()[: TIME_ENTRY.size])
+        folder.append(timestamp=TIMESTAMP + 9_500)
+
+        check_lookups(folder.reopen(), offsets)
 
     def test_descriptors(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A segment that has ended keeps none of its own, and no index in memory."""
@@ -404,7 +464,7 @@ class TestARollAtTheRecoveryPoint:
         future.create()
         future.copy()
         future.settle()
-        folder.recovery_point = future.recovery_point
+        folder.recovery_point = noted_recovery_point(future)
         assert folder.log.move(future, 0)
         folder.log.roll()
         folder.directory, folder.path = other, future.final_path
