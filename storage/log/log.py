@@ -317,13 +317,15 @@ class Log:
             KafkaStorageError: The disk does not take it; the log is as it was.
         """
         end_offset, segments, _ = self.view
+        ended = segments[-1]
         try:
+            ended.cut_torn()
             segment = LogSegment.create(
                 self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
             )
         except OSError as error:
             raise self.directory.fail(error) from error
-        segments[-1].seal()
+        ended.seal()
         snapshot = self.producers.capture(end_offset)
         self.end.add_segment(segment)
 

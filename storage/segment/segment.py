@@ -53,6 +53,7 @@ class LogSegment(ReadableSegment):
 
     __slots__ = (
         "_first_config",
+        "_is_torn",
         "_jitter_ms",
         "_names_unsynced",
         "_preallocated",
@@ -73,6 +74,7 @@ class LogSegment(ReadableSegment):
         super().__init__(directory, base_offset, created_ms=now_ms, suffix=suffix)
         self._sealed = False
         self._preallocated = False
+        self._is_torn = False  # a part of a batch may be left behind the end
         # What an fsync has to cover. Marks are set after the disk has changed and taken before the
         # fsync, so that what changes meanwhile keeps its mark.
         self._names_unsynced = False
@@ -211,13 +213,27 @@ class LogSegment(ReadableSegment):
         self.end.open(file.fileno())
 
     def write_rest(self, buffer: "Buffer", written: int) -> None:
-        """Write the rest of a batch; if that fails, cut the part that was written."""
+        """Write the rest of a batch; if that fails, cut the part that was written.
+
+        If that fails, too, the next batch is written over it, and `cut_torn` cuts what is left.
+        """
         try:
             files.write_all(self.end.fd, memoryview(buffer)[written:], self.size + written)
         except OSError:
+            self._is_torn = True
             with suppress(OSError):
-                files.truncate(self.end.fd, self.size)
+                self.cut_torn()
             raise
+
+    def cut_torn(self) -> None:
+        """Cut a part of a batch that is left behind the end, before the next segment begins.
+
+        Raises:
+            OSError: The disk does not do it.
+        """
+        if self._is_torn:
+            files.truncate(self.end.fd, self.size)
+            self._is_torn = False
 
     def add_index_entries(self, last_offset: int, position: int) -> None:
         """Add entries to both indexes: where a batch begins, and the largest timestamp up to it."""

@@ -16,6 +16,7 @@ from siltstone.storage import files
 from siltstone.storage.directory.log_directory import CALM_CHECKS
 from siltstone.storage.directory.opening import open_directories
 from tests.support.faults import Disk
+from tests.support.invariants import check_log
 from tests.support.logs import LogFolder, abort, bytes_of, offsets_in
 
 PASSING = [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE]
@@ -82,6 +83,34 @@ class TestAppends:
 
         assert offsets_in(bytes_of(folder.log, 0)) == [0, 1]
         assert offsets_in(bytes_of(folder.reopen(), 0)) == [0, 1]
+
+    @pytest.mark.parametrize("follows", [False, True], ids=["alone", "overwritten"])
+    @pytest.mark.parametrize("restart", ["clean", "crash", "crash later"])
+    def test_half_a_batch_at_the_end_of_a_segment(
+        self, tmp_path: Path, disk: Disk, restart: str, follows: bool
+    ) -> None:
+        """A roll cuts off what of it is left: it is not served, and no start ends the log there."""
+        folder = LogFolder(tmp_path)
+        folder.append()
+        disk.fail("pwrite", path=".log", short=True, times=1)
+        disk.fail("pwrite", errno.ENOSPC, ".log", times=1)
+        disk.fail("ftruncate", errno.EIO, times=1)
+        with pytest.raises(KafkaStorageError):
+            folder.append(1, size=400)
+        folder.directory.check()
+        if follows:
+            folder.append()
+        folder.log.roll()
+        folder.append()
+        if restart == "clean":
+            folder.close()
+        elif restart == "crash later":
+            folder.settle()
+            folder.checkpoint()
+        folder.reopen(is_clean=restart == "clean")
+
+        check_log(folder.log)
+        assert offsets_in(bytes_of(folder.log, 0)) == list(range(2 + follows))
 
     def test_refused_for_good(self, tmp_path: Path, disk: Disk) -> None:
         """After an I/O error nothing is written until the next start; reads go on."""
