@@ -1,1 +1,1 @@
-"""The log cleaner's room: compaction by key, in the background (storage only, no asyncio)."""
+"""The log cleaner: compaction by key, in the background (storage only, no asyncio)."""

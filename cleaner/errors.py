@@ -11,7 +11,7 @@ class CleaningAborted(Exception):  # noqa: N818  # Kafka's word: LogCleaningAbor
 
 
 class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessage does
-    """A segment has something that is no sound batch; nothing of it is in a new segment."""
+    """A segment has bytes that are not a sound batch; they are in no new segment."""
 
     def __init__(self, path: Path, position: int, offset: int, reason: str) -> None:
         self.path = path
@@ -35,8 +35,8 @@ class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessag
 class UnopenedBatch(CorruptSegment):
     """A batch unfolds to more than is opened.
 
-    The log stays as it is: without the keys of the batch nobody knows whether its records replace
-    others, or tombstones behind it replace them.
+    The log stays as it is: without the keys of the batch it is not known whether its records
+    replace others, or tombstones behind it replace them.
     """
 
     def _sentence(self) -> str:

@@ -1,4 +1,4 @@
-"""Which log is cleaned next, and how far each is clean (Kafka: ``LogCleanerManager``).
+"""Chooses the log that is cleaned next; knows how far each is clean (``LogCleanerManager``).
 
 The rules are in `cleaner.selection`, the states of partitions in `cleaner.states`.
 """
@@ -29,7 +29,7 @@ _RANKING_KEPT = 10  # a ranking is used for ten times as long as making it took
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrabbedLog:
-    """A log that a cleaner thread has taken, and what of it is to be cleaned."""
+    """A log that a cleaner thread has taken, and the part of it that is to be cleaned."""
 
     log: Log
     cleanable: CleanableLog
@@ -130,7 +130,7 @@ class CleanerManager:
     def grab_filthiest(self) -> GrabbedLog | None:
         """Take the next log: a requested one first, then the one with the greatest ratio.
 
-        None if there is none. A log whose state cannot be read is set aside.
+        None without one. A log whose state cannot be read is set aside.
         """
         now_ms = self._clock.now_ms()
         requested = self._grab_requested(now_ms)
@@ -228,7 +228,7 @@ class CleanerManager:
         )
 
     def request(self, topic_partition: TopicPartition, *, is_forced: bool = False) -> None:
-        """Ask for a pass now, whatever the ratio; forced, whatever ``min.compaction.lag.ms``."""
+        """Ask for a pass now, at any ratio; if forced, with any ``min.compaction.lag.ms``."""
         with self._lock:
             self._requests[topic_partition] = _Request(is_forced)
             self._set_aside.take_back(topic_partition)
@@ -265,8 +265,8 @@ class CleanerManager:
     def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
         """Take a requested log; requests for logs that cannot be cleaned are dropped.
 
-        A request is there until its log is taken, so that who waits sees one or the other; one that
-        comes meanwhile is another and stays.
+        A request stays until its log is taken, so that its waiter sees one or the other; a request
+        that comes meanwhile is another and stays.
         """
         for topic_partition, request in list(self._requests.items()):
             log = self._logs.get(topic_partition)
@@ -284,7 +284,7 @@ class CleanerManager:
                 self._drop_request(topic_partition, request)
                 continue
             self._correct([(log, cleanable)])
-            if self._take(log, cleanable):  # else somebody else has the log, for now
+            if self._take(log, cleanable):  # else the log is taken, for now
                 self._drop_request(topic_partition, request)
                 return GrabbedLog(
                     log=log,

@@ -1,4 +1,4 @@
-"""Which log to clean, and which part of it: pure functions over a snapshot (docs/compaction.md).
+"""Chooses the log to clean, and a part of it: pure functions of a snapshot (docs/compaction.md).
 
      log start      first dirty      first uncleanable    active base    log end
          |--- clean -----|--- cleanable ----|-- uncleanable --|-- active --|
@@ -30,17 +30,17 @@ class Segment(Protocol):
 
     @property
     def largest_timestamp(self) -> int:
-        """Return its greatest record timestamp, or its modification time if it has none, in ms."""
+        """Return its greatest record timestamp, or its modification time without one, in ms."""
 
     @property
     def first_batch_timestamp(self) -> int:
-        """Return the max timestamp of its first batch, -1 if there is none."""
+        """Return the max timestamp of its first batch, or -1."""
 
 
 class LogSnapshot(NamedTuple):
     """A partition as it was at one moment; ``segments`` end with the active one.
 
-    ``checkpoint`` is the offset in ``cleaner-offset-checkpoint``, None if there is none.
+    ``checkpoint`` is the offset in ``cleaner-offset-checkpoint``, or None.
     """
 
     topic_partition: TopicPartition
@@ -53,7 +53,7 @@ class LogSnapshot(NamedTuple):
 
 
 class Limit(Enum):
-    """What keeps the cleaner from going further up."""
+    """The limit that keeps the cleaner from going further up."""
 
     ACTIVE_SEGMENT = "active segment"
     OPEN_TRANSACTION = "open transaction"

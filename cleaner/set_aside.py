@@ -1,7 +1,7 @@
 """Partitions whose last pass failed, why, and when they are tried again.
 
 Kafka marks such a partition uncleanable until the broker restarts (KAFKA-19895). Here it is tried
-again after a pause that doubles, and at once when its settings change or somebody asks.
+again after a pause that doubles, and at once when its settings change or a pass is asked for.
 """
 
 from typing import NamedTuple

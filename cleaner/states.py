@@ -1,4 +1,4 @@
-"""Who works on a partition, or keeps the cleaner away from it (docs/compaction.md).
+"""States of partitions that are worked on, or kept from the cleaner (docs/compaction.md).
 
     none ──take──> in progress ──release──> none
                        │ abort
@@ -39,7 +39,7 @@ class _Entry:
 
 
 class CleaningStates:
-    """The states of partitions; those without an entry have none.
+    """The states of partitions; one without an entry is free.
 
     Any thread may call. ``lock`` is the manager's: changes are made with it, `get` and `check` do
     not take it.
@@ -88,7 +88,7 @@ class CleaningStates:
             self._released.wait_for(lambda: not entry.is_held)
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """End the work on a partition, if there is any; the next may begin at once. Blocks."""
+        """End any work on a partition; the next may begin at once. Blocks."""
         self.abort_and_pause(topic_partition)
         self.resume(topic_partition)
 

@@ -1,7 +1,7 @@
 """Checks compacted folders, at rest, by the rules of compaction and by the cleaner's receipts.
 
-Below the checkpoint a key is there once, with its newest value. Offsets ascend. Files are as the
-last receipt says. If the files that went into the last pass are still there as ``.deleted``, no
+Below the checkpoint a key stands once, with its newest value. Offsets ascend. Files are as the
+last receipt says. If the files that went into the last pass still exist as ``.deleted``, no
 survivor differs from them and no last value is missing. Keys are never shown. Kafka has nothing
 like it.
 """
@@ -39,7 +39,7 @@ MAX_FAULTS = 20
 
 @dataclass(slots=True)
 class Report:
-    """What was found in one partition folder."""
+    """The result for one partition folder."""
 
     topic_partition: TopicPartition
     records: int = 0
@@ -166,7 +166,7 @@ def _verify_keys(receipt: Receipt, survivors: dict[bytes, int], report: Report) 
 
 
 def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
-    """Compare what the last pass has left with its inputs, as far as they are there."""
+    """Compare the outcome of the last pass with its inputs, as far as they exist."""
     old = [(each, path / f"{each.name}{files.DELETED}") for each in receipt.inputs]
     found = [file for each, file in old if file.exists() and each.matches(file)]
     if not found:
@@ -216,15 +216,15 @@ def _compare(
 
 
 def _note_stranger(survivor: Record, report: Report, *, is_complete: bool) -> None:
-    """Note a survivor that no input has: a fault, if all inputs are there."""
+    """Note a survivor that no input has: a fault, if all inputs exist."""
     if is_complete:
-        report.fault(f"offset {survivor.offset} was not in what it was made of")
+        report.fault(f"offset {survivor.offset} is in no file that it was made of")
 
 
 def _verify_last(
     last: dict[bytes | None, tuple[int, bool]], there: dict[bytes | None, int], report: Report
 ) -> None:
-    """Check that each key's last record is there, unless it was a tombstone."""
+    """Check that each key's last record is kept, unless it was a tombstone."""
     for key, (offset, has_value) in last.items():
         if key is None:
             continue

@@ -1,4 +1,4 @@
 """Why a partition is cleaned next or is not, and what a pass would do.
 
-Here goes what reads and answers. It decides nothing: that is `cleaner.selection`.
+Here goes code that reads and answers. Decisions are in `cleaner.selection`.
 """

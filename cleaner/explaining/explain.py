@@ -100,11 +100,9 @@ def _find_obstacle(view: PartitionView) -> Finding | None:
 
 def _find_state(view: PartitionView) -> Finding | None:
     if view.state is State.PAUSED:
-        return Finding(
-            Rule.PAUSED, "cleaning is paused while somebody else changes the partition's files"
-        )
+        return Finding(Rule.PAUSED, "cleaning is paused while the partition's files are changed")
     if view.state is State.ABORTED:
-        return Finding(Rule.ABORTING, "a pass is being ended: somebody else needs the partition")
+        return Finding(Rule.ABORTING, "a pass is being ended: other work needs the partition")
     if view.state is State.IN_PROGRESS:
         return Finding(Rule.IN_PROGRESS, f"a cleaner works on it now{_after(view.progress)}")
     return None

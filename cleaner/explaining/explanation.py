@@ -70,7 +70,7 @@ class Finding(NamedTuple):
 class Explanation:
     """One partition; offsets and bytes are those of its `CleanableLog`, None if not compacted.
 
-    ``is_eligible`` says that a free thread takes it, by itself or because somebody asked.
+    ``is_eligible`` says that a free thread takes it, by itself or because it was asked for.
     ``next_eligible_ms`` is when the cleaner may take it by itself, if only time passes: in the past
     or now if it may already, None if never.
     """

@@ -1,10 +1,10 @@
-"""What is remembered of the last pass over a partition."""
+"""The last pass over a partition, as it is remembered."""
 
 from typing import Any, NamedTuple
 
 
 class Pass(NamedTuple):
-    """What an explanation needs of a partition's last pass.
+    """The facts of a partition's last pass that an explanation needs.
 
     Times are in ms since the epoch. ``map_full`` says that the map was full before the end of the
     dirty part. ``next_horizon_ms`` is when the first tombstone or marker that it kept may go.

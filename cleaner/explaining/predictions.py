@@ -19,7 +19,7 @@ class Predictions:
             self._by_partition[prediction.result.topic_partition] = prediction
 
     def take(self, result: PassResult) -> Prediction | None:
-        """Return what was predicted for this pass, None if nothing was or the log has changed."""
+        """Return the prediction for this pass, None without one or if the log has changed since."""
         with self._lock:
             prediction = self._by_partition.pop(result.topic_partition, None)
         if prediction is None:

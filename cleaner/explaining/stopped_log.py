@@ -58,7 +58,7 @@ class StoppedLog:
         return next((OpenTransaction(*each) for each in opened.items()), None)
 
     def log_to_clean(self, cleanable: CleanableLog) -> LogToClean:
-        """Return what a dry run goes over. Blocks."""
+        """Return the input of a dry run. Blocks."""
         upto = cleanable.pass_limit
         return LogToClean(
             topic_partition=self.topic_partition,
@@ -109,7 +109,7 @@ def _read_producers(
 
 
 def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, "dict[int, ProducerEntry]"]:
-    """Return the newest usable snapshot and its offset, or none and the log's start."""
+    """Return the newest usable snapshot and its offset, or no producers and the log's start."""
     names = [files.parse_name(path.name) for path in directory.iterdir()]
     offsets = [
         name.base_offset

@@ -1,4 +1,4 @@
-"""What passes have done: the file of their receipts, and the numbers for metrics.
+"""The work of past passes: the file of their receipts, and the numbers for metrics.
 
-Here goes what is written or counted after a pass, and what is read of it later.
+Here goes code that writes or counts after a pass, and code that reads that later.
 """

@@ -79,12 +79,12 @@ def failure_event(span: Span, error: BaseException) -> dict[str, Any]:
 
 
 def abort_event(span: Span, reason: str) -> dict[str, Any]:
-    """Return the event of a pass that somebody ended."""
+    """Return the event of a pass that was aborted."""
     return {**_head(span, "aborted"), "reason": reason}
 
 
 def figures_of(result: PassResult) -> dict[str, Any]:
-    """Return what a pass does, or would do, to records and bytes."""
+    """Return the effects of a pass on records and bytes, done or predicted."""
     return {
         "bytes_in": result.bytes_read,
         "bytes_out": result.bytes_written,

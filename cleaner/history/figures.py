@@ -1,4 +1,4 @@
-"""What the cleaner threads have done since the start: plain numbers, read at a scrape.
+"""The work of the cleaner threads since the start: plain numbers, read at a scrape.
 
 The gauges are Kafka's (``LogCleaner``). The use of the map is computed rightly: Kafka truncates it
 to 0 before it becomes a percentage (KAFKA-18597).
@@ -18,7 +18,7 @@ from siltstone.storage.topic_partition import TopicPartition
 class CleanerFigures:
     """Totals of all threads and the last pass of each thread and partition.
 
-    The cleaner threads write, one at a time; anybody reads.
+    The cleaner threads write, one at a time; any thread reads.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class CleanerFigures:
 
 
 def summarise(result: PassResult, seconds: float) -> Pass:
-    """Return what is kept of a pass."""
+    """Return the figures that are kept of a pass."""
     return Pass(
         started_ms=result.started_ms,
         seconds=round(seconds, 6),

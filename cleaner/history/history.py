@@ -93,7 +93,7 @@ class History:
 
 
 def read_history(directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a log directory, the oldest first; lines that are none are skipped."""
+    """Yield the events of a log directory, the oldest first; other lines are skipped."""
     for name in (OLD_FILE_NAME, FILE_NAME):
         try:
             lines = files.read_whole(directory / name).splitlines()

@@ -60,10 +60,10 @@ class PassClock:
 
 
 class Cleaner:
-    """What one cleaner thread works with: its map, its buffers, and the present pass.
+    """The tools of one cleaner thread: its map, its buffers, and the present pass.
 
     ``dedupe_buffer_bytes`` is this thread's share. The map's memory is allocated when a pass begins
-    and freed when it ends, however it ends.
+    and freed when it ends, in failure too.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Cleaner:
 
     @property
     def progress(self) -> Progress | None:
-        """Return how far the pass is, None if there is none. Any thread may ask."""
+        """Return how far the pass is, None between passes. Any thread may ask."""
         log = self._log
         if log is None:
             return None
@@ -116,7 +116,7 @@ class Cleaner:
         return self._run(log, replace, still_wanted)
 
     def dry_run(self, log: LogToClean, still_wanted: Callable[[], None]) -> Prediction:
-        """Return what `clean` would do and how many passes it takes, without writing. Blocks.
+        """Return the result of `clean` and how many passes it takes, without writing. Blocks.
 
         Raises:
             CorruptSegment: A batch is damaged.
@@ -138,7 +138,7 @@ class Cleaner:
         )
 
     def close(self) -> None:
-        """Free what is kept between passes: the read buffer."""
+        """Free the memory that is kept between passes: the read buffer."""
         self._walk.close()
 
     def _run(
@@ -186,7 +186,7 @@ class Cleaner:
         return self._clock.now_ms()
 
     def _fill_map(self, log: LogToClean, first_dirty_offset: int) -> compaction.MapBuilder:
-        """Fill the map from the dirty section; return what did."""
+        """Fill the map from the dirty section; return the object that did."""
         with self._times.phase_of("map"):
             mapping = Mapping(log, first_dirty_offset, self._map, self._walk)
             mapping.run()

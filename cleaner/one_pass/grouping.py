@@ -1,4 +1,4 @@
-"""Which segments become one (Kafka: ``Cleaner.groupSegmentsBySize``).
+"""Chooses the segments that become one (Kafka: ``Cleaner.groupSegmentsBySize``).
 
 Sizes are those before cleaning: segments shrink in one pass and merge in the next.
 """

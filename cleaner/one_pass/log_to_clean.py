@@ -27,7 +27,7 @@ class LastOfProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """Segments below the first uncleanable offset, oldest first, and what decides about them.
+    """Segments below the first uncleanable offset, oldest first, and facts that decide about them.
 
     The dirty section is from ``first_dirty_offset``, inclusive, to ``first_uncleanable_offset``,
     exclusive, which is the base of the segment after the last one here. ``aborted`` are those of

@@ -31,7 +31,7 @@ def open_batch(batch: memoryview) -> bytearray:
     Raises:
         CorruptMessage: The codec finds junk.
         UnfoldsTooFar: The batch unfolds to more than the limit.
-        InvalidRecord: There is no such codec.
+        InvalidRecord: The codec does not exist.
     """
     codec = batch[_ATTRIBUTES_LOW] & CODEC_MASK
     opened = bytearray(batch[:HEADER_SIZE])

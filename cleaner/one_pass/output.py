@@ -1,4 +1,4 @@
-"""What a pass writes: batches into ``.cleaned`` segments, or nowhere in a dry run.
+"""The output of a pass: batches into ``.cleaned`` segments, or nowhere in a dry run.
 
 Both kinds use the same index rule and the same counting, so a prediction is what a pass would do.
 """
@@ -28,14 +28,14 @@ _MAX_POSITION: Final = (1 << 31) - 1
 
 
 class Output(Protocol):
-    """Where the batches of one group go."""
+    """The target of one group's batches."""
 
     def write(self, batches: memoryview) -> None:
         """Take whole batches, in the order of their offsets."""
 
 
 class CountedOutput:
-    """Counts what would be written: segments, their sizes and checksums. Writes nothing.
+    """Counts without writing: segments, their sizes and checksums.
 
     Usually one segment; another begins where an offset or a position no longer fits into 31 bits
     (KAFKA-20036).
@@ -132,11 +132,11 @@ class SegmentOutput(CountedOutput):
         super().__init__(log, base_offset)
 
     def __enter__(self) -> Self:
-        """Do nothing: the files are there."""
+        """Do nothing: the files exist."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete what was not handed over; if the disk fails, the next pass does it."""
+        """Delete segments that were not handed over; if the disk fails, the next pass does it."""
         with suppress(OSError):
             for segment in self._segments:
                 segment.delete()

@@ -1,4 +1,4 @@
-"""The two readings of a pass: keys into the offset map, then what stays into the output.
+"""The two readings of a pass: keys into the offset map, then the records that stay into the output.
 
 Both walk over segments in chunks that begin with a batch and hand each chunk to the core
 (`protocol.core.compaction`), which comes back early for a compressed batch: it is opened here.
@@ -137,7 +137,7 @@ class Mapping:
         middle of a batch (KAFKA-3894).
 
         Raises:
-            CorruptSegment: Something in the section is no sound batch.
+            CorruptSegment: The section has bytes that are not a sound batch.
         """
         builder = self.builder
         first_dirty_offset = builder.first_dirty
@@ -175,10 +175,10 @@ class Copying:
         self._crc = 0
 
     def copy(self, group: Sequence[ReadableSegment], output: Output) -> tuple[FileFacts, ...]:
-        """Write what stays of a group, and return the facts of its files. Blocks.
+        """Write the records of a group that stay, and return the facts of its files. Blocks.
 
         Raises:
-            CorruptSegment: Something in the group is no sound batch.
+            CorruptSegment: The group has bytes that are not a sound batch.
         """
         facts = []
 
@@ -205,7 +205,7 @@ class Copying:
         return tuple(facts)
 
     def _consume(self, segment: ReadableSegment, chunk: memoryview, position: int) -> int:
-        """Copy what stays of the whole batches of a chunk; a compressed one keeps its codec."""
+        """Copy the rest of the whole batches of a chunk; a compressed one keeps its codec."""
         copied = self._filter
         at = 0
         while True:
@@ -224,7 +224,7 @@ class Copying:
         return at
 
     def _flush(self, output: Output) -> None:
-        """Write what was copied."""
+        """Write the copied batches."""
         size = self._filter.size
         if size:
             with self._filter.written() as batches:

@@ -61,7 +61,7 @@ class PassResult:
     ``end_offset`` is the new first dirty offset; ``is_map_full`` says that the map was full there.
     ``map_bytes_read`` and its like are of the first reading, ``bytes_read`` of the second.
     ``started_ms`` is the pass's "now", with which horizons are compared; ``next_horizon_ms`` is the
-    smallest horizon in what was written, None if there is none.
+    smallest horizon that was written, None without one.
     """
 
     topic_partition: TopicPartition
@@ -107,7 +107,7 @@ class PassResult:
 
     @property
     def effect(self) -> dict[str, Any]:
-        """Return what the next pass must have in common with its prediction.
+        """Return the facts that a pass and its prediction must have in common.
 
         That is everything but durations, and the checksums of new files, which contain horizons.
         """
@@ -145,7 +145,7 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a dry run found: the next pass, and how many passes the dirty section takes.
+    """The result of a dry run: the next pass, and how many passes the dirty section takes.
 
     ``bytes_after`` is what the segments below the first uncleanable offset take after that pass.
     """

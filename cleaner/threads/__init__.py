@@ -1,4 +1,4 @@
 """The threads that make passes, and the process that they use without compiled loops.
 
-Here goes who runs a pass and how fast it may read and write.
+Here go the threads and the limit for their reads and writes.
 """

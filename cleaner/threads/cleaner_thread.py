@@ -50,7 +50,7 @@ class Worker(Protocol):
 
     @property
     def progress(self) -> Progress | None:
-        """Return how far the pass is, None if there is none."""
+        """Return how far the pass is, None between passes."""
 
     def clean(
         self, log: LogToClean, replace: "Replace", still_wanted: Callable[[], None]
@@ -58,15 +58,15 @@ class Worker(Protocol):
         """Clean a log; `still_wanted` raises to end it."""
 
     def dry_run(self, log: LogToClean, still_wanted: Callable[[], None]) -> Prediction:
-        """Return what `clean` would do, reading only."""
+        """Return the result of `clean`, reading only."""
 
     def close(self) -> None:
-        """Free what is kept between passes."""
+        """Free the memory that is kept between passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerRooms:
-    """What all cleaner threads share; ``make_worker`` makes the worker that a thread keeps."""
+    """The things that all cleaner threads share; ``make_worker`` makes a thread's worker."""
 
     manager: CleanerManager
     clock: Clock
@@ -77,7 +77,7 @@ class CleanerRooms:
 
 
 class CleanerThread:
-    """The loop of one thread, and what it works on.
+    """The loop of one thread, and the log that it works on.
 
     `step` is one round. Any thread may replace ``settings``: they count from the next pass on.
     """
@@ -137,7 +137,7 @@ class CleanerThread:
         return not self._thread.is_alive()
 
     def step(self) -> bool:
-        """Clean one log if one needs it, then trim; tell whether there was one. Blocks."""
+        """Clean one log if one needs it, then trim; tell whether a log did. Blocks."""
         work = self._rooms.manager.grab_filthiest()
         if work is not None:
             self._clean(work)
@@ -298,7 +298,7 @@ class CleanerThread:
             self._trim(log)
 
     def _trim(self, log: Log) -> None:
-        """Delete what is too old or too much, unless somebody else works on the log."""
+        """Delete segments that are too old or too much, unless the log is taken."""
         manager = self._rooms.manager
         now_ms = self._rooms.clock.now_ms()
         try:

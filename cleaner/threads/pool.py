@@ -99,7 +99,7 @@ class CleanerPool:
             each.wake()
 
     def dry_run(self, log: Log, cleanable: CleanableLog) -> Prediction | None:
-        """Return what a pass would do; None if somebody works on the log. Blocks like a pass.
+        """Return the result of a pass, predicted; None if the log is taken. Blocks like a pass.
 
         It only reads, with a map of its own and with the same throttle. Meanwhile the log has a
         state, so that no pass begins.

@@ -40,7 +40,7 @@ class Throttle:
         self.slept_seconds = 0.0  # likewise
 
     def set_rate(self, bytes_per_second: float) -> None:
-        """Change the rate; those who wait for the old one go on."""
+        """Change the rate; threads that wait for the old one go on."""
         with self._lock:
             self.rate = bytes_per_second
             self._booked = self._clock.monotonic()

@@ -251,7 +251,7 @@ def test_survivor_out_of_nowhere(home: CleanerHome) -> None:
 
     faults = verify_partition(path_of(home), CHECKPOINT, [event]).faults
 
-    assert "offset 20 was not in what it was made of" in faults
+    assert "offset 20 is in no file that it was made of" in faults
 
 
 def test_log_without_a_receipt(home: CleanerHome) -> None:

@@ -215,7 +215,7 @@ def test_dead_thread_is_counted_and_replaced(
 
 
 def test_aborted_dry_run_frees_the_log(home: CleanerHome) -> None:
-    """It is no pass, but it ends as one does when somebody else needs the partition."""
+    """It is no pass, but it ends as one does when other work needs the partition."""
 
     class Unwanted(Endless):
         def dry_run(self, _log: LogToClean, still_wanted: Callable[[], None]) -> Any:
