@@ -161,9 +161,10 @@ def shorten(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return a text that may quote a client, with what begins a line or steers a terminal spelled.
+    r"""Return a text that may quote a client, with line breaks and terminal controls spelled.
 
-    What is not printable, line separators and marks of direction among it, is told as ``\x1b``.
+    Unprintable characters, line separators and marks of direction too, become text such as
+    ``\x1b``.
     """
     if text.isprintable():
         return text
@@ -187,8 +188,8 @@ class ProtocolError(Exception):
 class KafkaError(Exception):
     """A refusal that a client sees: ``code`` on the wire, ``message`` for its log.
 
-    ``own_message`` is None where there is no more to say than what the code means; Kafka sends no
-    text then where an answer has room for one.
+    ``own_message`` is None if the meaning of the code says all; Kafka then sends no text where an
+    answer has room for one.
     Long messages are shortened: they quote what clients sent, and must fit a string on the wire.
     ``record_errors`` names the records of a refused batch: (index in the batch, what is wrong);
     ``counted_as`` says which of Kafka's meters counts it, if one does.
@@ -227,7 +228,7 @@ class CorruptMessage(KafkaError, code=ErrorCode.corrupt_message):
 
 
 class UnknownTopicOrPartition(KafkaError, code=ErrorCode.unknown_topic_or_partition):
-    """There is no such topic or partition here."""
+    """The topic or partition does not exist here."""
 
 
 class NotLeaderOrFollower(KafkaError, code=ErrorCode.not_leader_or_follower):
@@ -287,7 +288,7 @@ class InvalidTimestamp(KafkaError, code=ErrorCode.invalid_timestamp):
 
 
 class IllegalSaslState(KafkaError, code=ErrorCode.illegal_sasl_state):
-    """Nobody logs in to this broker; set security.protocol=PLAINTEXT in the client."""
+    """This listener has no logins; set security.protocol=PLAINTEXT in the client."""
 
 
 class UnsupportedVersion(KafkaError, code=ErrorCode.unsupported_version):
@@ -365,11 +366,11 @@ class KafkaStorageError(KafkaError, code=ErrorCode.kafka_storage_error):
 
 
 class LogDirNotFound(KafkaError, code=ErrorCode.log_dir_not_found):
-    """There is no such log directory."""
+    """The log directory does not exist."""
 
 
 class FetchSessionIdNotFound(KafkaError, code=ErrorCode.fetch_session_id_not_found):
-    """There is no such fetch session; it was evicted or the broker was restarted."""
+    """The fetch session does not exist; it was evicted or the broker was restarted."""
 
 
 class InvalidFetchSessionEpoch(KafkaError, code=ErrorCode.invalid_fetch_session_epoch):
@@ -417,11 +418,11 @@ class FeatureUpdateFailed(KafkaError, code=ErrorCode.feature_update_failed):
 
 
 class UnknownTopicId(KafkaError, code=ErrorCode.unknown_topic_id):
-    """There is no topic with this id here."""
+    """No topic has this id here."""
 
 
 class TransactionalIdNotFound(KafkaError, code=ErrorCode.transactional_id_not_found):
-    """There is no such transactional id here."""
+    """The transactional id does not exist here."""
 
 
 class FetchSessionTopicIdError(KafkaError, code=ErrorCode.fetch_session_topic_id_error):
@@ -433,7 +434,7 @@ class MismatchedEndpointType(KafkaError, code=ErrorCode.mismatched_endpoint_type
 
 
 class UnsupportedEndpointType(KafkaError, code=ErrorCode.unsupported_endpoint_type):
-    """There is no such kind of endpoint."""
+    """The kind of endpoint does not exist."""
 
 
 class ThrottlingQuotaExceeded(KafkaError, code=ErrorCode.throttling_quota_exceeded):

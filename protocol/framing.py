@@ -1,4 +1,4 @@
-"""What is wrong with a frame whose size cannot be; `protocol.core.next_frame` finds its end."""
+"""The fault of a frame whose size cannot be; `protocol.core.next_frame` finds a frame's end."""
 
 from typing import Final
 
@@ -18,17 +18,17 @@ _OTHER_PROTOCOLS: Final = {
 
 
 class TooLarge(str):
-    """What is wrong with a frame that is above the limit; it may be a request otherwise."""
+    """The fault of a frame that is above the limit; it may be a request otherwise."""
 
     __slots__ = ()
 
 
 def describe_bad_size(size: int, prefix: bytes, limit: int) -> str:
-    """Say what is wrong with a size, and who usually sends these four bytes instead of one."""
+    """Return the fault of a size, and the protocol that usually begins with these four bytes."""
     other = _OTHER_PROTOCOLS.get(prefix)
     if prefix.startswith(b"\x16\x03"):
         return (
-            "the first bytes are a TLS handshake, and there is no TLS here; set "
+            "the first bytes are a TLS handshake, and this listener has no TLS; set "
             "security.protocol=PLAINTEXT in the client, SASL_PLAINTEXT if it logs in"
         )
     if other is not None:

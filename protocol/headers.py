@@ -1,4 +1,4 @@
-"""Which versions of an API are flexible: with compact lengths and tagged fields (KIP-482).
+"""The versions of an API that are flexible: with compact lengths and tagged fields (KIP-482).
 
 `protocol.messages` says the same of the APIs that it has; here it stands without their tables, for
 the head of a request, which is read before anything else.

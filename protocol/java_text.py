@@ -11,7 +11,7 @@ AS_JAVA: Final = "siltstone.java"
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """Return what stands for the malformed sequence, and where it ends."""
+    """Return the replacement of the malformed sequence, and where that ends."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     end = error.end

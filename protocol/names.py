@@ -1,4 +1,4 @@
-"""Which names and ids are legal: topics, client software, and UUIDs in Kafka's text form.
+"""The legal names and ids: topics, client software, and UUIDs in Kafka's text form.
 
 The rules are those of Kafka's ``Topic``, ``Uuid`` and ``ApiVersionsRequest`` classes.
 """

@@ -1,7 +1,7 @@
 """OpenTelemetry's MetricsData v1, as clients push it (KIP-714): numbers and their labels.
 
-It is a message of protocol buffers. Only what a number is made of is read; histograms, units and
-descriptions are passed over. The data come from anybody, so every length is held against the end.
+It is a message of protocol buffers. Only numbers and their labels are read; histograms, units and
+descriptions are passed over. Any client may send it, so every length is compared with the end.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Labels = tuple[tuple[str, str], ...]
 
 MAX_LABELS: Final = 20
 MAX_TEXT: Final = 256
-"""Of a point's labels, and of the characters of a text, what is more is cut off: the labels of a
-resource are those of all its points, so that few bytes could say very many."""
+"""The most labels of a point, and the most characters of a text; the rest is cut off. All points of
+a resource have its labels, so that few bytes could make very many."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE: Final = Struct("<d")
@@ -131,7 +131,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in {_FIXED64, _FIXED32}:
             size = 8 if kind == _FIXED64 else 4
         else:
-            raise InvalidRecord(f"the metrics have a field of type {kind}, which there is none of")
+            raise InvalidRecord(f"the metrics have a field of type {kind}, which does not exist")
         if size > end - position:
             raise InvalidRecord("the metrics end within a field")
         yield tag >> 3, message[position : position + size]

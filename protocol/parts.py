@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What messages are read from."""
+"""The buffers that messages are read from."""
 
 
 class HasFileno(Protocol):

@@ -1,4 +1,4 @@
-"""How requests name a topic: by name, from some version on by id (KIP-516)."""
+"""The key by which requests name a topic: its name, from some version on its id (KIP-516)."""
 
 from typing import Final, TypeAlias
 

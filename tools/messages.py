@@ -103,7 +103,7 @@ RECORDS: Final = {
         ("Key", "Value"),
     ),
     "consumer_protocol": (
-        "What consumers put into JoinGroup and SyncGroup",
+        "The bytes of consumers in JoinGroup and SyncGroup",
         ["ConsumerProtocol"],
         ("Subscription", "Assignment"),
     ),

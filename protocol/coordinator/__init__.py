@@ -1,1 +1,1 @@
-"""What the coordinators write into their internal topics: records, keys, and where they lie."""
+"""The records that coordinators write into their internal topics, their keys and places."""

@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` that keep consumer groups of the consumer protocol (KIP-848).
 
-What the tables of `protocol.messages.consumer_offsets` have as rows is here as what groups work
-with. A record without a value says that the thing is gone.
+The rows of `protocol.messages.consumer_offsets` become here the values that groups work with. A
+record without a value says that the thing is deleted.
 
 | type | name | second string of the key | value |
 | --- | --- | --- | --- |
@@ -76,7 +76,7 @@ _NOT_CLASSIC: Final = ClassicMemberMetadata()
 
 
 class RecordType(IntEnum):
-    """The types of keys that are a consumer group's."""
+    """The types of keys that belong to consumer groups."""
 
     METADATA = 3
     PARTITION_METADATA = 4
@@ -88,7 +88,7 @@ class RecordType(IntEnum):
 
 
 class ConsumerGroupKey(NamedTuple):
-    """What a record is about; ``name`` is a member id or an expression where the type has one."""
+    """The subject of a record; ``name`` is a member id or an expression where the type has one."""
 
     type: RecordType
     group_id: str
@@ -146,7 +146,7 @@ _VALUES: Final = {
 def classic_metadata(
     session_timeout_ms: int, protocols: Iterable[tuple[str, bytes]]
 ) -> ClassicMemberMetadata:
-    """Return what a member that speaks the classic protocol said when it joined."""
+    """Return the JoinGroup metadata of a member that speaks the classic protocol."""
     return ClassicMemberMetadata(
         session_timeout_ms, tuple(ClassicProtocol(*each) for each in protocols)
     )
@@ -160,7 +160,7 @@ def encode_key(key: ConsumerGroupKey) -> bytes:
 
 
 def decode_key(key: Buffer) -> ConsumerGroupKey | None:
-    """Return what a key is about; None if it is of another type.
+    """Return the subject of a key; None if it is of another type.
 
     Raises:
         ProtocolError: it is cut short, or a name is too long.
@@ -187,10 +187,10 @@ def encode_value(kind: RecordType, value: Value) -> bytes:
 
 
 def decode_value(kind: RecordType, value: Buffer) -> Value:
-    """Return what a value under a key of this type says.
+    """Return the content of a value under a key of this type.
 
     Raises:
-        ProtocolError: it is cut short, of a version that nobody knows, or of an epoch too high.
+        ProtocolError: it is cut short, of an unknown version, or of an epoch too high.
     """
     row: Any = read_value(_VALUES[kind], value)
     match kind:
@@ -216,7 +216,7 @@ def decode_value(kind: RecordType, value: Buffer) -> Value:
 def _settle(member: MemberMetadata) -> MemberMetadata:
     """Return a member as it compares with what clients say, names of topics in order.
 
-    This broker once wrote nothing where Kafka writes that there is no classic member.
+    This broker once wrote nothing where Kafka writes an empty entry for no classic member.
     """
     classic = member.classic_member_metadata
     return member._replace(

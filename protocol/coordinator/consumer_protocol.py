@@ -1,4 +1,4 @@
-"""What consumers put into JoinGroup and SyncGroup: Kafka's embedded "consumer" protocol.
+"""The bytes of consumers in JoinGroup and SyncGroup: Kafka's embedded "consumer" protocol.
 
 Opaque to the classic coordinator, but not to one that takes classic members into a consumer group
 (KIP-848) or asks which topics a group subscribes to. Newer versions only add fields, so that any
@@ -21,11 +21,11 @@ PROTOCOL_TYPE: Final = "consumer"
 
 _SIZE_BYTES: Final = 4
 _MAX_ELEMENTS: Final = 200_000
-"""How many topics and partitions metadata or an assignment may have; they come from anybody."""
+"""The most topics and partitions in metadata or an assignment; any client may send them."""
 
 
 class Subscription(NamedTuple):
-    """What a member asks for; partitions are those that it owned when it asked."""
+    """The topics that a member asks for; partitions are those that it owned when it asked."""
 
     topics: tuple[str, ...]
     owned: Mapping[str, frozenset[int]]
@@ -33,7 +33,7 @@ class Subscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What a member was given, and what a leader's assignor of its own told it besides."""
+    """The partitions of a member, and the data that its leader's own assignor added for it."""
 
     partitions: Mapping[str, frozenset[int]]
     user_data: bytes = b""
@@ -52,7 +52,7 @@ def read_version(data: Buffer) -> int:
 
 
 def decode_subscription(data: Buffer) -> Subscription:
-    """Return what the metadata of a joining consumer says.
+    """Return the content of a joining consumer's metadata.
 
     Raises:
         ProtocolError: it is no such metadata.
@@ -64,8 +64,8 @@ def decode_subscription(data: Buffer) -> Subscription:
 def decode_topics(data: Buffer, max_topics: int) -> tuple[list[str], int]:
     """Return the topics in the metadata of a joining consumer, and the position behind them.
 
-    They are there in every version. What comes behind them is not told, as Kafka's coordinator
-    does: there are clients that name a version and leave out its fields.
+    Every version has them. Later fields are not read, as in Kafka's coordinator: some clients name
+    a version and leave out its fields.
 
     Raises:
         ProtocolError: it is no such metadata, or has more topics.
@@ -76,7 +76,7 @@ def decode_topics(data: Buffer, max_topics: int) -> tuple[list[str], int]:
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """Return what a leader assigned.
+    """Return the content of a leader's assignment.
 
     Raises:
         ProtocolError: it is no such assignment.

@@ -41,7 +41,7 @@ class NonEmptyGroup(KafkaError, code=ErrorCode.non_empty_group):
 
 
 class GroupIdNotFound(KafkaError, code=ErrorCode.group_id_not_found):
-    """There is no such group."""
+    """The group does not exist."""
 
 
 class GroupMaxSizeReached(KafkaError, code=ErrorCode.group_max_size_reached):
@@ -65,7 +65,7 @@ class FencedMemberEpoch(KafkaError, code=ErrorCode.fenced_member_epoch):
 
 
 class UnreleasedInstanceId(KafkaError, code=ErrorCode.unreleased_instance_id):
-    """The instance id is held by a member that is still there."""
+    """The instance id is held by a member that is still in the group."""
 
 
 class UnsupportedAssignor(KafkaError, code=ErrorCode.unsupported_assignor):

@@ -45,7 +45,7 @@ _KEYS: Final = {
 
 
 def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """Return what a record is about; None: a type that is not of this module.
+    """Return the subject of a record; None: a type that is not of this module.
 
     Raises:
         ProtocolError: The bytes are no key of that type.

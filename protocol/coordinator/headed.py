@@ -1,4 +1,4 @@
-"""An int16 and a message by its table: the coordinators' records, and what consumers tell another.
+"""An int16 and a message by its table: records of coordinators, and metadata of consumers.
 
 A key begins with the type of its record, everything else with its version.
 """
@@ -40,10 +40,10 @@ def read_head(data: Buffer) -> int:
 
 
 def read_body(message: Message, version: int, data: Buffer) -> Any:
-    """Return what stands behind the type or the version.
+    """Return the message behind the type or the version.
 
     Raises:
-        ProtocolError: It is no such message; there is no such version.
+        ProtocolError: It is no such message; the version does not exist.
     """
     return read_bounded(message, version, data, len(data))[0]
 
@@ -51,10 +51,10 @@ def read_body(message: Message, version: int, data: Buffer) -> Any:
 def read_bounded(
     message: Message, version: int, data: Buffer, max_elements: int
 ) -> tuple[Any, int]:
-    """Return what stands behind the type or the version, and the position behind it.
+    """Return the message behind the type or the version, and the position behind it.
 
     Raises:
-        ProtocolError: It is no such message, or has more elements; there is no such version.
+        ProtocolError: It is no such message, or has more elements; the version does not exist.
     """
     if not message.first <= version <= message.last:
         raise ProtocolError(f"version {version} of {message.struct.__name__} is not known")

@@ -8,7 +8,7 @@ from struct import unpack
 
 _INT32_MIN = 1 << 31
 _MAX_KEPT_CHARACTERS = 255
-"""Who may use an id is asked later, so longer names, made up by anybody, are not kept."""
+"""Longer names are not kept: rights are asked later, so any client may have made them up."""
 
 
 def java_hash(text: str) -> int:
@@ -25,6 +25,6 @@ _kept_hash = lru_cache(maxsize=1 << 14)(java_hash)
 
 
 def partition_for(name: str, count: int) -> int:
-    """Return the partition of ``count`` that holds what is known of ``name``."""
+    """Return the partition of ``count`` that holds the state of ``name``."""
     value = abs((_kept_hash if len(name) <= _MAX_KEPT_CHARACTERS else java_hash)(name))
     return 0 if value == _INT32_MIN else value % count

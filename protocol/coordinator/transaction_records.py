@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state``: a transactional id and what its coordinator knows of it.
+"""Records of ``__transaction_state``: a transactional id and its coordinator's state of it.
 
 Version 1 of a value is written from ``transaction.version`` 1 on (KIP-890). No value: the id has
 expired.
@@ -23,12 +23,12 @@ NO_PRODUCER_ID: Final = -1
 NEWEST: Final = TRANSACTION_LOG_VALUE.last
 
 _EMPTY: Final = 0  # the state that writes null for its partitions
-_NO_EPOCH: Final = -1  # the next producer id has none: it begins with 0
+_NO_EPOCH: Final = -1  # no last epoch: the next producer id begins with 0
 _FEW: Final = 100  # partitions, of which a thousand sets are kept without harm
 
 
 class TransactionLogValue(NamedTuple):
-    """One value; partitions are (topic, index), none in a state that has none."""
+    """One value; partitions are (topic, index), absent in a state without them."""
 
     producer_id: int
     previous_producer_id: int
@@ -71,10 +71,10 @@ def encode_value(value: TransactionLogValue, version: int = NEWEST) -> bytes:
 
 
 def decode_value(value: Buffer) -> TransactionLogValue:
-    """Return what a value of version 0 or 1 says.
+    """Return the content of a value of version 0 or 1.
 
     Raises:
-        ProtocolError: It is cut short, or of a version that nobody knows.
+        ProtocolError: It is cut short, or of an unknown version.
     """
     row: tables.TransactionLogValue = read_value(TRANSACTION_LOG_VALUE, value)
     return TransactionLogValue(

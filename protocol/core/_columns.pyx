@@ -1,4 +1,4 @@
-"""Batches turned into columns; `plain_columns` says what each step means."""
+"""Batches turned into columns; `plain_columns` explains each step."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

@@ -1,4 +1,4 @@
-"""What a pass of the cleaner does to batches and records; `plain_compaction` says what each step means.
+"""The steps of a cleaner's pass over batches and records; `plain_compaction` explains each.
 
 Each walk over a chunk is one call without the GIL. The bytes come from the disk: a batch is believed
 if its checksum is right, and no number in it before it was compared with the end of the buffer. Keys
@@ -105,7 +105,7 @@ cdef inline void sip_hash(Octets key, Py_ssize_t size, Digest* secret, Digest* d
 
 
 cdef inline void add_key(Digest* total, Octets key, Py_ssize_t size) noexcept nogil:
-    """Add a key to the digest of a set; its secret is 0, so that everybody can do the same."""
+    """Add a key to the digest of a set; its secret is 0, so that any program can compute it."""
     cdef Digest public, digest
     public.low = public.high = 0
     sip_hash(key, size, &public, &digest)
@@ -403,7 +403,7 @@ cdef class Transactions:
 cdef long long find_batch(Octets data, Py_ssize_t left, bint is_opened, long long last_offset, Header* header) noexcept nogil:
     """Return the size of the sound batch that begins there, or its fault.
 
-    A size that is larger than ``left`` is how much of it has to be there first.
+    A size larger than ``left`` says how many of its bytes must be in the chunk first.
     """
     cdef long long size, last
     if left < HEADER_SIZE:
@@ -653,9 +653,9 @@ cdef struct Dropped:
 
 @cython.final
 cdef class RecordFilter:
-    """Copies what stays of batches; see `plain_compaction.RecordFilter`.
+    """Copies the records that stay; see `plain_compaction.RecordFilter`.
 
-    A chunk is gone over twice: `plan` decides on its batches and records, `emit` writes what stays.
+    A chunk is gone over twice: `plan` decides on its batches and records, `emit` writes the output.
     """
 
     cdef readonly long long last_offset, needed, records_read, batches_read, records_written
@@ -723,7 +723,7 @@ cdef class RecordFilter:
         return [(self.drops[reason].records, self.drops[reason].bytes) for reason in range(REASONS)]
 
     def copy(self, object chunk, Py_ssize_t position=0):
-        """Copy what stays of a chunk's whole batches; see `plain_compaction.RecordFilter.copy`."""
+        """Copy the rest of a chunk's whole batches; see `plain_compaction.RecordFilter.copy`."""
         cdef Py_buffer view
         take_rest(chunk, &view, position)
         try:
@@ -739,7 +739,7 @@ cdef class RecordFilter:
         return position
 
     def copy_opened(self, object batch, object opened):
-        """Copy what stays of an opened batch; see `plain_compaction.RecordFilter.copy_opened`."""
+        """Copy the rest of an opened batch; see `plain_compaction.RecordFilter.copy_opened`."""
         cdef Py_buffer view
         cdef bint is_written
         cdef Py_ssize_t size = self.size
@@ -764,7 +764,7 @@ cdef class RecordFilter:
         return None
 
     def append(self, object batch):
-        """Add a batch to what is written."""
+        """Add a batch to the output."""
         cdef Py_buffer view
         PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
         try:
@@ -774,15 +774,15 @@ cdef class RecordFilter:
             PyBuffer_Release(&view)
 
     def written(self):
-        """Return what was written since the last `clear`; it must be let go before the next copy."""
+        """Return the output since the last `clear`; it must be let go before the next copy."""
         return memoryview(self.buffer)[:self.size]
 
     def clear(self):
-        """Begin the output anew, in the same memory."""
+        """Empty the output, in the same memory."""
         self.size = 0
 
     def shrink(self):
-        """Begin the output anew, and free the memory that a large batch took."""
+        """Empty the output, and free the memory that a large batch took."""
         self.use(bytearray(), 0, 0)
         free(self.fates)
         self.fates = NULL

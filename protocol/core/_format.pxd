@@ -89,7 +89,7 @@ cdef inline Header read_header(const unsigned char* batch) noexcept nogil:
     return header
 
 
-# Writes all but the checksum, which is taken of what is there then.
+# Writes all but the checksum, which is computed from the bytes of then.
 cdef inline void write_header(unsigned char* batch, Header header) noexcept nogil:
     write_int64(batch, 0, header.base_offset)
     write_int32(batch, LENGTH_POSITION, header.length)

@@ -1,4 +1,4 @@
-# What other compiled modules know of a grid; plain_messages.py and _messages.pyx say the rest.
+# The grid, for other compiled modules; plain_messages.py and _messages.pyx say the rest.
 cimport cython
 
 @cython.final
@@ -22,7 +22,7 @@ cdef class Grid:
 cpdef Grid grid_of(object rows, Py_ssize_t width)
 
 
-# The place and the column are there.
+# The place and the column exist.
 cdef inline long long cell_of(Grid grid, Py_ssize_t place, Py_ssize_t column) noexcept:
     return grid.numbers[place * grid.width + column]
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Messages read and written by tables; `protocol.core.plain_messages` says what each step means.
+"""Messages read and written by tables; `protocol.core.plain_messages` explains each step.
 
 A `Table` is one structure of one version as an array of `Field`. One recursive function reads, one
-writes. No memory is reserved before the bytes that it needs are known to be there, and the caller
+writes. No memory is reserved before its bytes are known to have arrived, and the caller
 bounds how many elements all arrays have together.
 """
 
@@ -234,19 +234,19 @@ cdef class Grid:
         self.columns[column] = values
 
     cdef put_other(self, Py_ssize_t place, Py_ssize_t column, object value):
-        """Set a value that is no number, in a row and a column that are there."""
+        """Set a value that is no number, in a row and a column that exist."""
         if self.columns is None or self.columns[column] is None:
             self.put_column(column, [None] * self.count)
         self.columns[column][place] = value
 
     cdef object cell(self, Py_ssize_t place, Py_ssize_t column):
-        """Return a value of a row that is there."""
+        """Return a value of a row that exists."""
         if self.columns is not None and self.columns[column] is not None:
             return <object> PyList_GetItem(self.columns[column], place)
         return self.numbers[place * self.width + column]
 
     cdef object row(self, Py_ssize_t place):
-        """Return a row, which is there."""
+        """Return a row, which must exist."""
         cdef Table table = None
         cdef Field* field
         cdef Py_ssize_t i
@@ -605,7 +605,7 @@ cdef inline int need(Source* source, Py_ssize_t size) except -1:
 
 
 cdef inline int64_t take_int(Source* source, int kind) noexcept:
-    """Read an integer whose bytes are known to be there."""
+    """Read an integer whose bytes are inside the frame."""
     cdef const unsigned char* data = source.data + source.position
     source.position += SIZES[kind]
     if kind == INT32:
@@ -697,7 +697,7 @@ cdef object take_long(Source* source, int kind, bint is_flexible, bint is_nullab
 
 
 cdef object take_view(object buffer, Py_ssize_t position, Py_ssize_t length):
-    """Return a view of a part, whose bytes are known to be there."""
+    """Return a view of a part, whose bytes are inside the frame."""
     part = PyMemoryView_FromObject(buffer)
     cdef Py_buffer* view = PyMemoryView_GET_BUFFER(part)
     if view.ndim != 1 or view.itemsize != 1:
@@ -710,7 +710,7 @@ cdef object take_view(object buffer, Py_ssize_t position, Py_ssize_t length):
 
 
 cdef inline object take_text(Source* source, Py_ssize_t length):
-    """Read text whose bytes are there; refuse one that is too long once U+FFFD stands in it."""
+    """Read text whose bytes are inside the frame; refuse one that U+FFFD makes too long."""
     cdef Py_ssize_t size
     text = PyUnicode_DecodeUTF8(<const char*> source.data + source.position, length, AS_JAVAS)
     if 3 * length > MAX_STRING_BYTES:
@@ -777,7 +777,7 @@ cdef object take_array(Source* source, Field* field, bint is_flexible):
 
 
 cdef bint are_untagged(Source* source, Table table, Py_ssize_t count) noexcept:
-    """Return whether structures of numbers, whose bytes are there, have no tagged fields."""
+    """Return whether structures of numbers, inside the frame, have no tagged fields."""
     cdef const unsigned char* end = source.data + source.position - 1
     cdef Py_ssize_t i
     for i in range(count):
@@ -788,7 +788,7 @@ cdef bint are_untagged(Source* source, Table table, Py_ssize_t count) noexcept:
 
 
 cdef Grid take_grid(Source* source, Table table, Py_ssize_t count):
-    """Read structures of numbers, whose bytes are there."""
+    """Read structures of numbers, inside the frame."""
     cdef Py_ssize_t row, i
     cdef Field* field
     cdef Grid grid = Grid(count, table.count)
@@ -807,7 +807,7 @@ cdef Grid take_grid(Source* source, Table table, Py_ssize_t count):
 
 
 cdef Grid take_texts(Source* source, Table table, Py_ssize_t count):
-    """Read structures of numbers and a text; read nothing and return None if one has tagged fields."""
+    """Read structures of numbers and a text; None, with nothing read, if one has tagged fields."""
     cdef Py_ssize_t row, i, before = source.position
     cdef Field* field
     cdef Grid grid = Grid(count, table.count)
@@ -894,7 +894,7 @@ cdef inline int read_columns(Table table, Source* source, object row, Py_ssize_t
 
 
 cdef int read_tags(Table table, Source* source, object row) except -1:
-    """Read the tagged fields of a structure; what is unknown is skipped (KIP-482)."""
+    """Read the tagged fields of a structure; unknown ones are skipped (KIP-482)."""
     cdef int64_t count = take_tag_count(source)
     cdef int64_t tag, size
     cdef Py_ssize_t i, stop, outer
@@ -934,7 +934,7 @@ cdef int set_item(object row, Py_ssize_t i, object value) except -1:
 
 @cython.final
 cdef class Sink:
-    """What has been written: bytes in one growing piece, cut where a range of a file stands."""
+    """The output: bytes in one growing piece, cut where a range of a file stands."""
 
     cdef unsigned char* data
     cdef Py_ssize_t size
@@ -1096,7 +1096,7 @@ def write_alike(Table table, object row, int head, Grid grid, tuple columns, Py_
 
 
 cdef list put_alike(Sink sink, Table table, Grid grid, Place* places, Py_ssize_t known, Py_ssize_t start, Py_ssize_t stop):
-    """Return copies of what a sink has, with the numbers of each row in their places."""
+    """Return copies of a sink's bytes, with the numbers of each row in their places."""
     cdef list written = PyList_New(stop - start)
     cdef Py_ssize_t place, i
     cdef Place* here
@@ -1105,7 +1105,7 @@ cdef list put_alike(Sink sink, Table table, Grid grid, Place* places, Py_ssize_t
     cdef unsigned char* data
     for place in range(start, stop):
         octets = PyBytes_FromStringAndSize(<char*> sink.data, sink.size)
-        data = <unsigned char*> PyBytes_AS_STRING(octets)  # nobody else has it yet
+        data = <unsigned char*> PyBytes_AS_STRING(octets)  # not shared yet
         for i in range(known):
             here = &places[i]
             number = cell_of(grid, place, here.column)
@@ -1117,7 +1117,7 @@ cdef list put_alike(Sink sink, Table table, Grid grid, Place* places, Py_ssize_t
 
 
 cdef bytes put_whole(Sink sink, Table table, object row, int head):
-    """Write a structure into a sink; what was in it goes."""
+    """Write a structure into a sink in place of its content."""
     sink.size = 0
     if head != NO_HEAD:
         sink.put_int(head, 2)
@@ -1243,7 +1243,7 @@ cdef object end_response(Sink sink):
     if sink.cut < sink.size:
         parts.append(PyBytes_FromStringAndSize(<char*> sink.data + sink.cut, sink.size - sink.cut))
     first = parts[0]
-    store32(<unsigned char*> PyBytes_AS_STRING(first), <uint32_t> size)  # nobody else has it yet
+    store32(<unsigned char*> PyBytes_AS_STRING(first), <uint32_t> size)  # not shared yet
     return parts
 
 

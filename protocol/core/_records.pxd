@@ -1,4 +1,4 @@
-# What other compiled modules call without a detour through Python; _records.pyx says the rest.
+# Functions that other compiled modules call without a detour through Python; see _records.pyx.
 
 cpdef Py_ssize_t next_frame(object buffer, Py_ssize_t position, Py_ssize_t filled, long long limit) except -1
 cpdef (long long, long long, long long, long long, long long, long long, long long) take_plain(object buffer, long long low, long long high, bint keys_required, int flags, int codecs) except *

@@ -1,4 +1,4 @@
-"""Frames, batches, records, segments and journals; `plain_records` says what each step means.
+"""Frames, batches, records, segments and journals; `plain_records` explains each step.
 
 The bytes come from the wire or from a disk: no length, count or number in them is believed before
 it was compared with the end of the buffer.
@@ -194,7 +194,7 @@ cdef inline bint is_plain(Header* header, Py_ssize_t size, int flags, int codecs
 
 
 cdef inline Verdict check_content(Octets data, Py_ssize_t size, Header* header, long long low, long long high, bint keys_required) noexcept:
-    """Check the CRC and, if it is not compressed, the records of a batch that is wholly there."""
+    """Check the CRC and, if it is not compressed, the records of a batch that is whole."""
     cdef Verdict verdict
     if size < UNLOCKED_BYTES:
         return judge(data, size, header, low, high, keys_required)
@@ -263,7 +263,7 @@ cdef long long difference(long long a, long long b) noexcept nogil:
 # Writing batches ---------------------------------------------------------------------------------
 
 def rewrite_records(object buffer, Py_ssize_t start, Py_ssize_t end, long long count, object output):
-    """Write records anew, numbered from 0; see `plain_records.rewrite_records`."""
+    """Write records again, numbered from 0; see `plain_records.rewrite_records`."""
     cdef Py_buffer view, target
     cdef Py_ssize_t size
     take_range(buffer, &view, start, end)

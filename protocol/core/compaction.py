@@ -1,4 +1,4 @@
-"""What a pass does to bytes, compiled where it could be: a part of the core for the cleaner."""
+"""The loops of a pass over bytes, compiled where they could be: the core's part for the cleaner."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
 """The numbers of the core: one list for Python, and for C, which the build writes from this file.
 
-`hatch_build.write_constants` makes an enum of every whole number here. What a number means is said
-in `protocol.records.batch` for those of a batch header.
+`hatch_build.write_constants` makes an enum of every whole number here. `protocol.records.batch`
+explains the numbers of a batch header.
 """
 
 from typing import Final
@@ -98,9 +98,9 @@ NEEDS_REWRITE: Final = 8
 
 # Why a walk over batches ended before the batch at its position, if nothing is wrong.
 WANTS_MORE: Final = 0
-"""Not all of it is there."""
+"""It is not whole yet."""
 FULL: Final = 1
-"""There is no room for its results: go on from it."""
+"""Its results have no room: go on from it."""
 IS_CLOSED: Final = 2
 """It is compressed and has to be opened first."""
 
@@ -123,7 +123,7 @@ DAMAGED: Final = 2
 NO_BATCH: Final = 3
 UNREADABLE: Final = 4
 
-# What an entry of a journal is; `journal.EntryKind` says more.
+# The kinds of a journal's entries; `journal.EntryKind` says more.
 PLAIN_ENTRY: Final = 0
 TRANSACTIONAL_ENTRY: Final = 1
 ABORT_ENTRY: Final = 2

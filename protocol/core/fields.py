@@ -1,4 +1,4 @@
-"""What the core is told of a field of a structure."""
+"""The description of a structure's field, for the core."""
 
 from typing import Any, Final, NamedTuple
 

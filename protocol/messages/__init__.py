@@ -1,6 +1,6 @@
 """Every message of the protocol as tables: one module an API, one line a field.
 
-A structure is a NamedTuple. Each of its fields is annotated with what stands on the wire::
+A structure is a NamedTuple. Each of its fields is annotated with its form on the wire::
 
     leader_epoch: Annotated[int, "int32 4+"] = -1
     topics: Annotated[Sequence[Topic] | None, "[]struct null 2+"] = ()
@@ -9,7 +9,7 @@ A structure is a NamedTuple. Each of its fields is annotated with what stands on
 that is the type (``[]`` before it for an array), the versions that have the field, the versions in
 which it may be null, and the number of a tagged field (KIP-482). No versions means all of them.
 A field that a version does not have is left at its default when it is read and left out when it is
-written, so that a handler sees one structure whatever the version.
+written, so that a handler sees one structure in every version.
 
 In Python an id is 16 bytes, an error code an int, an array a list when it was read and a list or
 tuple to be written, records a view of the frame when they were read and bytes or a range of a file
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
 NO_ID: Final = bytes(16)
-"""The id that stands for none."""
+"""The id that means no topic."""
 
 MAX_ELEMENTS: Final = 25_000
 """How many elements all arrays and tagged fields of one request may have together.
 
 Kafka's clients ask for at most what one broker has: of 10,000 partitions in as many topics these
 are 20,000. As many are read in some milliseconds, and they and their answers take about 10 MB.
-More of them is an attack: it is refused before anything is made of it.
+More is an attack: such a request is refused before any of its elements is made.
 """
 
 _API_VERSIONS: Final = 18
@@ -102,7 +102,8 @@ class Message:
     def write_part(self, version: int, row: Any) -> bytes:
         """Return a structure in this message as bytes that may be an element of its array.
 
-        ``row`` is of the structure's class. Its error codes are not told when the whole is written.
+        ``row`` is of the structure's class. Its error codes are not reported when the whole is
+        written.
         """
         form = type(row), version
         table = self._parts.get(form)
@@ -146,7 +147,7 @@ def _table_of(description: Description, *, is_flexible: bool) -> Table:
 
 
 def describe(struct: Any, version: int) -> Description:
-    """Return what the annotations of a structure say of a version.
+    """Return the description of a version that the annotations of a structure give.
 
     Raises:
         ValueError: An annotation is not of the form that this module describes.

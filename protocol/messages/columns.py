@@ -60,7 +60,7 @@ COMMITTED_COLUMNS: Final = 4
 # Of OffsetCommitResponsePartition: PARTITION and ERROR_CODE.
 COMMIT_CODES_COLUMNS: Final = 2
 
-# Of a partition of OffsetFetchResponse: first PARTITION, then what OffsetCommitValue begins with,
-# and last an error code.
+# Of a partition of OffsetFetchResponse: first PARTITION, then the first fields of
+# OffsetCommitValue, and last an error code.
 STORED_VALUE: Final = 1
 STORED_COLUMNS: Final = 5

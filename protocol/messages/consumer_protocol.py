@@ -1,4 +1,4 @@
-"""What consumers put into JoinGroup and SyncGroup. Written by ``tools/messages.py``."""
+"""The bytes of consumers in JoinGroup and SyncGroup. Written by ``tools/messages.py``."""
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple

@@ -42,7 +42,7 @@ _MARKER_VALUE_SIZE = 0x0C
 
 
 class BatchFields(TypedDict, total=False):
-    """Header fields that a builder may set; what is left out is -1, none or computed."""
+    """Header fields that a builder may set; the others are -1, none or computed."""
 
     leader_epoch: int
     flags: int

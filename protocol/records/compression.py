@@ -30,9 +30,9 @@ ZSTD: Final = 4
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
-"""What a batch may unfold to, wherever one is opened: to be stored, cleaned, looked up by time,
-read back as a journal, handed to Spark. It is 64 times the default max.message.bytes; Kafka has no
-such limit. Tools that need one record at a time have no limit (`UNLIMITED`).
+"""The most bytes of an unfolded batch, wherever one is opened: to be stored, cleaned, looked up by
+time, read back as a journal, handed to Spark. It is 64 times the default max.message.bytes; Kafka
+has no such limit. Tools that need one record at a time have no limit (`UNLIMITED`).
 """
 
 UNLIMITED: Final = 1 << 62
@@ -69,11 +69,12 @@ def compress(codec: int, data: "Buffer", level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """Return what `data` unfolds to, `cap` bytes at most.
+    """Return `data` unfolded, `cap` bytes at most.
 
     Raises:
         CorruptMessage: the data is not what the codec writes, is cut short or has a tail.
-        InvalidRecord: there is no such codec, or (`UnfoldsTooFar`) the output is larger than `cap`.
+        InvalidRecord: the codec does not exist, or (`UnfoldsTooFar`) the output is larger than
+        `cap`.
     """
     if codec == NONE:
         if memoryview(data).nbytes > cap:
@@ -84,14 +85,15 @@ def decompress(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) ->
 
 
 def unfold(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) -> "Iterator[bytes]":
-    """Yield what `data` unfolds to in parts, all of them together `cap` bytes at most.
+    """Yield `data` unfolded in parts, all of them together `cap` bytes at most.
 
     A part has 256 KiB at most. Only a snappy block may be larger: its writer chose its size. One
-    above `MAX_DECOMPRESSED_BYTES` is refused, whatever the cap.
+    above `MAX_DECOMPRESSED_BYTES` is refused, with any cap.
 
     Raises:
         CorruptMessage: the data is not what the codec writes, is cut short or has a tail.
-        InvalidRecord: there is no such codec, or (`UnfoldsTooFar`) the output is larger than `cap`.
+        InvalidRecord: the codec does not exist, or (`UnfoldsTooFar`) the output is larger than
+        `cap`.
     """
     view = memoryview(data)
     if codec == NONE:
@@ -176,7 +178,7 @@ def _unsnappy(data: memoryview, cap: int) -> "Iterator[bytes]":
         start = position + 4
         position = start + int.from_bytes(data[position:start], "big")
         if not start < position <= len(data):
-            raise _junk(SNAPPY, "a block is longer than what is there")
+            raise _junk(SNAPPY, "a block is longer than the data")
         part = _unsnappy_block(data[start:position], room, cap)
         room -= len(part)
         yield part

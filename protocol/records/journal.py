@@ -32,7 +32,7 @@ Row = tuple[bytes, bytes | None]
 
 
 class EntryKind(IntEnum):
-    """What an entry of a journal is to its reader."""
+    """The kinds of a journal's entries, for its reader."""
 
     PLAIN = PLAIN_ENTRY
     TRANSACTIONAL = TRANSACTIONAL_ENTRY
@@ -86,7 +86,7 @@ class Folded:
 
 
 class Producer(NamedTuple):
-    """On whose behalf a transactional batch is written."""
+    """The producer for which a transactional batch is written."""
 
     id: int
     epoch: int

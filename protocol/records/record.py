@@ -50,7 +50,7 @@ def iterate_records(
 
 
 class RecordReader:
-    """Reads the records of one whole batch from parts of what it unfolds to, in their order.
+    """Reads the records of one whole batch from its unfolded parts, in their order.
 
     Raises:
         CorruptMessage: the bytes are no batch of magic 2.
@@ -65,13 +65,13 @@ class RecordReader:
         if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(view):
             raise CorruptMessage(
                 f"the batch at offset {header.base_offset} has magic {header.magic} and says to be"
-                f" {header.size} bytes long; {len(view)} bytes are there"
+                f" {header.size} bytes long; {len(view)} bytes have come"
             )
         if header.count < 0:
             raise InvalidRecord(f"the batch says that it has {header.count} records")
         self._payload = view[HEADER_SIZE : header.length + LOG_OVERHEAD]
         self._left = header.count
-        self._data = b""  # what is there from the next record on
+        self._data = b""  # the bytes from the next record on
         self._needed = self._there = 0
         self._waiting: list[bytes] = []  # parts of a record that is longer
 
@@ -126,7 +126,7 @@ class RecordReader:
 
 
 def _find_missing(data: bytes, position: int) -> int:
-    """Return how many bytes from `position` on a record takes that is not wholly there, else 0.
+    """Return how many bytes from `position` on a record takes that is not whole yet, else 0.
 
     Raises:
         InvalidRecord: its size is broken, or more than any batch may unfold to.

@@ -149,7 +149,7 @@ async def test_a_tls_handshake_is_told_what_to_do(
     await client.send(BAD["a TLS handshake"])
     assert await client.is_closed()
 
-    assert "a TLS handshake, and there is no TLS here; set security.protocol=PLAINTEXT" in (
+    assert "a TLS handshake, and this listener has no TLS; set security.protocol=PLAINTEXT" in (
         caplog.text
     )
 
