@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.process.loop_share import LoopShare, work_off
+from siltstone.broker.security.operations import ALTER, TOPIC
 from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.broker.topics.assignments import check_replicas, check_total
 from siltstone.protocol.errors import (
@@ -16,6 +17,7 @@ from siltstone.protocol.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     KafkaError,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.create_partitions import (
@@ -39,11 +41,16 @@ async def handle(
     counts = Counter(each.name for each in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     known = context.rooms.topics.topics
-    total = sum(
-        max(each.count - known[each.name].partitions, 0)
-        for each in request.topics
-        if each.name in known
-    )
+    total = 0
+    share = LoopShare()
+    for each in request.topics:
+        # Kafka refuses a name that is there twice whatever rights a client has.
+        if counts[each.name] == 1 and not context.may(ALTER, TOPIC, each.name):
+            code = TopicAuthorizationFailed.code
+            results[each.name] = CreatePartitionsTopicResult(each.name, code, None)
+        elif each.name in known:
+            total += max(each.count - known[each.name].partitions, 0)
+        await share.rest()
 
     async def extend(wanted: CreatePartitionsTopic) -> None:
         try:
@@ -65,7 +72,8 @@ async def handle(
         else:
             results[wanted.name] = CreatePartitionsTopicResult(wanted.name)
 
-    await work_off({each.name: each for each in request.topics}.values(), extend)
+    wanted = {each.name: each for each in request.topics if each.name not in results}
+    await work_off(wanted.values(), extend)
     return CreatePartitionsResponse(results=[results[name] for name in counts])
 
 

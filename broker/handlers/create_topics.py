@@ -16,7 +16,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.process.loop_share import LoopShare, work_off
+from siltstone.broker.security.operations import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC
 from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.broker.topics.assignments import (
     check_indexes,
@@ -31,6 +32,7 @@ from siltstone.protocol.errors import (
     InvalidRequest,
     KafkaError,
     TopicAlreadyExists,
+    TopicAuthorizationFailed,
 )
 from siltstone.protocol.messages.create_topics import (
     RESPONSE,
@@ -56,9 +58,22 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     counts = Counter(each.name for each in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     default = context.rooms.settings.server.num_partitions
-    total = sum(_count(each, default) for each in request.topics)
-
-    describes = len(counts) <= _MAX_DESCRIBED
+    total = 0
+    may_create_all = context.sees(CREATE, CLUSTER)
+    share = LoopShare()
+    for each in request.topics:
+        # Kafka refuses a name that is there twice whatever rights a client has.
+        if may_create_all or counts[each.name] > 1 or context.may(CREATE, TOPIC, each.name):
+            total += _count(each, default)
+        else:
+            results[each.name] = CreatableTopicResult(
+                name=each.name,
+                error_code=TopicAuthorizationFailed.code,
+                error_message="Authorization failed.",
+            )
+        await share.rest()
+    served = {each.name: each for each in request.topics if each.name not in results}
+    describes = len(served) <= _MAX_DESCRIBED
 
     async def make(wanted: CreatableTopic) -> None:
         try:
@@ -73,7 +88,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
                 name=wanted.name, error_code=error.code, error_message=error.message
             )
 
-    await work_off({each.name: each for each in request.topics}.values(), make)
+    await work_off(served.values(), make)
     return CreateTopicsResponse(topics=[results[name] for name in counts])
 
 
@@ -105,6 +120,13 @@ async def _create(
         topic_id = random_id()
     else:
         topic_id = (await topics.create(name, partitions, overrides)).id
+    if not context.sees(DESCRIBE_CONFIGS, TOPIC, name):
+        return CreatableTopicResult(
+            name=name,
+            topic_id=topic_id.bytes,
+            error_message=None,
+            topic_config_error_code=TopicAuthorizationFailed.code,
+        )
     configs: Sequence[Any] = ()
     if describes:
         layers = context.rooms.settings.layers

@@ -11,12 +11,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.handlers.authorized import weave
+from siltstone.broker.process.loop_share import LoopShare, work_off
+from siltstone.broker.security.operations import CLUSTER, DELETE, DESCRIBE, TOPIC
 from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.protocol.errors import (
     InvalidRequest,
     InvalidTopic,
     KafkaError,
+    TopicAuthorizationFailed,
     TopicDeletionDisabled,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -30,6 +33,8 @@ from siltstone.protocol.messages.delete_topics import (
 from siltstone.protocol.topic_key import FIRST_DELETE_BY_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -42,6 +47,11 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     entries = request.topics
     if context.version < FIRST_DELETE_BY_ID:
         entries = [DeleteTopicState(name) for name in request.topic_names]
+    count = len(entries)
+    refused: dict[int, DeletableTopicResult] = {}
+    if not context.sees(DELETE, CLUSTER):
+        refused = await _find_refused(context, entries)
+        entries = [each for place, each in enumerate(entries) if place not in refused]
     targets = [_target(context, each) for each in entries]
     counts = Counter(targets)
     by_target: dict[str | bytes | None, DeleteTopicState] = {}
@@ -66,7 +76,48 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
             results[each] = DeletableTopicResult(topic.name, topic.key)
 
     await work_off(wanted, remove)
-    return DeleteTopicsResponse(responses=[results[each] for each in wanted])
+    responses = weave([results[each] for each in wanted], refused, count)
+    return DeleteTopicsResponse(responses=responses)
+
+
+async def _find_refused(
+    context: RequestContext, entries: Sequence[DeleteTopicState]
+) -> dict[int, DeletableTopicResult]:
+    """Return the refusals of topics that the client may not delete, by their places.
+
+    What is there twice is refused elsewhere, whatever rights a client has, as by Kafka.
+    """
+    counts = Counter(entries)
+    share = LoopShare()
+    refused: dict[int, DeletableTopicResult] = {}
+    for place, each in enumerate(entries):
+        if counts[each] == 1:
+            refusal = _find_refusal(context, each)
+            if refusal is not None:
+                refused[place] = refusal
+        await share.rest()
+    return refused
+
+
+def _find_refusal(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopicResult | None:
+    """Return the refusal of a topic, which has no name if the client may not know it."""
+    topics = context.rooms.topics
+    name, key = wanted
+    if (name is None) == (key == NO_ID):
+        return None  # which is refused as a fault
+    if name is not None:
+        # Of a name that no topic has it is told that there is none.
+        may = name not in topics.topics or context.may(DELETE, TOPIC, name)
+        may = may and context.may(DESCRIBE, TOPIC, name)
+    else:
+        topic = topics.by_id.get(key)
+        may = topic is None or context.may(DELETE, TOPIC, topic.name)
+        if topic is not None and not may and context.sees(DESCRIBE, TOPIC, topic.name):
+            name = topic.name
+    if may:
+        return None
+    refusal = TopicAuthorizationFailed()
+    return DeletableTopicResult(name, key, refusal.code, refusal.message)
 
 
 def _target(context: RequestContext, wanted: DeleteTopicState) -> str | bytes | None:

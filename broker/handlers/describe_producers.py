@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.protocol.errors import KafkaError
+from siltstone.broker.security.operations import READ, TOPIC
+from siltstone.protocol.errors import InvalidTopic, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.protocol.messages.describe_producers import DescribeProducersRequest
     from siltstone.storage.appending._append_kernels import ProducerEntry
 
@@ -26,16 +26,30 @@ def describe(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Return the producers that each partition knows, idempotent ones included."""
-    registry = context.rooms.topics
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(name, _describe_all(registry, name, indexes))
+            TopicResponse(name, _describe_all(context, name, indexes))
             for name, indexes in request.topics
         ]
     )
 
 
-def _describe_all(registry: TopicRegistry, name: str, indexes: Sequence[int]) -> list[Any]:
+def _may_read(context: RequestContext, name: str) -> bool:
+    """Tell whether a client may read a topic; a name that no topic can have is refused as such."""
+    if context.rights is None:
+        return True
+    try:
+        check_topic_name(name)
+    except InvalidTopic:
+        return True
+    return context.may(READ, TOPIC, name)
+
+
+def _describe_all(context: RequestContext, name: str, indexes: Sequence[int]) -> list[Any]:
+    if not _may_read(context, name):
+        refusal = TopicAuthorizationFailed()
+        return [PartitionResponse(index, refusal.code, refusal.message) for index in indexes]
+    registry = context.rooms.topics
     topic = registry.topics.get(name)
     logs = () if topic is None else topic.logs
     count = len(logs)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.fetching._fetch_kernels import list_epoch_ends
-from siltstone.protocol.errors import ErrorCode
+from siltstone.broker.security.operations import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC
+from siltstone.protocol.errors import ErrorCode, TopicAuthorizationFailed
 from siltstone.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderTopic,
@@ -32,16 +32,26 @@ def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Answer from the epochs that each log remembers."""
-    topics = context.rooms.topics.topics
+    is_broker = context.sees(CLUSTER_ACTION, CLUSTER)
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(each.topic, _find_all(topics.get(each.topic), each))
+            OffsetForLeaderTopicResult(
+                each.topic,
+                _find_all(context, each)
+                if is_broker or context.may(DESCRIBE, TOPIC, each.topic)
+                else _refuse(each),
+            )
             for each in request.topics
         ]
     )
 
 
-def _find_all(topic: Topic | None, wanted: OffsetForLeaderTopic) -> Sequence[Any]:
+def _refuse(wanted: OffsetForLeaderTopic) -> Sequence[Any]:
+    return [EpochEndOffset(TopicAuthorizationFailed.code, each[0]) for each in wanted.partitions]
+
+
+def _find_all(context: RequestContext, wanted: OffsetForLeaderTopic) -> Sequence[Any]:
+    topic = context.rooms.topics.topics.get(wanted.topic)
     logs = () if topic is None else topic.logs
     ends, left = list_epoch_ends(wanted.partitions, logs)
     if not left:

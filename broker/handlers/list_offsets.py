@@ -21,7 +21,8 @@ from siltstone.broker.fetching._fetch_kernels import (
 from siltstone.broker.handlers.leader_epochs import UNKNOWN, judge_leader_epoch
 from siltstone.broker.net.slices import ELEMENTS
 from siltstone.broker.process.loop_share import finish_in_shares
-from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.broker.security.operations import DESCRIBE, TOPIC
+from siltstone.protocol.errors import ErrorCode, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -133,6 +134,7 @@ class _Finder:
     """Answers what logs know without reading, and gathers what has to be searched."""
 
     def __init__(self, context: RequestContext, committed: bool) -> None:
+        self.may = context.may
         self.topics = context.rooms.topics.topics
         self.version = context.version
         self.committed = committed
@@ -141,6 +143,8 @@ class _Finder:
     def look_up(self, wanted: ListOffsetsTopic) -> Sequence[Any]:
         """Return the answers of a topic's partitions, some of them yet to be searched."""
         partitions = wanted.partitions
+        if not self.may(DESCRIBE, TOPIC, wanted.name):
+            return _refuse_all(partitions)
         twice: set[int] = set()
         if not are_distinct(partitions):
             twice, partitions = _find_repeated(partitions)
@@ -154,8 +158,13 @@ class _Finder:
 
     def look_up_in_steps(self, wanted: ListOffsetsTopic) -> Generator[None, None, list[Any]]:
         """Return what `look_up` does, some partitions at a time."""
-        twice, partitions = _find_repeated(wanted.partitions)
         rows: list[Any] = []
+        if not self.may(DESCRIBE, TOPIC, wanted.name):
+            for start in range(0, len(wanted.partitions), ELEMENTS):
+                yield
+                rows += _refuse_all(wanted.partitions[start : start + ELEMENTS])
+            return rows
+        twice, partitions = _find_repeated(wanted.partitions)
         for start in range(0, len(partitions), ELEMENTS):
             yield
             logs = self._find_logs(wanted.name)
@@ -221,6 +230,11 @@ class _Finder:
         search = _Search(rows, place, index, log, timestamp, upto)
         self.searches.append(search)
         return search
+
+
+def _refuse_all(partitions: Sequence[ListOffsetsPartition]) -> list[Any]:
+    code = TopicAuthorizationFailed.code
+    return [ListOffsetsPartitionResponse(each[0], code) for each in partitions]
 
 
 def _find_repeated(

@@ -15,10 +15,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import finish, finish_in_shares, in_pieces, work_off
+from siltstone.broker.process.loop_share import (
+    LoopShare,
+    finish,
+    finish_in_shares,
+    in_pieces,
+    work_off,
+)
+from siltstone.broker.security.operations import CLUSTER, CREATE, DESCRIBE, TOPIC
 from siltstone.broker.topics.assignments import check_total
 from siltstone.broker.topics.internal import preset_for
 from siltstone.broker.topics.topic import keep
@@ -28,12 +36,14 @@ from siltstone.protocol.errors import (
     InvalidTopic,
     KafkaError,
     TopicAlreadyExists,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.metadata import (
     RESPONSE,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
@@ -46,7 +56,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Form, Topic
-    from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+    from siltstone.protocol.messages.metadata import MetadataRequest
     from siltstone.storage.log.log import Log
 
 _FIRST_WITH_NULL = 1
@@ -63,7 +73,86 @@ _NO_EPOCH = -1
 def handle(
     context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Describe topics at once; return a coroutine if some are to be created, or many described."""
+    """Describe topics at once; return a coroutine if some are to be created, or many described.
+
+    A topic that the client may not describe is refused if it was named, whether it exists or not,
+    and left out where all topics were asked for.
+    """
+    return _handle(context, request) if context.rights is None else _handle_seen(context, request)
+
+
+async def _handle_seen(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Describe and create what the client may; it has no part in lists that are kept for all."""
+    wanted = request.topics
+    refused: list[Any] = []
+    share = LoopShare()
+    if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
+        seen = []
+        for name in tuple(context.rooms.topics.topics):
+            if context.sees(DESCRIBE, TOPIC, name):
+                seen.append(MetadataRequestTopic(name=name))
+            await share.rest()
+        request = request._replace(allow_auto_topic_creation=False)
+    else:
+        if any(each.topic_id != NO_ID for each in wanted):
+            find_refusal, wanted = _find_refusal_by_id, _only_ids(context, wanted)
+        else:
+            may_create = not _may_create(context, request) or context.sees(CREATE, CLUSTER)
+            find_refusal = partial(_find_refusal_by_name, may_create=may_create)
+        seen = []
+        for each in wanted:
+            refusal = find_refusal(context, each)
+            if refusal is None:
+                seen.append(each)
+            else:
+                refused.append(refusal)
+            await share.rest()
+    if not seen:
+        return _respond(context, request, refused)
+    answer = _handle(context, request._replace(topics=seen))
+    if not isinstance(answer, MetadataResponse):
+        answer = await answer
+    return answer._replace(topics=[*answer.topics, *refused]) if refused else answer
+
+
+def _only_ids(
+    context: RequestContext, wanted: Sequence[MetadataRequestTopic]
+) -> Sequence[MetadataRequestTopic]:
+    """Return what counts of topics of which one has an id: no name, where ids are known."""
+    if context.version < FIRST_METADATA_BY_ID:
+        return wanted
+    return [each for each in wanted if each.topic_id != NO_ID]
+
+
+def _find_refusal_by_id(
+    context: RequestContext, wanted: MetadataRequestTopic
+) -> MetadataResponseTopic | None:
+    """Return the refusal of a topic by its id, which does not tell the name."""
+    topic = None
+    if context.version >= FIRST_METADATA_BY_ID:
+        topic = context.rooms.topics.by_id.get(wanted.topic_id)
+    if topic is None or context.may(DESCRIBE, TOPIC, topic.name):
+        return None
+    return MetadataResponseTopic(TopicAuthorizationFailed.code, None, wanted.topic_id)
+
+
+def _find_refusal_by_name(
+    context: RequestContext, wanted: MetadataRequestTopic, *, may_create: bool
+) -> MetadataResponseTopic | None:
+    """Return the refusal of a topic by its name: for who may not know it, or may not create it."""
+    name = wanted.name
+    if name is None:
+        return None  # which is refused as a fault
+    if not context.may(DESCRIBE, TOPIC, name):
+        return MetadataResponseTopic(TopicAuthorizationFailed.code, name)
+    if may_create or name in context.rooms.topics.topics or context.may(CREATE, TOPIC, name):
+        return None
+    return _refuse(TopicAuthorizationFailed.code, name)
+
+
+def _handle(
+    context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     registry = context.rooms.topics
     asked = request.include_topic_authorized_operations
     form = (3, context.version, authorized.of_topics(context, asked=asked))
@@ -179,12 +268,13 @@ def _respond(
     identity = context.rooms.identity
     host, port = context.advertised
     asked = request.include_cluster_authorized_operations
+    operations = authorized.of_cluster(context, asked=asked)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(identity.node_id, host, port, identity.rack)],
         cluster_id=context.rooms.logs.cluster_id,
         controller_id=identity.node_id,
         topics=topics,
-        cluster_authorized_operations=authorized.CLUSTER if asked else authorized.NOT_ASKED,
+        cluster_authorized_operations=operations,
         error_code=error_code,
     )
 

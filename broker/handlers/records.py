@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.errors import InvalidTopic, KafkaError, UnknownTopicOrPartition
+from siltstone.broker.security.operations import DELETE, TOPIC
+from siltstone.protocol.errors import (
+    InvalidTopic,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from siltstone.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
-    from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,
@@ -31,16 +36,20 @@ _INTERNAL: Final = InvalidTopic.code
 
 def delete(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Raise the log start offset of partitions."""
-    topics = context.rooms.topics.topics
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name, _delete_all(topics.get(name), partitions))
+            DeleteRecordsTopicResult(name, _delete_all(context, name, partitions))
             for name, partitions in request.topics
         ]
     )
 
 
-def _delete_all(topic: Topic | None, wanted: Sequence[DeleteRecordsPartition]) -> list[Any]:
+def _delete_all(
+    context: RequestContext, name: str, wanted: Sequence[DeleteRecordsPartition]
+) -> list[Any]:
+    if not context.may(DELETE, TOPIC, name):
+        return [(index, -1, TopicAuthorizationFailed.code) for index, _ in wanted]
+    topic = context.rooms.topics.topics.get(name)
     logs = () if topic is None else topic.logs
     is_refused = topic is not None and topic.is_internal
     count = len(logs)

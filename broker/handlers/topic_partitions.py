@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares, sort_once
+from siltstone.broker.security.operations import DESCRIBE, TOPIC
 from siltstone.broker.topics.topic import keep
 from siltstone.protocol.errors import (
     ErrorCode,
     InvalidRequest,
     InvalidTopic,
     KafkaError,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.describe_topic_partitions import (
@@ -31,7 +33,7 @@ from siltstone.protocol.messages.describe_topic_partitions import (
 from siltstone.protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Form, Topic
@@ -47,15 +49,20 @@ def describe(
 ) -> DescribeTopicPartitionsResponse | Coroutine[Any, Any, DescribeTopicPartitionsResponse]:
     """Describe topics from the cursor on, and say where the next page begins."""
     steps = _describe_page(context, request)
-    return finish_in_shares(steps) if len(request.topics) > _MANY else finish(steps)
+    count = len(request.topics)
+    if not count and context.rights is not None:
+        count = len(context.rooms.topics.topics)
+    return finish_in_shares(steps) if count > _MANY else finish(steps)
 
 
 def _describe_page(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
-    """Describe a page, a topic a step."""
+    """Describe a page of the topics that the client may know of, a topic a step."""
     registry = context.rooms.topics
     names: Sequence[str] = registry.sorted_names()
+    if not request.topics and context.rights is not None:
+        names = yield from _find_seen(names, context.rights.sees)
     if request.topics:
         listed = yield from each_of(request.topics, itemgetter(0))
         names = yield from sort_once(listed)
@@ -64,6 +71,42 @@ def _describe_page(
         first, first_index = request.cursor
         if first_index < 0 or (request.topics and first not in names):
             return (yield from _refuse_all(names))
+    refused: list[Any] = []
+    if request.topics and context.rights is not None:
+        names = names[bisect_left(names, first) :]
+        seen = yield from _find_seen(names, context.rights.may)
+        hidden = set(names).difference(seen)
+        refused = yield from each_of(sorted(hidden), _refuse_hidden)
+        names = seen
+    answer = yield from _describe_some(context, request, names, (first, first_index))
+    return answer._replace(topics=[*answer.topics, *refused]) if refused else answer
+
+
+def _find_seen(
+    names: Sequence[str], sees: Callable[[int, int, str], bool]
+) -> Generator[None, None, list[str]]:
+    """Return the names of topics that the client may describe."""
+    seen = []
+    for name in names:
+        if sees(DESCRIBE, TOPIC, name):
+            seen.append(name)
+        yield
+    return seen
+
+
+def _refuse_hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(TopicAuthorizationFailed.code, name)
+
+
+def _describe_some(
+    context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
+    names: Sequence[str],
+    begin: tuple[str, int],
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+    """Describe topics from one on, and of that one the partitions from one on."""
+    registry = context.rooms.topics
+    first, first_index = begin
     max_partitions = context.rooms.settings.server.max_request_partition_size_limit
     room = max(1, min(max_partitions, request.response_partition_limit))
     node_id = context.rooms.identity.node_id

@@ -28,15 +28,6 @@ _ANONYMOUS: Final = str(ANONYMOUS)
 GUARDS: Final = {
     0: "producing.produce",
     1: "fetching.fetch",
-    2: "topics.list_offsets",
-    3: "metadata.metadata",
-    19: "topics.create_topics",
-    20: "topics.delete_topics",
-    21: "topics.delete_records",
-    23: "topics.leader_epochs",
-    37: "topics.create_partitions",
-    61: "topics.describe_producers",
-    75: "metadata.topic_partitions",
 }
 """The guard of each API, by module and function of this folder."""
 

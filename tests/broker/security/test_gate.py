@@ -110,7 +110,7 @@ async def test_what_tests_plant_gives_no_rights(
     Faults(dispatcher).slow(BY_KEY[19], 0)
     (handle,) = planted
     request = CreateTopicsRequest([CreatableTopic("new", 1, 1)])
-    answer = handle(guarded.context(19), request)
+    answer = await handle(guarded.context(19), request)
 
     assert [each.error_code for each in answer.topics] == [ErrorCode.topic_authorization_failed]
     assert "new" not in home.rooms.topics.topics
