@@ -16,6 +16,7 @@ from tests.support import faults, missing
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
 from tests.support.oracle import Broker, is_kafka, make_broker, serving
+from tests.support.power import PowerDisk
 from tests.support.tool_server import ToolServer
 
 # A machine that is busy with something else is slow, which is no fault of an example.
@@ -109,6 +110,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def disk(monkeypatch: pytest.MonkeyPatch) -> faults.Disk:
     """The disk under storage, without faults yet."""
     return faults.install(monkeypatch)
+
+
+@pytest.fixture
+def power_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PowerDisk:
+    """The disk under storage, whose power can be cut."""
+    cellar = tmp_path / "cellar"
+    cellar.mkdir()
+    disk = PowerDisk(cellar=cellar)
+    faults.install(monkeypatch, disk)
+    return disk
 
 
 @pytest.fixture

@@ -19,11 +19,12 @@ def mark(log_directory: Path) -> None:
 def take(log_directory: Path) -> bool:
     """Tell whether the last stop was clean, and delete the mark. Blocks.
 
-    Call it before loading any log: a crash while loading must count as unclean (KAFKA-10471).
+    Call it before loading any log: a crash while loading must count as unclean (KAFKA-10471). The
+    directory is fsynced in any case: a start that was killed here has left that to the next one.
     """
     path = log_directory / files.CLEAN_SHUTDOWN
-    if not path.exists():
-        return False
-    files.unlink(path)
+    is_marked = path.exists()
+    if is_marked:
+        files.unlink(path)
     files.fsync_directory(log_directory)
-    return True
+    return is_marked

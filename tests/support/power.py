@@ -30,6 +30,22 @@ _preallocate = files.preallocate
 _remove_tree = shutil.rmtree
 
 
+class Torn(Random):
+    """A power failure that leaves nothing of what is not sure but half of a file's first bytes."""
+
+    def choice(self, seq: Any) -> Any:
+        """Return the first."""
+        return seq[0]
+
+    def random(self) -> float:
+        """Return the least."""
+        return 0.0
+
+    def randint(self, a: int, b: int) -> int:
+        """Return the middle."""
+        return (a + b) // 2
+
+
 @dataclass(slots=True, eq=False)
 class _Change:
     """A change that is not sure yet, of one file's bytes or one folder's names."""

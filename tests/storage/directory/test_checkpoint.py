@@ -12,6 +12,8 @@ from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCh
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.faults import Kill, Killed
+from tests.support.power import PowerDisk, Torn
 
 OFFSETS = {TopicPartition("user-profiles", 0): 1500, TopicPartition("user-profiles", 1): 0}
 
@@ -182,4 +184,19 @@ def test_clean_shutdown_counts_once(tmp_path: Path) -> None:
 
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert clean_shutdown.take(tmp_path)
+    assert not clean_shutdown.take(tmp_path)
+
+
+def test_a_mark_that_a_killed_start_has_taken_does_not_come_back(
+    tmp_path: Path, power_disk: PowerDisk
+) -> None:
+    """The next start finds none, and still makes sure that a power failure brings none back."""
+    clean_shutdown.mark(tmp_path)
+    power_disk.faults.append(Kill("fsync"))
+    with pytest.raises(Killed):
+        clean_shutdown.take(tmp_path)
+    power_disk.mend()
+    clean_shutdown.take(tmp_path)
+    power_disk.cut_power(Torn())
+
     assert not clean_shutdown.take(tmp_path)

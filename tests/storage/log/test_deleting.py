@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
 from siltstone.storage.log.log import HIGH_WATERMARK, Log
 from siltstone.storage.log.retention import Doomed, find_doomed
 from tests.support.batches import TIMESTAMP, make_batch
-from tests.support.faults import Disk, install
+from tests.support.faults import Disk
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in
-from tests.support.power import PowerDisk
+from tests.support.power import PowerDisk, Torn
 
 BATCH_BYTES = len(make_batch([(b"k", b"v" * 10)]))
 
@@ -226,32 +225,6 @@ def test_a_failed_directory_stops_retention(folder: LogFolder) -> None:
     folder.directory.fail(OSError("gone"))
 
     assert folder.log.apply_retention(TIMESTAMP + 60_000) == 0
-
-
-class Torn(Random):
-    """A power failure that keeps nothing of what was not fsynced but half of the first write."""
-
-    def choice(self, seq: Any) -> Any:
-        """Return the first."""
-        return seq[0]
-
-    def random(self) -> float:
-        """Return the least."""
-        return 0.0
-
-    def randint(self, a: int, b: int) -> int:
-        """Return the middle."""
-        return (a + b) // 2
-
-
-@pytest.fixture
-def power_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PowerDisk:
-    """A disk whose power can be cut."""
-    cellar = tmp_path / "cellar"
-    cellar.mkdir()
-    disk = PowerDisk(cellar=cellar)
-    install(monkeypatch, disk)
-    return disk
 
 
 def _delete_four(log: Log) -> None:
