@@ -43,8 +43,14 @@ class SegmentFiles:
 
     @property
     def modified_ns(self) -> int:
-        """Return the same in ns."""
-        return self.log_path.stat().st_mtime_ns
+        """Return the same in ns, also while it is being renamed.
+
+        Raises:
+            FileNotFoundError: There is no ``.log``.
+        """
+        with suppress(FileNotFoundError):
+            return self.log_path.stat().st_mtime_ns
+        return Path(self._path_text(files.LOG, self._moving_to)).stat().st_mtime_ns
 
     def path(self, kind: str) -> Path:
         """Return where the file of a kind, such as `files.INDEX`, is or would be."""

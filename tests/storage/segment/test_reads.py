@@ -1,5 +1,6 @@
 """Reading a segment by offset, position and time."""
 
+import errno
 from pathlib import Path
 from struct import pack
 
@@ -8,12 +9,14 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
+from siltstone.storage import files
 from siltstone.storage.log import _read_kernels as read_kernels
 from siltstone.storage.segment import batch_walk
 from siltstone.storage.segment.batch_walk import Cut
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch, make_rows
+from tests.support.faults import Disk
 from tests.support.segments import append, append_next, load_segment, make_segment
 from tests.support.uncompiled import load_uncompiled
 
@@ -241,6 +244,17 @@ def test_reader_follows_renamed_files(tmp_path: Path) -> None:
     segment.files.change_suffix(".deleted")
 
     assert segment.locate(100) is not None
+
+
+def test_the_time_of_a_segment_that_is_half_renamed(tmp_path: Path, disk: Disk) -> None:
+    """Its ``.log`` has the new name, its indexes the old one, and retention sees when it ended."""
+    segment = build(tmp_path, (0, "at rest"), gappy())
+    before = segment.files.modified_ns
+    disk.fail("rename", errno.ENOSPC, files.INDEX)
+    with pytest.raises(OSError, match="No space"):
+        segment.files.change_suffix(files.DELETED)
+
+    assert segment.files.modified_ns == before
 
 
 def test_upper_offset_is_above_all_before_the_position(

@@ -666,7 +666,7 @@ class History:
             raise Found("descriptors", f"{len(there)} are open: {sorted(there)}")
         for log, _ in self._logs():
             for segment in log.segments[:-1]:
-                status = segment.log_path.stat()
+                status = os.fstat(segment.file().fileno())  # it may be half renamed
                 if status.st_blocks * 512 > -(-status.st_size // PAGE) * PAGE:
                     raise Found("room is given back", f"{segment} has {status.st_blocks} blocks")
 
