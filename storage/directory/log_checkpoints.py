@@ -101,7 +101,11 @@ def noted_recovery_point(log: AnyLog) -> int:
 
 
 def log_starts(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the log start offsets that differ from the first segment's base."""
+    """Collect the log start offsets that the first segments on the disk do not tell.
+
+    Above the recovery point a power failure may bring deleted segments back, torn. Then the log
+    would end below its start, and offsets would be given out again.
+    """
     return _collect(directory, logs, _own_start)
 
 
@@ -125,4 +129,5 @@ def _collect(
 
 def _own_start(log: AnyLog) -> int | None:
     start = log.log_start_offset
-    return start if start > log.segments[0].base_offset else None
+    sure = min(log.segments[0].base_offset, log.recovery_point)
+    return start if start > sure else None

@@ -335,7 +335,10 @@ class _Loading:
         segment.files.unlink()
 
     def _start_over(self, offset: int) -> None:
-        """Begin again at ``offset``: the log is empty, or ends below its log start offset."""
+        """Begin again at ``offset``: the log is empty, or ends below its log start offset.
+
+        Durably, since from now on the name of the segment is all that tells the offset.
+        """
         self._drop_from(0, f"the log ends below its log start offset {offset}")
         self.epochs.clear()
         self.producers = _new_producers(self.folder)
@@ -344,6 +347,7 @@ class _Loading:
         self.segments = [
             LogSegment.create(self.folder.path, offset, self.folder.config, now_ms=self.now_ms)
         ]
+        files.fsync_directory(self.folder.path)
 
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
         """Keep the epochs that the log still has, and ensure one for the next append.

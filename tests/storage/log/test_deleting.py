@@ -8,12 +8,13 @@ import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
+from siltstone.storage.directory.log_checkpoints import log_starts
 from siltstone.storage.log.log import HIGH_WATERMARK, Log
 from siltstone.storage.log.retention import Doomed, find_doomed
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.faults import Disk
 from tests.support.invariants import check_folder, check_log
-from tests.support.logs import LogFolder, bytes_of, offsets_in
+from tests.support.logs import ORDERS, LogFolder, bytes_of, offsets_in
 from tests.support.power import PowerDisk, Torn
 
 BATCH_BYTES = len(make_batch([(b"k", b"v" * 10)]))
@@ -266,3 +267,39 @@ def test_what_comes_back_after_a_flush_is_whole(
     assert log.log_end_offset == 5
     assert bytes_of(log, start_offset) == kept
     check_log(log)
+
+
+def test_a_log_start_is_noted_until_a_flush_makes_the_deletion_sure(folder: LogFolder) -> None:
+    """Should torn segments come back, the log begins at its start again and not at their end."""
+    folder.append()
+    folder.log.delete_records(HIGH_WATERMARK)
+    folder.log.roll()
+    folder.log.apply_retention(TIMESTAMP)
+    noted = log_starts(folder.directory, [folder.log])
+    folder.settle()
+
+    assert [segment.base_offset for segment in folder.log.segments] == [6]
+    assert noted == {ORDERS: 6}
+    assert log_starts(folder.directory, [folder.log]) == {}
+
+
+def test_a_log_that_starts_over_ends_there_after_a_power_failure(
+    tmp_path: Path, power_disk: PowerDisk
+) -> None:
+    """The segments of before do not come back when the checkpoint no longer names its start."""
+    folder = LogFolder(tmp_path)
+    for _ in range(5):
+        folder.append()
+    folder.log.delete_records(4)
+    folder.settle()
+    folder.checkpoint()
+    power_disk.cut_power(Torn())
+    log = folder.reopen()
+    log.flush()
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)
+    folder.log_start_offset = log_starts(folder.directory, [log]).get(ORDERS, 0)
+    assert not folder.log_start_offset
+
+    power_disk.cut_power(Torn())
+    log = folder.reopen()
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)
