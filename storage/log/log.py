@@ -74,6 +74,9 @@ class FutureLog(Protocol):
     def recovery_point(self) -> int:
         """Return the offset below which all of it is on the disk."""
 
+    def has_gone(self, view: "LogView[LogSegment]") -> bool:
+        """Tell whether it has segments that the log has deleted."""
+
     def missing_bytes(self, view: "LogView[LogSegment]") -> int:
         """Return the bytes that are not copied yet."""
 
@@ -639,17 +642,18 @@ class Log:
         self._flush_lock.release()
 
     def move(self, future: FutureLog, max_bytes: int) -> bool:
-        """Let the copy take over, unless the log has grown too far beyond it.
+        """Let the copy take over, unless the log has changed too far since it was settled.
 
         For the event loop, with flushes held. What the copy lacks, at most ``max_bytes``, is copied
-        here. The rename of its folder decides which of the two a start takes.
+        here; what it has too much, it must lose first. The rename of its folder decides which of
+        the two a start takes.
 
         Raises:
             OSError: The disk did not take it; the log is as it was.
         """
         with self.lock:
             view = self.view
-            if future.missing_bytes(view) > max_bytes:
+            if future.missing_bytes(view) > max_bytes or future.has_gone(view):
                 return False
             twins = future.hand_over(view)
             future.put_in_place()

@@ -187,6 +187,10 @@ class FutureLog:
 
     def _copy_up_to(self, view: "LogView[LogSegment]", book: Callable[[int], object]) -> None:
         end_offset, segments, end_position = view
+        for gone in self._copies.keys() - set(segments):
+            copy = self._copies.pop(gone)
+            self.size -= copy.position
+            copy.remove()
         for number, segment in enumerate(segments, 1):
             is_active = number == len(segments)
             copy = self._copy_of(segment, is_active=is_active)
@@ -207,6 +211,10 @@ class FutureLog:
             self._copies[segment] = copy
             self.size += copy.position
         return copy
+
+    def has_gone(self, view: "LogView[LogSegment]") -> bool:
+        """Tell whether it has segments that the log has deleted: a start would find them."""
+        return not self._copies.keys() <= set(view[1])
 
     def missing_bytes(self, view: "LogView[LogSegment]") -> int:
         """Return the bytes that are not copied yet."""

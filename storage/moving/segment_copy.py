@@ -104,6 +104,12 @@ class SegmentCopy:
         self.twin.succeed(self._source, self._file if is_active else None)
         return self.twin
 
+    def remove(self) -> None:
+        """Delete the copy of a segment that the log has deleted. Blocks."""
+        self._file = None
+        for kind in files.SEGMENT_KINDS:
+            files.unlink(self._path(kind))
+
     def forget_source(self) -> None:
         """Close the files of the source as soon as they have no reader."""
         for kind in files.SEGMENT_KINDS:

@@ -12,8 +12,9 @@ from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_ro
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
+from tests.support.batches import TIMESTAMP
 from tests.support.faults import install
-from tests.support.invariants import check_log
+from tests.support.invariants import check_folder, check_log
 from tests.support.logs import ORDERS, LogFolder, abort, bytes_of, offsets_in
 
 NAME = "orders-0.0123456789abcdef0123456789abcdef-future"
@@ -68,6 +69,32 @@ def test_what_came_meanwhile_is_taken_along(tmp_path: Path) -> None:
     assert bytes_of(log, 0)[: len(before)] == before
     assert log.aborted_transactions(0, 10) == aborted
     assert (log.last_stable_offset, log.log_end_offset) == (9, 13)
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_what_is_deleted_meanwhile_stays_deleted(tmp_path: Path, *, is_settled: bool) -> None:
+    """Segments that retention takes after they were copied are not in the new folder either."""
+    folder, future = _folders(tmp_path)
+    folder.append(2)
+    folder.log.roll()
+    folder.append(2)
+    future.create()
+    future.copy()
+    if is_settled:
+        future.settle()
+    folder.log.delete_records(2)
+    folder.log.apply_retention(TIMESTAMP)
+    if is_settled:
+        assert not folder.log.move(future, 1 << 20)
+    future.settle()
+    assert future.size == folder.log.size
+    assert folder.log.move(future, 0)
+    folder.directory, folder.path = future.directory, future.final_path
+    folder.recovery_point = folder.log.recovery_point
+    log = folder.reopen()
+
+    assert log.log_start_offset == log.segments[0].base_offset == 2
+    check_folder(log)
 
 
 def test_too_much_is_copied_once_more(tmp_path: Path) -> None:

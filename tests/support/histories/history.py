@@ -455,7 +455,7 @@ class History:
             return
         futures.begin(future)
         try:
-            self._move(log, partition, future)
+            self._move(chance, log, partition, future)
             if not target.failure:
                 futures.remove_source(future)
         except (OSError, KafkaError) as error:
@@ -468,10 +468,12 @@ class History:
         futures.end(future)
         self.checkpoint(chance)
 
-    def _move(self, log: Log, partition: Partition, future: FutureLog) -> None:
+    def _move(self, chance: Random, log: Log, partition: Partition, future: FutureLog) -> None:
         log.finish_swap()
         future.create()
         future.copy()
+        if chance.random() < 0.5:
+            self._retain(log, partition)
         self.manager.checkpoint_recovery_points()
         self.manager.checkpoint_log_starts()
         self.background.work()
