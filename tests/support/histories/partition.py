@@ -168,9 +168,9 @@ class Partition:
             mine = [each for each in self.known if each.header.producer_id == producer.number]
             producer.stored = mine[-1] if mine else None
             producer.sent = b""
-            if producer.stored is not None and not producer.stored.header.is_control:
-                header = producer.stored.header
-                producer.sequence = header.base_sequence + header.last_offset_delta + 1
+            data = [each.header for each in mine if not each.header.is_control]
+            if data:  # a marker has no sequence, and what came after it may be lost
+                producer.sequence = data[-1].base_sequence + data[-1].last_offset_delta + 1
 
     def relearn(self, log: Log, start: int = 0) -> None:
         """Compare what a pass of the cleaner has left with what there was, and go by it.
