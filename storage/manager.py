@@ -83,6 +83,8 @@ class LogManager:
         self.futures = FutureLogs(self._placement, self._schedule_removal)
         self._checkpoints: dict[Path, LogCheckpoints] = {}  # constant after load
         self._settling: dict[Path, JointWork] = {}  # likewise
+        # Where a power failure may bring a folder back whose name is gone.
+        self._leaving: dict[TopicPartition, LogDirectory] = {}
         self._loaded = False
         self._directories_checked = True  # false while the background thread checks them
 
@@ -248,6 +250,7 @@ class LogManager:
         except OSError as error:
             self._undo_create(folder)
             raise directory.fail(error) from error
+        self._leaving.pop(topic_partition, None)
         log = Log(loaded, self._services)
         self.background.submit("leader epochs", log.write_epochs)
         self.logs[topic_partition] = log
@@ -266,13 +269,27 @@ class LogManager:
             except OSError as error:  # its name is too long, or may not be looked at
                 if directory is folder.directory:
                     return str(error)
-        return None
+        left = self._leaving.get(folder.topic_partition)
+        if left is None or left is folder.directory:  # where it is made all names get durable
+            return None
+        try:
+            if left.failure is None:
+                self._settling[left.path].run()
+                return None
+            reason = str(left.failure)
+        except OSError as error:
+            reason = str(error)
+        return (
+            f"a power failure may bring its old folder in {left.path} back ({reason}); check the "
+            "disk and restart the broker"
+        )
 
     def _undo_create(self, folder: PartitionFolder) -> None:
         self._placement.add(folder.directory, -1)
         try:
             files.remove_folder(folder.path)
         except OSError as error:
+            self._leaving[folder.topic_partition] = folder.directory
             _logger.warning(
                 "half a partition is left: delete the folder folder=%s error=%s", folder.path, error
             )
@@ -287,21 +304,26 @@ class LogManager:
         Raises:
             KafkaStorageError: A folder cannot be renamed; the others are, as far as possible.
         """
-        moves: list[tuple[LogDirectory, Path, Path, AbstractContextManager[object]]] = []
+        moves: list[
+            tuple[TopicPartition, LogDirectory, Path, Path, AbstractContextManager[object]]
+        ] = []
         for topic_partition in topic_partitions:
             name = folder_name(topic_partition, FolderState.DELETE, random_id())
             aside = self.set_aside.pop(topic_partition, None)
             if aside is not None:
                 path = aside.path
-                moves.append((aside.folder.directory, path, path.with_name(name), nullcontext()))
+                directory = aside.folder.directory
+                moves.append(
+                    (topic_partition, directory, path, path.with_name(name), nullcontext())
+                )
                 continue
             log = self.logs.pop(topic_partition)
             path = log.path
             log.abandon(path.with_name(name))
             # A pin may be linking the files under their old names.
-            moves.append((log.directory, path, log.path, log.names.changing()))
+            moves.append((topic_partition, log.directory, path, log.path, log.names.changing()))
         failed: dict[LogDirectory, OSError] = {}
-        for directory, old, new, changing in moves:
+        for topic_partition, directory, old, new, changing in moves:
             self._placement.add(directory, -1)
             try:
                 with changing:
@@ -309,8 +331,9 @@ class LogManager:
             except OSError as error:
                 failed[directory] = error
             else:
+                self._leaving[topic_partition] = directory
                 self._schedule_removal(new)
-        for directory in dict.fromkeys(directory for directory, *_ in moves):
+        for directory in dict.fromkeys(each[1] for each in moves):
             if directory in failed:
                 continue
             try:
@@ -322,7 +345,10 @@ class LogManager:
 
     def _settle_deletions(self, directory: LogDirectory) -> None:
         """Make the new names of folders durable, and have the checkpoints without them."""
+        leaving = [name for name, where in list(self._leaving.items()) if where is directory]
         files.fsync_directory(directory.path)
+        for topic_partition in leaving:
+            self._leaving.pop(topic_partition, None)
         if directory.failure is None:
             self._write_checkpoints(directory)
 

@@ -32,6 +32,7 @@ from tests.support.clock import FakeClock
 from tests.support.faults import Disk, install
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, TOPIC_ID, validated
+from tests.support.power import PowerDisk, Torn
 
 
 def _manager(*paths: Path, clock: FakeClock | None = None, node_id: int = 1) -> LogManager:
@@ -428,6 +429,35 @@ def test_creating_beside_a_folder_that_a_deletion_left_is_refused(
 
     with _running(*paths) as manager:
         assert manager.logs[ORDERS].path == left
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.EIO])
+def test_a_deleted_folder_that_may_come_back_is_not_made_elsewhere(
+    tmp_path: Path, power_disk: PowerDisk, error: int
+) -> None:
+    """The deletion is made sure first, and where the directory is offline, by the next start."""
+    paths = (tmp_path / "one", tmp_path / "two")
+    manager = _manager(*paths)
+    manager.load()
+    old = manager.create(ORDERS, TOPIC_ID, TopicConfig()).directory
+    manager.background.drain()
+    power_disk.fail("open", error, str(old.path), times=1)
+    with pytest.raises(KafkaStorageError):
+        manager.delete(ORDERS)
+    if error == errno.EIO:
+        with pytest.raises(KafkaStorageError, match="may bring its old folder"):
+            manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        _crash(manager)
+        manager = _manager(*paths)
+        manager.load()
+        manager.prefer(ORDERS, next(each for each in manager.directories if each.path != old.path))
+    path = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
+    _crash(manager)
+    power_disk.cut_power(Torn())
+
+    assert path.parent != old.path
+    with _running(*paths) as manager:
+        assert manager.logs[ORDERS].path == path
 
 
 def test_a_failed_directory_does_not_take_the_others_down(tmp_path: Path) -> None:
