@@ -19,6 +19,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SILTSTONE_HAS_CRC_INSTRUCTION 1
+#include <cpuid.h>
 #include <nmmintrin.h>
 #include <wmmintrin.h>
 #endif
@@ -309,7 +310,9 @@ static inline void prepare(void) {
         }
     }
 #ifdef SILTSTONE_HAS_CRC_INSTRUCTION
-    if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
+    /* Not __builtin_cpu_supports, which says no to everything where Zig's runtime is linked. */
+    unsigned a, b, has, d;
+    if (__get_cpuid(1, &a, &b, &has, &d) && has & bit_SSE4_2 && has & bit_PCLMUL) {
         crc_fold(fold_long, LONG_LANE);
         crc_fold(fold_short, SHORT_LANE);
         crc_fold(fold_tiny, TINY_LANE);
