@@ -1,4 +1,4 @@
-"""What a result means nothing without: the machine, the commit, the kernels."""
+"""What a result means nothing without: the machine and the commit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from siltstone.protocol import core
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,7 +18,7 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14; the mmap module has no 
 
 
 def facts() -> dict[str, object]:
-    """Return machine, date, commit and whether the kernels are compiled."""
+    """Return machine, date and commit."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -38,7 +36,6 @@ def facts() -> dict[str, object]:
     ).stdout.strip()
     return {
         "commit": commit or "unknown",
-        "kernels": "compiled" if core.COMPILED else "python",
         "machine": f"{os.cpu_count()} x {model}, Linux {platform.release()}, "
         f"Python {platform.python_version()}",
         "date": dt.datetime.now(dt.UTC).date().isoformat(),

@@ -44,7 +44,6 @@ from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITI
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
-from siltstone.broker.process.kernels import tell_kernels, why_slow
 from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
@@ -64,7 +63,6 @@ from siltstone.cleaner.manager import CleanerManager
 from siltstone.config.errors import ConfigError
 from siltstone.config.listeners import AUTO, show_address
 from siltstone.config.tls import HTTP
-from siltstone.protocol import core
 from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage import files
 from siltstone.storage.clock import Clock, ShiftedClock
@@ -460,18 +458,14 @@ class Broker:
             )
         announce(self._rooms.advertised)
         warn_of_exposed(self._settings.server)
-        slow = why_slow()
-        if slow is not None:
-            log.warning("%s", slow)
         self._readiness.open()
         fault = await self._readiness.find_fault()
         if fault is not None:
             log.error("not ready reason=%s", fault)
             return
         log.info(
-            "ready version=%s kernels=%s topics=%d partitions=%d seconds=%.2f",
+            "ready version=%s topics=%d partitions=%d seconds=%.2f",
             VERSION,
-            tell_kernels(),
             len(self.topics.topics),
             len(self.logs.logs),
             self._clock.monotonic() - self._began,
@@ -587,7 +581,6 @@ class Broker:
         pages = Pages(
             self._rooms,
             version=VERSION,
-            kernels=tell_kernels(),
             began=self._began,
             requests=self.requests,
             listeners=self.listeners,
@@ -700,12 +693,12 @@ def _make_buffers(settings: BrokerSettings) -> Buffers:
 
 
 def _make_io(count: int, sender_count: int) -> IoThreads:
-    """Return the threads that wait; without compiled code nobody sends beside the loop."""
+    """Return the threads that wait."""
     senders = OnFirstUse(partial(_start_senders, sender_count))
     tls_senders = OnFirstUse(partial(_start_tls_senders, sender_count))
     return IoThreads(
         count,
-        senders if sender_count and core.COMPILED else None,
+        senders if sender_count else None,
         tls_senders if sender_count else None,
     )
 

@@ -9,9 +9,7 @@ from siltstone.config.naming import did_you_mean
 from siltstone.config.table import BROKER
 
 PREFIX = "SILTSTONE_"
-RESERVED = frozenset(
-    PREFIX + name for name in ("CA", "CACHE", "CONFIG", "KERNELS", "LOG_FORMAT", "LOG_LEVEL")
-)
+RESERVED = frozenset(PREFIX + name for name in ("CA", "CACHE", "CONFIG", "LOG_FORMAT", "LOG_LEVEL"))
 """Variables that are no settings: they are for the commands, the build and the tests."""
 
 _ORCHESTRATOR = (PREFIX + "SERVICE_", PREFIX + "PORT")

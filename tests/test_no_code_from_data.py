@@ -14,10 +14,6 @@ BUILTINS = {"__import__", "compile", "eval", "exec"}
 OF_YAML = {"CSafeLoader", "MarkedYAMLError", "SafeLoader", "YAMLError", "compose", "nodes"}
 OF_OS = {"popen", "system"}
 WATCHED = {"builtins", "os", "yaml"}
-PERMITTED = {
-    # Between the cleaner and its helper, which is there where nothing is compiled.
-    "cleaner/threads/helper_messages.py": {"import pickle"},
-}
 
 
 def sources(*suffixes: str) -> list[Path]:
@@ -79,7 +75,7 @@ def is_forbidden(owner: str, name: str) -> bool:
 
 
 def test_no_code_is_made_of_data() -> None:
-    """In no file of the packages but where it is permitted, with its reason; nor is that idle."""
+    """In no file of the packages."""
     found: dict[str, set[str]] = {}
     files = sources(".py")
     for path in files:
@@ -87,7 +83,7 @@ def test_no_code_is_made_of_data() -> None:
             found[path.relative_to(ROOT).as_posix()] = told
 
     assert len(files) > 300
-    assert found == PERMITTED
+    assert found == {}
 
 
 def test_no_code_is_made_of_data_where_it_is_compiled() -> None:

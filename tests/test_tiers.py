@@ -1,4 +1,4 @@
-"""The tiers: each test runs, once with the compiled core, and no failure is passed over."""
+"""The tiers: each test runs once, and no failure is passed over."""
 
 import itertools
 import re
@@ -17,31 +17,24 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize("markers", [*itertools.product([False, True], repeat=len(tiers.MARKERS))])
 def test_each_test_is_in_one_leg(markers: Sequence[bool]) -> None:
-    """Whatever markers a test has, `all` runs it once with the compiled core."""
+    """Whatever markers a test has, `all` runs it once."""
     names = dict(zip(tiers.MARKERS, markers, strict=True))
-    legs = [leg for leg in tiers.TIERS["all"] if not leg.environ]
 
-    chosen = [leg.name for leg in legs if eval(leg.markers, {}, names)]
+    chosen = [leg.name for leg in tiers.TIERS["all"] if eval(leg.markers, {}, names)]
 
     assert len(chosen) == 1
     assert chosen[0].startswith("rest") == any(markers[:4])
     assert chosen[0].endswith("alone") == names["alone"]
 
 
-def test_the_plain_core_is_tested_at_once() -> None:
-    """Both tiers have a leg without the compiled core."""
-    for legs in tiers.TIERS.values():
-        assert [leg.environ for leg in legs if leg.environ] == [{"SILTSTONE_KERNELS": "off"}]
-
-
 @pytest.mark.parametrize(
     ("arguments", "codes", "expected"),
     [
-        ([], [0, 0, 0], 0),
-        ([], [1, 0, 0], 1),
-        ([], [0, 5, 0], 1),
-        (["-q"], [0, 5, 0], 0),
-        (["-q"], [0, 5, 2], 1),
+        ([], [0, 0], 0),
+        ([], [1, 0], 1),
+        ([], [0, 5], 1),
+        (["-q"], [0, 5], 0),
+        (["-q"], [5, 2], 1),
     ],
 )
 def test_a_leg_that_fails_fails_the_tier_and_stops_no_other(
@@ -73,15 +66,6 @@ def test_bytecode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiers.main("all") == 0
     assert len(environs) == len(tiers.TIERS["all"])
     assert not any("PYTHONDONTWRITEBYTECODE" in environ for environ in environs)
-
-
-def test_paths_take_the_place_of_a_legs_own() -> None:
-    """`make test ARGS=tests/storage` runs no other folder in any leg."""
-    plain = next(leg for leg in tiers.NOW if leg.environ)
-    here = "tests/test_tiers.py::test_paths_take_the_place_of_a_legs_own"
-
-    assert plain.command([])[-4:] == list(tiers.PLAIN_FOLDERS)
-    assert plain.command(["-q", here])[-2:] == ["-q", here]
 
 
 @pytest.mark.parametrize(

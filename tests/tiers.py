@@ -4,9 +4,7 @@ python -m tests.tiers now|all [arguments of pytest]
 
 A tier is made of legs, each a run of pytest over what its markers choose. Most tests run in several
 processes side by side, a module in one of them. What judges by a clock or by memory is marked
-`alone` and runs when nothing else does. Each test is in one leg with the compiled core; one leg
-more has the plain Python that runs where there is no compiler. What compares the two forms is
-marked `compiled`, since there it would compare one with itself.
+`alone` and runs when nothing else does. Each test is in one leg.
 
 To import a module and to collect its tests takes longer than most tests do, so a module is left
 out of a run of which it can have no test: the markers that it names tell. What Python makes of a
@@ -21,13 +19,12 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
-MARKERS = ("slow", "java", "spark", "connector", "alone", "client", "compiled")
+MARKERS = ("slow", "java", "spark", "connector", "alone", "client")
 """What chooses a test for a leg, and stands as `mark.NAME` in the module that has the test."""
 
 LATER = "(slow or java or spark or connector)"
@@ -38,8 +35,6 @@ BESIDE = (
     "loadfile",
     "--no-loadscope-reorder",
 )
-PLAIN = MappingProxyType({"SILTSTONE_KERNELS": "off"})
-PLAIN_FOLDERS = ("tests/protocol", "tests/storage", "tests/cleaner", "tests/broker")
 NOTHING_CHOSEN = 5
 
 
@@ -49,26 +44,15 @@ class Leg(NamedTuple):
     name: str
     markers: str
     options: Sequence[str] = ()
-    paths: Sequence[str] = ()
-    environ: Mapping[str, str] = MappingProxyType({})
 
     def command(self, arguments: Iterable[str]) -> list[str]:
-        """Return what runs it; paths among the arguments take the place of its own."""
-        chosen = list(arguments)
-        paths = () if any(is_path(each) for each in chosen) else self.paths
-        return [sys.executable, "-m", "pytest", "-m", self.markers, *self.options, *chosen, *paths]
+        """Return what runs it."""
+        return [sys.executable, "-m", "pytest", "-m", self.markers, *self.options, *arguments]
 
 
 NOW = (
     Leg("now", f"not {LATER} and not alone", BESIDE),
     Leg("now, alone", f"not {LATER} and alone"),
-    Leg(
-        "now, plain Python",
-        f"not {LATER} and not (alone or client or compiled)",
-        BESIDE,
-        PLAIN_FOLDERS,
-        PLAIN,
-    ),
 )
 REST = (
     Leg("rest", f"{LATER} and not alone", BESIDE),
@@ -100,17 +84,12 @@ def _may_choose(expression: str, named: frozenset[str]) -> bool:
     )
 
 
-def is_path(argument: str) -> bool:
-    """Tell whether an argument of pytest names tests."""
-    return not argument.startswith("-") and Path(argument.partition("::")[0]).exists()
-
-
 def run(legs: Iterable[Leg], arguments: Sequence[str]) -> Iterator[tuple[Leg, int, float]]:
     """Run each leg, whatever became of the one before; yield its exit code and its seconds."""
     for leg in legs:
         print(f"\n== {leg.name}: {shown(leg, arguments)}", flush=True)
         began = time.monotonic()
-        environ = {**os.environ, **leg.environ}
+        environ = dict(os.environ)
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         code = subprocess.run(leg.command(arguments), env=environ, check=False).returncode
         if arguments and code == NOTHING_CHOSEN:  # a part need not have tests of every leg
@@ -120,16 +99,14 @@ def run(legs: Iterable[Leg], arguments: Sequence[str]) -> Iterator[tuple[Leg, in
 
 def shown(leg: Leg, arguments: Iterable[str]) -> str:
     """Return a leg as it would be typed."""
-    assigned = [f"{name}={value}" for name, value in leg.environ.items()]
-    return shlex.join([*assigned, *leg.command(arguments)[2:]])
+    return shlex.join(leg.command(arguments)[2:])
 
 
 def again(nodes: Iterable[str], seed: int | None) -> str:
-    """Return the command that runs these tests as they ran now: their order and their core."""
-    assigned = [f"{name}={os.environ[name]}" for name in PLAIN if name in os.environ]
+    """Return the command that runs these tests as they ran now, in their order."""
     order = [] if seed is None else [f"--randomly-seed={seed}"]
     python = os.path.relpath(sys.executable)
-    return shlex.join([*assigned, python, "-m", "pytest", *order, *nodes])
+    return shlex.join([python, "-m", "pytest", *order, *nodes])
 
 
 def main(tier: str, *arguments: str) -> int:

@@ -21,7 +21,6 @@ from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import find_width, paint, wrap, write_json
 from siltstone.broker.net.advertised import find_faults, is_loopback, who_for
 from siltstone.broker.net.binding import why_not_bound
-from siltstone.broker.process.kernels import tell_kernels, why_slow
 from siltstone.config.listeners import AUTO, parse_host_port, show_address
 from siltstone.protocol.errors import visible
 from siltstone.storage import files
@@ -70,7 +69,6 @@ def find_all(layers: Layers) -> Iterator[Finding]:
         is_served = str(folder) in served
         yield _try_folder(folder, layers.server().log_dirs_reserve_bytes, is_served=is_served)
     yield _try_limits()
-    yield _judge_kernels()
     yield broker
     if status is None:
         yield from _try_ports(layers)
@@ -161,12 +159,6 @@ def _try_limits() -> Finding:
         )
     many = "as many as wanted" if hard == resource.RLIM_INFINITY else f"{hard}"
     return Finding("open files", is_fine=True, sentence=f"{many} are allowed")
-
-
-def _judge_kernels() -> Finding:
-    slow = why_slow()
-    sentence = slow or ("compiled" if tell_kernels() == "compiled" else "off, as was asked for")
-    return Finding("kernels", is_fine=slow is None, sentence=sentence)
 
 
 def _judge_broker(status: dict[str, Any]) -> Finding:

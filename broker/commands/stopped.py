@@ -20,9 +20,9 @@ from siltstone.cleaner.explaining.explain import PartitionView, explain
 from siltstone.cleaner.explaining.last_pass import Pass, last_pass_of
 from siltstone.cleaner.explaining.stopped_log import StoppedLog, read_stopped_log
 from siltstone.cleaner.history.history import KIND, read_history
+from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.throttle import Throttle
-from siltstone.cleaner.threads.worker import make_worker
 from siltstone.config.describe import find_place
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
@@ -160,15 +160,15 @@ class StoppedBroker:
         if not cleanable.is_worth_a_pass:
             return {"fault": "there is nothing to clean now"}
         settings = CleanerSettings.of(self._layers.server())
-        worker = make_worker(settings, self._clock, Throttle(self._clock))
+        cleaner = Cleaner.of(settings, self._clock, Throttle(self._clock))
         began = self._clock.monotonic()
         try:
-            prediction = worker.dry_run(
+            prediction = cleaner.dry_run(
                 log.log_to_clean(cleanable),
                 lambda: None,
             )
         except (CorruptSegment, OSError) as error:
             return {"fault": f"{type(error).__name__}: {error}"}
         finally:
-            worker.close()
+            cleaner.close()
         return prediction_answer(prediction, self._clock.monotonic() - began)

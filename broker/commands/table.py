@@ -216,7 +216,7 @@ COMMANDS = (
     ),
     Command(
         "version",
-        "print the version and whether the kernels are compiled",
+        "print the version",
         "version",
         ("version", "version --json"),
         has_settings=False,

@@ -7,17 +7,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from siltstone import VERSION
-from siltstone.broker.process.kernels import tell_kernels
 
 if TYPE_CHECKING:
     import argparse
 
 
 def run_version(options: argparse.Namespace) -> int:
-    """Print the version and whether the kernels are compiled."""
-    kernels = tell_kernels()
+    """Print the version."""
     if options.json:
-        sys.stdout.write(json.dumps({"version": VERSION, "kernels": kernels}) + "\n")
+        sys.stdout.write(json.dumps({"version": VERSION}) + "\n")
     else:
-        sys.stdout.write(f"siltstone {VERSION}, kernels {kernels}\n")
+        sys.stdout.write(f"siltstone {VERSION}\n")
     return 0

@@ -63,7 +63,6 @@ class Pages:
         rooms: Rooms,
         *,
         version: str,
-        kernels: str,
         began: float,
         requests: RequestStats,
         listeners: Sequence[Listener],
@@ -78,7 +77,6 @@ class Pages:
     ) -> None:
         self._rooms = rooms
         self._version = version
-        self._kernels = kernels
         self._began = began
         self._requests = requests
         self._listeners = listeners
@@ -158,7 +156,6 @@ class Pages:
         rooms = self._rooms
         return Status(
             version=self._version,
-            kernels=self._kernels,
             ready=self._readiness.is_ready,
             uptime_seconds=self._uptime_seconds(),
             cluster_id=rooms.logs.cluster_id,
@@ -180,7 +177,6 @@ class Pages:
         sessions, logs = rooms.sessions, rooms.logs
         return MetricSources(
             version=self._version,
-            kernels=self._kernels,
             started=rooms.clock.now_ms() / 1000 - self._uptime_seconds(),
             topics=rooms.topics,
             requests=self._requests,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siltstone.cleaner.manager import CleanerManager
-    from siltstone.cleaner.threads.cleaner_thread import Worker
+    from siltstone.cleaner.one_pass.cleaner import Cleaner
     from siltstone.config.server import ServerConfig
     from siltstone.storage.clock import Clock
 
@@ -34,12 +34,12 @@ def make_pool(
     settings = CleanerSettings.of(server)
     throttle = Throttle(clock, settings.bytes_per_second)
 
-    def make_worker(settings: CleanerSettings) -> Worker:
-        from siltstone.cleaner.threads import worker  # noqa: PLC0415  # in a cleaner's thread, by its first pass
+    def make_cleaner(settings: CleanerSettings) -> Cleaner:
+        from siltstone.cleaner.one_pass.cleaner import Cleaner  # noqa: PLC0415  # in a cleaner's thread, by its first pass
 
         # The loop has somebody beside it from now on: it runs in short bursts, a pass for seconds.
         ask_for_slice(SHORT_NS, threading.main_thread().native_id or 0)
-        return worker.make_worker(settings, clock, throttle)
+        return Cleaner.of(settings, clock, throttle)
 
     rooms = CleanerRooms(
         manager=manager,
@@ -47,7 +47,7 @@ def make_pool(
         figures=CleanerFigures(),
         history=History(),
         predictions=Predictions(),
-        make_worker=make_worker,
+        make_cleaner=make_cleaner,
     )
     rooms.history.load(directories)
     return CleanerPool(rooms, throttle, settings)

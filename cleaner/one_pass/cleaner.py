@@ -9,13 +9,14 @@ caller writes the checkpoint last. A crash in between costs work, never a record
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from siltstone.cleaner.one_pass.grouping import group_segments
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.output import CountedOutput, SegmentOutput, drop_unfinished
 from siltstone.cleaner.one_pass.reading import Copying, Mapping, SegmentWalk
 from siltstone.cleaner.one_pass.stats import GroupFacts, PassResult, Prediction, Progress, result_of
+from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.protocol.core import compaction
 from siltstone.storage.clock import Clock
@@ -86,6 +87,17 @@ class Cleaner:
         self._times = PassClock(clock)
         self._log: LogToClean | None = None  # the present pass; read by any thread through progress
         self._bytes_total = 0
+
+    @classmethod
+    def of(cls, settings: CleanerSettings, clock: Clock, throttle: Throttle) -> Self:
+        """Return what one cleaner thread needs by the settings."""
+        return cls(
+            clock=clock,
+            throttle=throttle,
+            dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
+            load_factor=settings.load_factor,
+            io_buffer_bytes=settings.io_buffer_bytes,
+        )
 
     @property
     def progress(self) -> Progress | None:

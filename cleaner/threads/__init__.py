@@ -1,4 +1,4 @@
-"""The threads that make passes, and the process that they use without compiled loops.
+"""The threads that make passes.
 
 Here go the threads and the limit for their reads and writes.
 """

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
 from siltstone.cleaner.explaining.predictions import Predictions
@@ -24,7 +24,7 @@ from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
 from siltstone.cleaner.manager import CleanerManager, GrabbedLog
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.cleaner.one_pass.stats import PassResult, Prediction, Progress
+from siltstone.cleaner.one_pass.stats import PassResult, Progress
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.config.topic import FOREVER
 from siltstone.protocol.errors import KafkaError
@@ -34,46 +34,27 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.log.retention import find_doomed
 
 if TYPE_CHECKING:
-    from siltstone.cleaner.one_pass.cleaner import Replace
+    from siltstone.cleaner.one_pass.cleaner import Cleaner
 
 EXPECTED = (OSError, ValueError, CorruptSegment)
 """Errors of a pass that are no bug: they are logged without a traceback."""
 
 NICE = 10
-"""The niceness of cleaner threads, so that serving comes first; their processes inherit it."""
+"""The niceness of cleaner threads, so that serving comes first."""
 
 _logger = logging.getLogger(__name__)
 
 
-class Worker(Protocol):
-    """Makes passes: a `cleaner.one_pass.cleaner.Cleaner`, or one in a process of its own."""
-
-    @property
-    def progress(self) -> Progress | None:
-        """Return how far the pass is, None between passes."""
-
-    def clean(
-        self, log: LogToClean, replace: "Replace", still_wanted: Callable[[], None]
-    ) -> PassResult:
-        """Clean a log; `still_wanted` raises to end it."""
-
-    def dry_run(self, log: LogToClean, still_wanted: Callable[[], None]) -> Prediction:
-        """Return the result of `clean`, reading only."""
-
-    def close(self) -> None:
-        """Free the memory that is kept between passes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerRooms:
-    """The things that all cleaner threads share; ``make_worker`` makes a thread's worker."""
+    """The things that all cleaner threads share; ``make_cleaner`` makes a thread's cleaner."""
 
     manager: CleanerManager
     clock: Clock
     figures: CleanerFigures
     history: History
     predictions: Predictions
-    make_worker: Callable[[CleanerSettings], Worker]
+    make_cleaner: Callable[[CleanerSettings], "Cleaner"]
 
 
 class CleanerThread:
@@ -94,8 +75,8 @@ class CleanerThread:
         self.working_on: GrabbedLog | None = None  # written by the thread
         self._rooms = rooms
         self._died = died
-        self._worker: Worker | None = None  # of the thread alone
-        self._worker_settings = settings
+        self._cleaner: Cleaner | None = None  # of the thread alone
+        self._cleaner_settings = settings
         self._next_trim = rooms.clock.monotonic()
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -114,8 +95,8 @@ class CleanerThread:
     @property
     def progress(self) -> Progress | None:
         """Return how far the running pass is, None if there is none."""
-        worker = self._worker
-        return worker.progress if worker is not None and self.working_on is not None else None
+        cleaner = self._cleaner
+        return cleaner.progress if cleaner is not None and self.working_on is not None else None
 
     def start(self) -> None:
         """Begin."""
@@ -155,8 +136,8 @@ class CleanerThread:
             _logger.exception("cleaner thread died thread=%s", self.name)
             self._died(self, error)
         finally:
-            if self._worker is not None:
-                self._worker.close()
+            if self._cleaner is not None:
+                self._cleaner.close()
 
     def _clean(self, work: GrabbedLog) -> None:
         """Make a pass over a log that was taken, and always give it back."""
@@ -186,7 +167,7 @@ class CleanerThread:
         log, cleanable = work.log, work.cleanable
         if log.has_unfinished_swap:
             log.finish_swap()
-        result = self._ready_worker().clean(
+        result = self._ready_cleaner().clean(
             LogToClean.of(
                 log,
                 first_dirty_offset=cleanable.first_dirty_offset,
@@ -208,17 +189,17 @@ class CleanerThread:
             raise CleaningAborted("the cleaner thread stops")
         self._rooms.manager.states.check(work.topic_partition)
 
-    def _ready_worker(self) -> Worker:
-        """Return the thread's worker, a new one if the settings have changed."""
+    def _ready_cleaner(self) -> "Cleaner":
+        """Return the thread's cleaner, a new one if the settings have changed."""
         settings = self.settings
-        if self._worker is None or self._worker_settings != settings:
-            if self._worker is not None:
-                self._worker.close()
+        if self._cleaner is None or self._cleaner_settings != settings:
+            if self._cleaner is not None:
+                self._cleaner.close()
             elif threading.current_thread() is self._thread:
                 ask_for_slice(LONG_NS)  # of this thread alone, too
-            self._worker = self._rooms.make_worker(settings)
-            self._worker_settings = settings
-        return self._worker
+            self._cleaner = self._rooms.make_cleaner(settings)
+            self._cleaner_settings = settings
+        return self._cleaner
 
     def _finish(self, work: GrabbedLog, result: PassResult, seconds: float) -> None:
         rooms = self._rooms

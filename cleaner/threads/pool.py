@@ -108,9 +108,9 @@ class CleanerPool:
         with self._dry_runs:
             if not manager.take(log):
                 return None
-            worker = self.rooms.make_worker(self._settings)
+            cleaner = self.rooms.make_cleaner(self._settings)
             try:
-                prediction = worker.dry_run(
+                prediction = cleaner.dry_run(
                     LogToClean.of(
                         log,
                         first_dirty_offset=cleanable.first_dirty_offset,
@@ -120,7 +120,7 @@ class CleanerPool:
                 )
             finally:
                 manager.release(log)
-                worker.close()
+                cleaner.close()
         self.rooms.predictions.keep(prediction)
         return prediction
 

@@ -5,7 +5,6 @@ pinned, one that no broker serves is an archive. If only an address is given, th
 for its directory; if that is not visible here, the records come by Fetch.
 """
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +14,7 @@ from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.transports.archive import ArchiveSource
 from siltstone.pipeline.transports.pinned import PinnedSource
 from siltstone.pipeline.transports.source import Source
-from siltstone.protocol.core.columns import COMPILED
 from siltstone.storage.directory.lock import is_held
-
-_logger = logging.getLogger(__name__)
 
 
 def open_source(options: ReadOptions) -> Source:
@@ -28,11 +24,6 @@ def open_source(options: ReadOptions) -> Source:
         BadOption: the options do not say where the topics are.
         SourceUnavailable: nothing is there.
     """
-    if not COMPILED:
-        _logger.warning(
-            "the kernels are not compiled here: reading is right, and a hundred times slower; "
-            "python -m siltstone.pipeline doctor says what to install"
-        )
     if options.transport == "auto" and options.bootstrap and not (options.data or options.archive):
         from siltstone.pipeline.transports.fetch import find_data  # noqa: PLC0415 - the wire protocol
 

@@ -233,6 +233,5 @@ def _environ() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name == "SILTSTONE_KERNELS"
-        or not (name.startswith(("SILTSTONE_", "KAFKA_")) or name == "CLUSTER_ID")
+        if not (name.startswith(("SILTSTONE_", "KAFKA_")) or name == "CLUSTER_ID")
     }

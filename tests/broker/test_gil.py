@@ -16,7 +16,6 @@ from siltstone.broker.http.metrics.exposition import Scrapes
 from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.net.sending.senders import Senders
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol import core
 from siltstone.protocol.parts import FileSlice
 from siltstone.protocol.records import compression
 from siltstone.storage.clock import Clock
@@ -27,13 +26,7 @@ from tests.support.logs import LogFolder, validated
 from tests.support.metrics import make_sources
 from tests.support.running import Running, running
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.compiled,
-    pytest.mark.skipif(
-        not core.COMPILED, reason="kernels: without them recovery computes in Python"
-    ),
-]
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import sys
 import uuid
 from pathlib import Path
 from struct import pack
@@ -11,31 +10,21 @@ import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from siltstone.broker.fetching import sessions as fetch_sessions
-from siltstone.broker.groups import offsets
 from siltstone.broker.groups.classic import group as classic_group
-from siltstone.broker.handlers import offset_commit
-from siltstone.broker.net import dispatch
-from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.net.sending.senders import Senders
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
-from siltstone.protocol import core, messages
-from siltstone.protocol.core import plain_messages
-from siltstone.protocol.messages import Message
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
 from tests.support.batches import TIMESTAMP, make_batch
-from tests.support.fetch_twin import fetch_plainly
 from tests.support.kio_messages import encode
 from tests.support.logs import validated
-from tests.support.message_twins import twin_of
 from tests.support.produce_requests import request_entity
 from tests.support.random_requests import RandomRequests
 from tests.support.rooms import RoomsOnDisk
 from tests.support.talks import Stand, Talk, hold, repeat
-from tests.support.uncompiled import load_uncompiled
 
 REQUESTS = 500
 COMPARED = (
@@ -103,20 +92,6 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(fetch_sessions, "random_session_id", lambda: chance.randint(1, 2**31 - 1))
 
 
-def close_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have messages read and written, partitions fetched and committed, by the plain forms."""
-    fetch_plainly(monkeypatch)
-    plain = load_uncompiled("siltstone.broker.groups._commit_kernels")
-    for name in ("NewOffsets", "judge_offsets"):
-        monkeypatch.setattr(offset_commit, name, getattr(plain, name))
-    monkeypatch.setattr(offsets, "GroupOffsets", plain.GroupOffsets)
-    monkeypatch.setattr(Message, "table", twin_of)
-    for module in (messages, dispatch, sys.modules[Gate.__module__]):
-        for name in core.__all__:
-            if name.startswith(("read", "write")) and hasattr(module, name):
-                monkeypatch.setattr(module, name, getattr(plain_messages, name))
-
-
 def close_short_ways_of_logs(home: RoomsOnDisk) -> None:
     """Have the logs check batches rule by rule, and search for what is read."""
     for log in home.rooms.topics.logs.values():
@@ -133,24 +108,22 @@ def files_below(root: Path) -> dict[Path, bytes]:
     }
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("seed", range(4))
 async def test_short_ways_answer_as_general_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """One by one in the plain form; then at once, cut at any byte, in the compiled one."""
+    """One by one and judged rule by rule; then at once, cut at any byte."""
     first, second, ids = await make_folders(tmp_path)
     with monkeypatch.context() as patched:
         repeat_chances(patched, seed)
         home = make_home(first)
         async with Stand(home) as stand:
-            close_short_ways(patched)
             requests = RandomRequests(random.Random(seed), ids)
             talks = await hold(stand, requests, REQUESTS, lambda: close_short_ways_of_logs(home))
     repeat_chances(monkeypatch, seed)
     home = make_home(second)
     home.io.close()
-    home.io = IoThreads(4, OnFirstUse(lambda: Senders(1)) if Senders.is_available else None)
+    home.io = IoThreads(4, OnFirstUse(lambda: Senders(1)))
     async with Stand(home) as again:
         await repeat(again, talks, random.Random(seed))
 

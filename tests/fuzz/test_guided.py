@@ -17,9 +17,9 @@ from tests.support.kafka import cache_folder
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-DECODING, DISPATCHING = 20_000, 2_000
-AS_MANY = 4
-"""Decoding is faster by far; of so many inputs one is handed to the broker."""
+DECODING, DISPATCHING = 20_000, 10_000
+AS_MANY = 2
+"""Decoding is faster; of so many inputs one is handed to the broker."""
 
 
 def search(module: str, folder: Path, runs: int) -> str:
@@ -51,7 +51,6 @@ def reached(said: str) -> int:
     return max(int(each) for each in re.findall(r" cov: (\d+)", said))
 
 
-@pytest.mark.compiled
 @pytest.mark.timeout(36_000)
 def test_requests_are_read_alike(tmp_path: Path) -> None:
     """By the tables in plain Python and in compiled form: the same, or the same refusal."""
@@ -62,8 +61,11 @@ def test_requests_are_read_alike(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(36_000)
 def test_a_broker_serves_or_refuses_them(tmp_path: Path) -> None:
-    """Before a login and without one: within a second, and no handler fails."""
+    """Before a login and without one: within a second, and no handler fails.
+
+    What is compiled has no branches to reach here.
+    """
     given = os.environ.get("FUZZ_RUNS")
     runs = int(given) // AS_MANY if given else DISPATCHING
 
-    assert reached(search("dispatching", tmp_path, runs)) > 1000
+    assert reached(search("dispatching", tmp_path, runs)) > 700

@@ -1,8 +1,5 @@
 """Decoding without compiled kernels, and filters: what the source does to record batches."""
 
-import subprocess
-import sys
-
 from pyspark.sql.datasource import (
     EqualTo,
     GreaterThan,
@@ -16,33 +13,8 @@ from pyspark.sql.datasource import (
 from siltstone.pipeline.planning.ranges import OffsetRange
 from siltstone.pipeline.source.filters import narrow
 from siltstone.storage.topic_partition import TopicPartition
-from tests.support.archives import Archive
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
-
-READ = """
-import sys
-from siltstone.protocol.core.columns import COMPILED
-from tests.support.archives import Archive
-from pathlib import Path
-table = Archive(Path(sys.argv[1])).read(("key", "value", "offset", "timestamp", "headers"))
-print(COMPILED, table.num_rows, table["key"].to_pylist()[-1])
-"""
-
-
-def test_uncompiled_kernels_read_the_same(archive: Archive) -> None:
-    """Where there is no compiler a scan is slow and right."""
-    archive.fill_plain(500)
-
-    done = subprocess.run(
-        [sys.executable, "-c", READ, str(archive.root)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"SILTSTONE_KERNELS": "off", "PATH": "/usr/bin:/bin", "PYTHONPATH": "."},
-    )
-
-    assert done.stdout == "False 500 b'k499'\n"
 
 
 def test_what_is_exact_here_is_not_left_to_spark() -> None:

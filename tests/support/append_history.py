@@ -1,15 +1,10 @@
-"""A random history of appends, printed: what the compiled and the plain forms must agree on.
-
-``python -m tests.support.append_history SEED FOLDER``; the variable SILTSTONE_KERNELS chooses.
-"""
+"""A random history of appends: what the short way and the general one must agree on."""
 
 import hashlib
 import random
-import sys
 from pathlib import Path
 
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol import core
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, BatchFields, build_marker
@@ -36,16 +31,21 @@ def _config(chance: random.Random) -> TopicConfig:
 
 
 class History:
-    """Appends that fit, that repeat, that come out of order, of three producers and of nobody."""
+    """Appends that fit, that repeat, that come out of order, of three producers and of nobody.
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    ``is_short`` says whether batches that break no rule may go by the short way.
+    """
+
+    def __init__(self, seed: int, folder: Path, *, is_short: bool) -> None:
+        self.is_short = is_short
+        self.taken = 0
         self.chance = random.Random(seed)
         self.folder = LogFolder(folder, _config(self.chance))
         self.sequences = {7: 0, 8: (1 << 31) - 3, 9: 0}
         self.epochs = dict.fromkeys(self.sequences, 3)
 
     def append(self) -> str:
-        """Append a client's batch by the short way where it is open, and say what became of it."""
+        """Append a client's batch, and say what became of it."""
         chance = self.chance
         log = self.folder.log
         rows = chance.randint(1, 4)
@@ -67,20 +67,20 @@ class History:
         )
         now_ms = self.folder.clock.now_ms()
         try:
-            base_offset = log.end.take(log, memoryview(batch), now_ms)
+            base_offset = log.end.take(log, memoryview(batch), now_ms) if self.is_short else -1
             if base_offset >= 0:
+                self.taken += 1
                 if producer >= 0:
                     self.sequences[producer] = (sequence + rows) & 0x7FFFFFFF
-                return f"taken {base_offset} {log.end.is_flush_due()}"
-            plain = log.end.rules.take(memoryview(batch), now_ms)
-            taken = plain or validate(memoryview(batch), log.config, now_ms)
+                return f"{base_offset}"
+            taken = validate(memoryview(batch), log.config, now_ms)
             result = log.append(taken)
         except KafkaError as error:
             return f"{type(error).__name__}: {error.message}"
         if producer >= 0 and not result.duplicate:
             self.sequences[producer] = (taken.base_sequence + rows) & 0x7FFFFFFF
             self.epochs[producer] = taken.producer_epoch
-        return f"{plain is None} {result}"
+        return f"{result.base_offset}"
 
     def abort(self) -> str:
         """End the transaction of the third producer."""
@@ -125,13 +125,6 @@ class History:
             for path in sorted(self.folder.path.iterdir())
         ]
 
-
-def main() -> None:
-    """Live one history and print it."""
-    history = History(int(sys.argv[1]), Path(sys.argv[2]))
-    said = ["compiled" if core.COMPILED else "plain", *(history.step() for _ in range(_STEPS))]
-    sys.stdout.write("\n".join([*said, *history.state(), ""]))
-
-
-if __name__ == "__main__":
-    main()
+    def live(self) -> list[str]:
+        """Live it, and return what was said and what is left."""
+        return [*(self.step() for _ in range(_STEPS)), *self.state()]

@@ -14,7 +14,7 @@ from siltstone.cleaner.manager import CleanerManager
 from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.states import CleaningStates, State
-from siltstone.cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread, Worker
+from siltstone.cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread
 from siltstone.cleaner.threads.pool import CleanerPool
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.server import ServerConfig
@@ -132,7 +132,9 @@ class CleanerHome(CompactedLogs):
         self.settings = CleanerSettings.of(
             ServerConfig(log_cleaner_dedupe_buffer_size=2 << 20, log_cleaner_io_buffer_size=1 << 16)
         )
-        self.rooms = self.make_rooms(self._make_worker)
+        self.rooms = self.make_rooms(
+            lambda settings: Cleaner.of(settings, self.clock, self.throttle)
+        )
         self.pool = CleanerPool(self.rooms, self.throttle, self.settings)
         self.thread = self.make_thread()
         check = self.manager.states.check
@@ -152,7 +154,7 @@ class CleanerHome(CompactedLogs):
         """Return the settings with others among them."""
         return replace(self.settings, **values)
 
-    def make_rooms(self, make_worker: Callable[[CleanerSettings], Worker]) -> CleanerRooms:
+    def make_rooms(self, make_cleaner: Callable[[CleanerSettings], Cleaner]) -> CleanerRooms:
         """Return rooms of a cleaner over these logs."""
         return CleanerRooms(
             manager=self.manager,
@@ -160,18 +162,9 @@ class CleanerHome(CompactedLogs):
             figures=CleanerFigures(),
             history=History(),
             predictions=Predictions(),
-            make_worker=make_worker,
+            make_cleaner=make_cleaner,
         )
 
     def make_thread(self) -> CleanerThread:
         """Return a cleaner thread that is not started."""
         return CleanerThread("cleaner-0", self.rooms, self.settings, lambda *_: None)
-
-    def _make_worker(self, settings: CleanerSettings) -> Worker:
-        return Cleaner(
-            clock=self.clock,
-            throttle=self.throttle,
-            dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
-            load_factor=settings.load_factor,
-            io_buffer_bytes=settings.io_buffer_bytes,
-        )

@@ -1,7 +1,5 @@
 """Committed offsets: as they are given to a table, and as they stand in a journal."""
 
-from typing import Any
-
 from siltstone.broker.groups import _commit_kernels
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
 from siltstone.protocol.coordinator.headed import write_value
@@ -17,14 +15,10 @@ def put_offset(committed: OffsetCommitValue) -> bytes:
     )
 
 
-def new_offsets(
-    *rows: tuple[str, int, OffsetCommitValue], kernel: Any = _commit_kernels
-) -> _commit_kernels.NewOffsets:
+def new_offsets(*rows: tuple[str, int, OffsetCommitValue]) -> _commit_kernels.NewOffsets:
     """Return offsets of partitions that are committed together; all have the time of the first."""
     first = rows[0][2]
-    offsets: _commit_kernels.NewOffsets = kernel.NewOffsets(
-        first.commit_timestamp, first.expire_timestamp
-    )
+    offsets = _commit_kernels.NewOffsets(first.commit_timestamp, first.expire_timestamp)
     wanted = [(index, each.offset, each.leader_epoch, each.metadata) for _, index, each in rows]
     grid = grid_of(wanted, len(wanted[0]))
     for place, (topic, _, each) in enumerate(rows):

@@ -68,7 +68,6 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
     registry = SimpleNamespace(logs=logs, topics=of_topics)
     return MetricSources(
         version="1.0",
-        kernels="compiled",
         started=1_700_000_000.5,
         topics=cast("TopicRegistry", registry),
         requests=requests,

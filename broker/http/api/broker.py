@@ -58,7 +58,6 @@ class BrokerPages:
             "fault": fault,
             "remarks": list(self._readiness.find_remarks()),
             "version": status.version,
-            "kernels": status.kernels,
             "uptime_seconds": round(status.uptime_seconds, 3),
             "cluster_id": status.cluster_id,
             "node_id": status.node_id,

@@ -31,7 +31,6 @@ class Status:
     """What ``GET /v1/status`` tells, in this order."""
 
     version: str
-    kernels: str
     ready: bool
     uptime_seconds: float
     cluster_id: str

@@ -78,7 +78,6 @@ class MetricSources:
     """
 
     version: str
-    kernels: str
     started: float
     topics: TopicRegistry
     requests: RequestStats

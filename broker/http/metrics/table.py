@@ -60,7 +60,7 @@ def _offline_directories(sources: MetricSources) -> Iterator[Row]:
 
 
 def _build(sources: MetricSources) -> Iterator[Row]:
-    yield (sources.version, sources.kernels), 1
+    yield (sources.version,), 1
 
 
 _LOG = "Log of each partition"
@@ -181,8 +181,8 @@ METRICS = (
     Metric("gauge", "siltstone_ready", (),
            "1 if the last round trip through the probe log succeeded.",
            "`Readiness`", single(lambda sources: int(sources.ready()))),
-    Metric("gauge", "siltstone_build_info", ("version", "kernels"),
-           "Always 1; the labels say which version runs and whether its kernels are compiled.",
+    Metric("gauge", "siltstone_build_info", ("version",),
+           "Always 1; the label says which version runs.",
            "package metadata", _build),
     Metric("counter", "process_cpu_seconds", (),
            "Processor seconds of all threads, user and system.",

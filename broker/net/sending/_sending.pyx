@@ -1,6 +1,6 @@
 """The loop of a sender thread: it sends file ranges to sockets, as far as each one takes them.
 
-It never holds the GIL, which plain Python could not promise: so this has no plain form.
+It never holds the GIL.
 """
 
 from libc.errno cimport EAGAIN, EINTR, EIO, errno

@@ -16,12 +16,7 @@ from struct import Struct
 from threading import Thread
 from typing import TYPE_CHECKING, ClassVar
 
-try:
-    from siltstone.broker.net.sending._sending import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        Table,
-    )
-except ModuleNotFoundError:  # where nothing is compiled nobody has senders
-    Table = None
+from siltstone.broker.net.sending._sending import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +38,6 @@ class Senders:
     every socket, so no sender waits for the loop.
     """
 
-    is_available: ClassVar[bool] = Table is not None
-    """Whether there can be any."""
     tail_bytes: ClassVar[int] = 8
     """What may follow a range; the end of a fetch's answer is three bytes."""
 
@@ -57,7 +50,7 @@ class Senders:
         self._reports, self._report = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._reports, False)
         self._table = Table(_widen(self._report) // _NUMBER.size)
-        self.max_sockets: int = self._table.sockets
+        self.max_sockets = self._table.sockets
         self._threads = [
             Thread(
                 target=self._table.serve,

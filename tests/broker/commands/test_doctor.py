@@ -9,17 +9,16 @@ import re
 import socket
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.doctor import why_not_written
 from siltstone.broker.commands.terminal import paint
-from siltstone.protocol import core
 from siltstone.storage import files
 from tests.support.running import running
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 NOWHERE = "kafka.invalid"  # RFC 6761: such a name never resolves
 
@@ -39,13 +38,6 @@ def consult(
     return code, {each["subject"]: each for each in findings}
 
 
-@pytest.fixture(autouse=True)
-def on_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where these tests run without compiled code somebody has wanted it so."""
-    if not core.COMPILED:
-        monkeypatch.setenv("SILTSTONE_KERNELS", "off")
-
-
 def test_before_a_start_all_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder is not there yet, the ports are free, and nobody listens: no faults."""
     code, found = consult(capsys, tmp_path / "data")
@@ -55,23 +47,6 @@ def test_before_a_start_all_is_fine(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "does not run" in found["broker"]["sentence"]
     assert "advertised PLAINTEXT 127.0.0.1:0" in found
     assert not (tmp_path / "data").exists()
-
-
-def test_code_that_could_not_be_compiled_is_a_fault(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With what to do; where somebody has switched it off it is none."""
-    _, as_it_is = consult(capsys, tmp_path)
-    monkeypatch.setattr(core, "COMPILED", False)
-    monkeypatch.setenv("SILTSTONE_KERNELS", "off")
-    wanted, switched_off = consult(capsys, tmp_path)
-    monkeypatch.delenv("SILTSTONE_KERNELS")
-    code, missing = consult(capsys, tmp_path)
-
-    assert as_it_is["kernels"]["is_fine"]
-    assert (wanted, switched_off["kernels"]["sentence"]) == (0, "off, as was asked for")
-    assert (code, missing["kernels"]["is_fine"]) == (1, False)
-    assert "install a C compiler" in missing["kernels"]["sentence"]
 
 
 def test_folders_that_a_start_would_not_take(

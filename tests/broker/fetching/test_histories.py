@@ -414,7 +414,6 @@ class Calls:
         self.count += event in {"call", "c_call"}
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("max_wait_ms", [0, 600_000])
 async def test_an_empty_request_makes_as_many_calls_for_ten_thousand_partitions(
     tmp_path: Path, max_wait_ms: int

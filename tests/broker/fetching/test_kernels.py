@@ -1,4 +1,4 @@
-"""What consumers ask of partitions: the compiled form and the plain one do the same."""
+"""What consumers ask of partitions."""
 
 import random
 from pathlib import Path
@@ -7,18 +7,13 @@ from typing import Any
 
 import pytest
 
-from siltstone.broker.fetching import _fetch_kernels as fetch_kernels
+from siltstone.broker.fetching import _fetch_kernels as kernel
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
 from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
 from siltstone.storage.appending._append_kernels import Appends, LogEnd
 from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
 from tests.support.clock import FakeClock
-from tests.support.forms import in_both_forms
-from tests.support.uncompiled import load_uncompiled
-
-PLAIN = load_uncompiled("siltstone.broker.fetching._fetch_kernels")
-BOTH = in_both_forms("kernel", fetch_kernels, PLAIN)
 
 
 def make_log(start: int, stable: int, end: int) -> Any:
@@ -39,7 +34,6 @@ def make_log(start: int, stable: int, end: int) -> Any:
 LOGS = (make_log(0, 5, 7), None, make_log(1 << 40, 1 << 41, 1 << 42))
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("asked", "is_committed", "row"),
     [
@@ -58,7 +52,7 @@ LOGS = (make_log(0, 5, 7), None, make_log(1 << 40, 1 << 41, 1 << 42))
     ],
 )
 def test_ends_that_need_no_search(
-    kernel: Any, asked: tuple[int, int, int], is_committed: bool, row: tuple[int, ...] | None
+    asked: tuple[int, int, int], is_committed: bool, row: tuple[int, ...] | None
 ) -> None:
     """The latest and the earliest offset, of partitions that are here, to who knows the leader."""
     rows, left = kernel.list_ends([ListOffsetsPartition(*asked)], LOGS, is_committed)
@@ -67,7 +61,6 @@ def test_ends_that_need_no_search(
     assert rows[0] == (row or (0,) * 5)
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("asked", "row"),
     [
@@ -83,9 +76,7 @@ def test_ends_that_need_no_search(
         ((-1, -1, 2), None),
     ],
 )
-def test_ends_of_epochs(
-    kernel: Any, asked: tuple[int, int, int], row: tuple[int, ...] | None
-) -> None:
+def test_ends_of_epochs(asked: tuple[int, int, int], row: tuple[int, ...] | None) -> None:
     """Of partitions that are here, to who knows the leader."""
     rows, left = kernel.list_epoch_ends([OffsetForLeaderPartition(*asked)], LOGS)
 
@@ -93,8 +84,7 @@ def test_ends_of_epochs(
     assert rows[0] == (row or (0,) * 4)
 
 
-@BOTH
-def test_partitions_that_are_named_twice_are_seen(kernel: Any) -> None:
+def test_partitions_that_are_named_twice_are_seen() -> None:
     """Wherever the second one stands."""
     rng = random.Random(1)
     for _ in range(200):
@@ -103,8 +93,7 @@ def test_partitions_that_are_named_twice_are_seen(kernel: Any) -> None:
         assert kernel.are_distinct(asked) is (len(set(indexes)) == len(indexes))
 
 
-@BOTH
-def test_where_one_log_keeps_its_end_says_nothing_of_the_next(kernel: Any) -> None:
+def test_where_one_log_keeps_its_end_says_nothing_of_the_next() -> None:
     """In a slot, in another slot, in a dictionary, nowhere; and the class may change."""
 
     class Slotted:
@@ -119,13 +108,16 @@ def test_where_one_log_keeps_its_end_says_nothing_of_the_next(kernel: Any) -> No
     slotted.end = wider.end = first.end
     asked = [ListOffsetsPartition(0, -1, -1)]
 
+    def ends_of(log: Any) -> Any:
+        return kernel.list_ends(asked, (log,), False)
+
     for log in (slotted, slotted, wider, slotted, first, first, wider, wider):
-        assert kernel.list_ends(asked, (log,), False) == ([(0, 0, -1, 7, 3)], [])
+        assert ends_of(log) == ([(0, 0, -1, 7, 3)], [])
     del slotted.end
     for _ in range(2):
         with pytest.raises(AttributeError):
-            kernel.list_ends(asked, (slotted,), False)
+            ends_of(slotted)
     slotted.end = last.end
-    assert kernel.list_ends(asked, (slotted,), False) == ([(0, 0, -1, 1 << 42, 3)], [])
+    assert ends_of(slotted) == ([(0, 0, -1, 1 << 42, 3)], [])
     Wider.end = property(lambda _: last.end)  # type: ignore[attr-defined]
-    assert kernel.list_ends(asked, (wider,), False) == ([(0, 0, -1, 1 << 42, 3)], [])
+    assert ends_of(wider) == ([(0, 0, -1, 1 << 42, 3)], [])

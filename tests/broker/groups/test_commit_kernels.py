@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.broker.groups import _commit_kernels as commit_kernels
-from siltstone.broker.groups import offsets as group_offsets
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.protocol.coordinator.group_records import read_key, read_offset
 from siltstone.protocol.errors import NotCoordinator
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from siltstone.protocol.records.journal import NO_PRODUCER
 from tests.support.committed import new_offsets
-from tests.support.uncompiled import load_uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.protocol.records.journal import Producer, Row
 
-PLAIN = load_uncompiled("siltstone.broker.groups._commit_kernels")
 PARTITION = 3
 MANY = 100
 
@@ -42,13 +38,6 @@ class Journal:
         return 0
 
 
-@pytest.fixture(params=[commit_kernels, PLAIN], ids=["chosen", "plain"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the kernel by which offsets are kept: the one in use, or plain Python."""
-    monkeypatch.setattr(group_offsets, "GroupOffsets", request.param.GroupOffsets)
-    return request.param
-
-
 def offsets(*indexes: int, expiry: int = -1) -> list[tuple[str, int, OffsetCommitValue]]:
     """Return what is committed for these partitions of orders."""
     return [
@@ -58,13 +47,13 @@ def offsets(*indexes: int, expiry: int = -1) -> list[tuple[str, int, OffsetCommi
 
 
 @pytest.mark.parametrize("expiry", [-1, 5_000])
-def test_all_offsets_of_a_request_are_one_batch(kernel: Any, expiry: int) -> None:
+def test_all_offsets_of_a_request_are_one_batch(expiry: int) -> None:
     """As many records as there are partitions, which read as what was committed."""
     journal = Journal()
     table = Offsets(journal.append)
     new = offsets(*range(MANY), expiry=expiry)
 
-    table.append("g", PARTITION, new_offsets(*new, kernel=kernel))
+    table.append("g", PARTITION, new_offsets(*new))
 
     [rows] = journal.batches
     assert [(read_key(key), read_offset(value or b"")) for key, value in rows] == [
@@ -78,14 +67,14 @@ def test_all_offsets_of_a_request_are_one_batch(kernel: Any, expiry: int) -> Non
     assert (table.count, table.commit_count) == (MANY, MANY)
 
 
-def test_a_commit_of_the_same_partition_counts_once(kernel: Any) -> None:
+def test_a_commit_of_the_same_partition_counts_once() -> None:
     """The later one is served, also within a request."""
     table = Offsets(Journal().append)
 
     later = ("orders", 1, OffsetCommitValue(77, -1, "", 1_000))
 
-    table.append("g", PARTITION, new_offsets(*offsets(1, 2), kernel=kernel))
-    table.append("g", PARTITION, new_offsets(*offsets(2), later, kernel=kernel))
+    table.append("g", PARTITION, new_offsets(*offsets(1, 2)))
+    table.append("g", PARTITION, new_offsets(*offsets(2), later))
 
     committed = table.find("g", "orders", 1)
     assert committed is not None
@@ -93,27 +82,27 @@ def test_a_commit_of_the_same_partition_counts_once(kernel: Any) -> None:
     assert (table.count, table.commit_count) == (2, 4)
 
 
-def test_what_the_journal_refuses_is_not_remembered(kernel: Any) -> None:
+def test_what_the_journal_refuses_is_not_remembered() -> None:
     """Nothing of it, and the refusal is the caller's."""
     journal = Journal()
     journal.refuses = True
     table = Offsets(journal.append)
 
     with pytest.raises(NotCoordinator):
-        table.append("g", PARTITION, new_offsets(*offsets(1, 2), kernel=kernel))
+        table.append("g", PARTITION, new_offsets(*offsets(1, 2)))
 
     assert "g" not in table
     assert (table.count, table.commit_count) == (0, 0)
 
 
-def test_an_offset_that_cannot_be_written_keeps_out_all(kernel: Any) -> None:
+def test_an_offset_that_cannot_be_written_keeps_out_all() -> None:
     """A size that is said wrongly would be the end of the journal."""
     journal = Journal()
     table = Offsets(journal.append)
     long = ("orders", 2, OffsetCommitValue(1, -1, "x" * 0x8000, 0))
 
     with pytest.raises(OverflowError, match="metadata"):
-        table.append("g", PARTITION, new_offsets(*offsets(1), long, kernel=kernel))
+        table.append("g", PARTITION, new_offsets(*offsets(1), long))
 
     assert journal.batches == []
     assert table.count == 0

@@ -1,4 +1,4 @@
-"""What nearly every Produce request is: the compiled form and the plain one do the same."""
+"""What nearly every Produce request is."""
 
 import errno
 import random
@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siltstone.broker.handlers import _produce_kernels as produce_kernels
+from siltstone.broker.handlers import _produce_kernels as kernel
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.produce import PartitionProduceData, TopicProduceData
-from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
-from tests.support.forms import in_both_forms
-from tests.support.logs import LogFolder, validated
-from tests.support.uncompiled import load_uncompiled
+from tests.support.logs import LogFolder, bytes_of, validated
 
 if TYPE_CHECKING:
     from siltstone.protocol.records.build import BatchFields
 
-PLAIN = load_uncompiled("siltstone.broker.handlers._produce_kernels")
-BOTH = in_both_forms("kernel", produce_kernels, PLAIN)
 CLOSER_LOOK = "a closer look"
 
 
@@ -49,7 +45,7 @@ def make_logs(root: Path, names: list[str], **settings: Any) -> dict[tuple[str, 
 
 
 def append(
-    kernel: Any, logs: dict[tuple[str, int], Log], topics: list[TopicProduceData]
+    logs: dict[tuple[str, int], Log], topics: list[TopicProduceData]
 ) -> tuple[list[Any], list[Log]]:
     """Append until each partition has an answer, and return what was to be flushed, too."""
     produced: list[Any] = []
@@ -59,8 +55,7 @@ def append(
     return produced, unflushed
 
 
-@BOTH
-def test_what_comes_twice_is_noticed(kernel: Any) -> None:
+def test_what_comes_twice_is_noticed() -> None:
     """A topic or a partition; a topic without partitions too."""
     once = topic("a", (0, None), (1, None))
 
@@ -72,8 +67,7 @@ def test_what_comes_twice_is_noticed(kernel: Any) -> None:
     assert kernel.count_once([topic("a")], 0) == -1
 
 
-@BOTH
-def test_only_what_breaks_no_rule_is_appended(kernel: Any, tmp_path: Path) -> None:
+def test_only_what_breaks_no_rule_is_appended(tmp_path: Path) -> None:
     """The caller is asked about each of the others, and nothing of them is in a log."""
     logs = make_logs(tmp_path, ["a", "b", "__consumer_offsets"])
     damaged = make_batch()
@@ -89,7 +83,7 @@ def test_only_what_breaks_no_rule_is_appended(kernel: Any, tmp_path: Path) -> No
         topic("a", (0, None), (1, bytearray()), (0, make_batch())),
     ]
 
-    produced, unflushed = append(kernel, logs, topics)
+    produced, unflushed = append(logs, topics)
 
     rest = (-1, 0, (), None, (-1, -1))
     assert produced == [
@@ -103,20 +97,18 @@ def test_only_what_breaks_no_rule_is_appended(kernel: Any, tmp_path: Path) -> No
     assert unflushed == []
 
 
-@BOTH
-def test_a_log_is_to_be_flushed_once(kernel: Any, tmp_path: Path) -> None:
+def test_a_log_is_to_be_flushed_once(tmp_path: Path) -> None:
     """However many batches of a request `flush.messages` wants on the disk."""
     logs = make_logs(tmp_path, ["a"], flush_messages=2)
 
     topics = [topic("a", (0, make_batch(2)), (1, make_batch(1)), (0, make_batch(1)))]
-    _, unflushed = append(kernel, logs, topics)
+    _, unflushed = append(logs, topics)
 
     assert unflushed == [logs["a", 0]]
 
 
-@BOTH
 def test_a_disk_that_refuses_ends_it_at_its_partition(
-    kernel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was appended before has its answer; the caller goes on behind the one that failed."""
     logs = make_logs(tmp_path, ["a"])
@@ -151,20 +143,48 @@ def random_request(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_both_forms_append_the_same(tmp_path: Path, seed: int) -> None:
-    """The same answers to the same requests, and the same bytes in the logs."""
-    told: list[Any] = []
-    for name, kernel in (("chosen", produce_kernels), ("plain", PLAIN)):
-        chance = random.Random(seed)
-        logs = make_logs(tmp_path / name, ["a", "b"], flush_messages=9)
-        for log in logs.values():
-            first = make_batch(producer_id=7, producer_epoch=0, base_sequence=0)
-            log.append(validated(first))
-        for _ in range(60):
-            produced, unflushed = append(kernel, logs, random_request(chance, logs))
-            told.append((produced, [log.log_end_offset for log in unflushed]))
-        told.append([log.segments[-1].log_path.read_bytes() for log in logs.values()])
-    half = len(told) // 2
-    assert told[:half] == told[half:]
-    assert sum(CLOSER_LOOK in rows for produced, _ in told[: half - 1] for *_, rows in produced) > 9
-    assert any(unflushed for _, unflushed in told[: half - 1])
+def test_a_log_takes_what_follows(tmp_path: Path, seed: int) -> None:
+    """Of batches that go on, repeat and skip; offsets and sequences have no gap, and no answer."""
+    chance = random.Random(seed)
+    logs = make_logs(tmp_path, ["a", "b"], flush_messages=9)
+    ends = dict.fromkeys(logs, 1)
+    for log in logs.values():
+        log.append(validated(make_batch(producer_id=7, producer_epoch=0, base_sequence=0)))
+    left = flushed = 0
+    for _ in range(60):
+        produced, unflushed = append(logs, random_request(chance, logs))
+        flushed += len(unflushed)
+        for name, _, rows in produced:
+            for row in rows:
+                if row == CLOSER_LOOK:
+                    left += 1
+                    continue
+                assert row[1:3] == (0, ends[name, row[0]])
+                ends[name, row[0]] = next_end(logs[name, row[0]], row[2])
+
+    assert left > 9
+    assert flushed
+    assert ends == {each: log.log_end_offset for each, log in logs.items()}
+    for log in logs.values():
+        sequences = [header for header in headers_of(log) if header.producer_id == 7]
+        assert [header.base_sequence for header in sequences] == [
+            0,
+            *(header.last_sequence + 1 for header in sequences[:-1]),
+        ]
+
+
+def headers_of(log: Log) -> list[BatchHeader]:
+    """Return the headers of what a log has."""
+    data = bytes_of(log, 0)
+    found: list[BatchHeader] = []
+    position = 0
+    while position < len(data):
+        found.append(BatchHeader.read(data, position))
+        position += found[-1].size
+    return found
+
+
+def next_end(log: Log, base_offset: int) -> int:
+    """Return the offset behind the batch at an offset."""
+    (header,) = [each for each in headers_of(log) if each.base_offset == base_offset]
+    return header.next_offset

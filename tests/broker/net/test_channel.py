@@ -37,7 +37,7 @@ class OpenFile:
 @pytest.fixture(params=[0, 2], ids=["loop", "senders"])
 async def io(request: pytest.FixtureRequest) -> AsyncIterator[IoThreads]:
     """One thread for cold reads, and who sends large ranges."""
-    count = request.param if Senders.is_available else 0
+    count = request.param
     threads = IoThreads(1, OnFirstUse(lambda: Senders(count)) if count else None)
     yield threads
     threads.close()
@@ -223,8 +223,6 @@ def is_open(number: int) -> bool:
     return True
 
 
-@pytest.mark.compiled
-@pytest.mark.skipif(not Senders.is_available, reason="kernels: without them the loop sends")
 async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, bytes]) -> None:
     """Its number would be the next connection's, which would get the rest of the answer."""
     io = IoThreads(1, OnFirstUse(lambda: Senders(1)))

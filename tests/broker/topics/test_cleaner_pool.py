@@ -29,11 +29,11 @@ def test_loop_has_short_turns_when_somebody_is_beside_it(loop_thread: int) -> No
     pool = make_pool(CleanerManager({}, clock), clock, ServerConfig())
     before = slice_of(loop_thread)
 
-    workers: list[object] = []
-    thread = threading.Thread(target=lambda: workers.append(pool.rooms.make_worker(pool.settings)))
+    made: list[object] = []
+    thread = threading.Thread(target=lambda: made.append(pool.rooms.make_cleaner(pool.settings)))
     thread.start()
     thread.join()
 
-    assert workers
+    assert made
     assert before > SHORT_NS
     assert slice_of(loop_thread) == SHORT_NS

@@ -13,7 +13,6 @@ from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.states import State
 from siltstone.cleaner.threads import pool as pool_module
 from siltstone.cleaner.threads.pool import CleanerPool
-from siltstone.cleaner.threads.worker import make_worker
 from siltstone.storage.directory.time_slice import LONG_NS
 from tests.support.cleaner import CleanerHome, read_all
 from tests.support.time_slices import slice_of
@@ -233,17 +232,3 @@ def test_aborted_dry_run_frees_the_log(home: CleanerHome) -> None:
         pool.dry_run(log, grabbed.cleanable)
 
     assert home.manager.states.get(log.topic_partition) is State.NONE
-
-
-def test_the_core_decides_where_passes_run(
-    home: CleanerHome, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Uncompiled ones would keep the event loop from the interpreter: they get a process."""
-    kinds = []
-    for compiled in (True, False):
-        monkeypatch.setattr("siltstone.protocol.core.compaction.COMPILED", compiled)
-        worker = make_worker(home.settings, home.clock, home.throttle)
-        kinds.append(type(worker).__name__)
-        worker.close()
-
-    assert kinds == ["Cleaner", "HelperProcess"]

@@ -86,7 +86,6 @@ def numbers(arena: bytearray, start: int, count: int, kind: str = "q") -> list[i
     return list(found)
 
 
-@pytest.mark.compiled
 @given(RECORDS)
 def test_both_forms_fill_the_same_buffers(made: list[Any]) -> None:
     """Compiled or not, every byte of every buffer is the same, and nothing else is touched."""

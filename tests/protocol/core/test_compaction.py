@@ -120,7 +120,6 @@ BATCHES = st.lists(
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.compiled
 @SETTINGS
 @given(BATCHES, st.integers(0, 3), st.integers(0, 30), st.sampled_from([3, 40, 1000]))
 def test_both_forms_do_the_same(rows: Rows, horizon: int, first_dirty: int, usable: int) -> None:
@@ -135,7 +134,6 @@ def test_both_forms_do_the_same(rows: Rows, horizon: int, first_dirty: int, usab
     assert chosen.like_another() == plain.like_another()
 
 
-@pytest.mark.compiled
 @SETTINGS
 @given(BATCHES, st.integers(0, 1 << 20), st.integers(0, 255), st.booleans())
 def test_damage_is_seen_alike(rows: Rows, place: int, byte: int, is_opened: bool) -> None:
@@ -157,7 +155,6 @@ MARKERS = {
 STEPS = st.lists(st.tuples(st.sampled_from(["data", ABORT, COMMIT]), st.integers(-1, 4)))
 
 
-@pytest.mark.compiled
 @SETTINGS
 @given(STEPS, st.lists(st.tuples(st.integers(-1, 4), st.integers(0, 20), st.integers(0, 20))))
 def test_transactions_are_followed_alike(

@@ -69,7 +69,6 @@ def test_built_batches_are_fine(kernel: Any, rows: list[Record]) -> None:
     assert largest == max(-1, *(row.timestamp for row in rows))
 
 
-@pytest.mark.compiled
 @given(
     rows,
     st.lists(st.tuples(st.integers(0, 500), st.integers(0, 255)), max_size=4),
@@ -106,7 +105,6 @@ def test_both_forms_answer_alike(
         assert written[0] == written[1]
 
 
-@pytest.mark.compiled
 @given(st.binary(max_size=60), st.integers(-2, 5), st.integers(LOW, HIGH), st.booleans())
 def test_both_forms_answer_alike_to_junk(junk: bytes, count: int, base: int, keys: bool) -> None:
     """Any bytes, any base timestamp: the same verdict, and never beyond the end."""
@@ -336,7 +334,6 @@ def test_a_stamped_batch_is_sound(kernel: Any) -> None:
     assert kernel.check_batch(batch, LOW, HIGH, False)[0] == constants.FINE
 
 
-@pytest.mark.compiled
 @given(
     rows,
     st.lists(st.tuples(st.integers(0, 500), st.integers(0, 255)), max_size=3),

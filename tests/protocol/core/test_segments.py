@@ -135,7 +135,6 @@ def test_chunks_and_full_arrays_change_nothing(kernel: Any) -> None:
         assert set(parts.notable) >= set(whole.notable)
 
 
-@pytest.mark.compiled
 @given(
     st.integers(0, 3),
     st.integers(0, 10_000),

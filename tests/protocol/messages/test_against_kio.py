@@ -34,7 +34,6 @@ def test_reads_and_writes_what_kio_does(message: Message, schema: Any) -> None:
         assert message.write(schema.__version__, row) == body
 
 
-@pytest.mark.compiled  # else the chosen form is the twin
 @pytest.mark.parametrize(("message", "schema"), CASES)
 def test_the_plain_twin_does_the_same(message: Message, schema: Any) -> None:
     """The specification reads and writes the same, whole and cut."""

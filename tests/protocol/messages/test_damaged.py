@@ -14,8 +14,6 @@ from tests.support.kio_messages import encode, example
 from tests.support.message_cases import CASES
 from tests.support.message_twins import outcome, twin_of
 
-pytestmark = pytest.mark.compiled  # else there is nothing that the plain form is compared with
-
 
 @pytest.mark.parametrize(("message", "schema"), CASES)
 def test_a_body_cut_at_any_byte_is_refused_with_its_field(message: Message, schema: Any) -> None:

@@ -21,7 +21,6 @@ from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.faults import Disk
 from tests.support.invariants import check_lookups
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
-from tests.support.uncompiled import load_uncompiled
 
 BATCH_BYTES = len(make_batch([(b"k", b"v" * 10)] * 2))
 
@@ -135,28 +134,26 @@ def test_hints_live_as_long_as_their_read(
 
 
 def test_hints_never_change_an_answer(tmp_path: Path) -> None:
-    """Random reads beside appends answer the same with and without hints, compiled or not."""
+    """Random reads beside appends answer the same with and without hints."""
     rng = random.Random(20)
     folder = LogFolder(tmp_path, TopicConfig(segment_bytes=900, index_interval_bytes=200))
     log = folder.log
-    plain = load_uncompiled("siltstone.storage.log._read_kernels").LogReader(log.end)
     for _ in range(400):
         if rng.random() < 0.3:
             folder.append(rng.randint(1, 5), size=rng.randint(0, 90))
         offset, upto = rng.randint(0, log.log_end_offset), log.log_end_offset
         max_bytes = rng.choice([1, 100, 500, 5000])
         hinted = log.read(offset, max_bytes, upto)
-        for reader in (LogReader(log.end), plain):
-            other = reader.read(log, offset, max_bytes, upto, True)
-            if hinted is None or other is None:
-                assert hinted is other
-                continue
-            assert hinted.segment is other.segment
-            assert (hinted.slice.position, hinted.slice.size, hinted.next_offset) == (
-                other.slice.position,
-                other.slice.size,
-                other.next_offset,
-            )
+        other = LogReader(log.end).read(log, offset, max_bytes, upto, True)
+        if hinted is None or other is None:
+            assert hinted is other
+            continue
+        assert hinted.segment is other.segment
+        assert (hinted.slice.position, hinted.slice.size, hinted.next_offset) == (
+            other.slice.position,
+            other.slice.size,
+            other.next_offset,
+        )
 
 
 def _thin(folder: LogFolder, kept: list[int]) -> None:

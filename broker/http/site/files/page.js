@@ -117,7 +117,7 @@ class Overview {
           samples.length > 1 && spark(samples),
           make("p", { class: "soft" }, make("span", { class: "swatch-in" }, "━"), " in  ", make("span", { class: "swatch-out" }, "━"), " out, since this page is open")),
         card("Broker", facts([
-          ["version", `${overview.version}, kernels ${overview.kernels}`],
+          ["version", overview.version],
           ["cluster", overview.cluster_id],
           ["node", String(overview.node_id)],
           ["up for", span(overview.uptime_seconds)],

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 TOKEN = "ab" * 32
 STATUS = Status(
     version="1.2.3",
-    kernels="compiled",
     ready=True,
     uptime_seconds=1.5,
     cluster_id="cluster",

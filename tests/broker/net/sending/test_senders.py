@@ -17,11 +17,6 @@ from tests.support.waiting import within
 
 SIZE = 3 << 20
 
-pytestmark = [
-    pytest.mark.compiled,
-    pytest.mark.skipif(not Senders.is_available, reason="kernels: without them the loop sends"),
-]
-
 Opener = Callable[[], tuple[socket.socket, socket.socket]]
 
 

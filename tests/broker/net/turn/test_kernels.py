@@ -1,4 +1,4 @@
-"""A connection's turn: the compiled form and the plain one do the same."""
+"""A connection's turn: what it receives, serves, sends and leaves to others."""
 
 import socket
 from collections.abc import Iterator
@@ -11,15 +11,11 @@ from hypothesis import strategies as st
 
 from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.net.buffers import SHARED_BYTES
-from siltstone.broker.net.turn import _turn_kernels as turn_kernels
+from siltstone.broker.net.turn import _turn_kernels as kernel
 from siltstone.protocol.errors import ProtocolError
 from siltstone.storage.appending._append_kernels import Appends
 from tests.support.connections import frame
-from tests.support.forms import in_both_forms
-from tests.support.uncompiled import load_uncompiled
 
-PLAIN = load_uncompiled("siltstone.broker.net.turn._turn_kernels")
-BOTH = in_both_forms("kernel", turn_kernels, PLAIN)
 LIMIT = 99
 
 
@@ -62,10 +58,10 @@ class ScriptedGate(Gate):
         return {1: None, 2: [body], 3: iter(body)}.get(body[0], body)
 
 
-def scripted_channel(kernel: Any, arriving: bytes | None, events: list[Any]) -> Any:
+def scripted_channel(arriving: bytes | None, events: list[Any]) -> Any:
     """Return a transport to which this arrives at once, and which notes what it is to send."""
 
-    class Channel(kernel.Transport):  # type: ignore[misc]
+    class Channel(kernel.Transport):
         def receive(self, buffer: memoryview, start: int, end: int) -> int:
             events.append(("receive", start, end))
             if arriving is None:
@@ -82,10 +78,10 @@ def scripted_channel(kernel: Any, arriving: bytes | None, events: list[Any]) -> 
     return Channel(-1, events.append)
 
 
-def scripted_turn(kernel: Any, channel: Any, events: list[Any], loop_round: Any) -> Any:
+def scripted_turn(channel: Any, events: list[Any], loop_round: Any) -> Any:
     """Return a turn that notes what it leaves to the connection."""
 
-    class Turn(kernel.Turn):  # type: ignore[misc]
+    class Turn(kernel.Turn):
         def _go_on(self) -> None:
             events.append("go on")
 
@@ -108,18 +104,17 @@ def scripted_turn(kernel: Any, channel: Any, events: list[Any], loop_round: Any)
         def close(self, reason: str | None = None) -> None:
             events.append(("close", reason))
 
-    return Turn(Loop(events), channel, ScriptedGate(), loop_round, LIMIT)
+    loop: Any = Loop(events)
+    return Turn(loop, channel, ScriptedGate(), loop_round, LIMIT)
 
 
-def turn(
-    kernel: Any, arriving: bytes | None, tail: bytes = b"", **state: Any
-) -> tuple[list[Any], bytes, float]:
+def turn(arriving: bytes | None, tail: bytes = b"", **state: Any) -> tuple[list[Any], bytes, float]:
     """Return what one turn did, the bytes it kept, and when the connection was last active."""
     events: list[Any] = []
-    channel = scripted_channel(kernel, arriving, events)
+    channel = scripted_channel(arriving, events)
     channel.unsent.extend(state.pop("unsent", ()))
-    loop = Loop(events)
-    it = scripted_turn(kernel, channel, events, kernel.LoopRound(loop, Appends()))
+    loop: Any = Loop(events)
+    it = scripted_turn(channel, events, kernel.LoopRound(loop, Appends()))
     it._tail = tail
     for name, value in state.items():
         setattr(it, name, value)
@@ -131,66 +126,88 @@ def turn(
 BODIES = st.lists(st.binary(min_size=1, max_size=9), max_size=90)
 
 
-@pytest.mark.compiled
 @given(BODIES, st.integers(0, 9), st.binary(), st.integers(0, 20))
-def test_both_forms_serve_the_same_frames(
+def test_every_whole_frame_is_served_in_its_turn(
     bodies: list[bytes], cut: int, more: bytes, kept: int
 ) -> None:
-    """Answers, what is kept, what waits, and what is put off; some bytes were there already."""
+    """Up to one that waits, has a range or is refused; some bytes were there already."""
     data = b"".join(map(frame, bodies)) + more
     data = data[: max(0, len(data) - cut)]
+    answers, last = serve(data)
 
-    def outcome(kernel: Any) -> Any:
-        try:
-            return turn(kernel, data[kept:], data[:kept])
-        except ProtocolError as error:
-            return str(error)
+    try:
+        events = turn(data[kept:] or None, data[:kept])[0]
+    except ProtocolError:
+        assert last == ["refuse"]
+        return
 
-    assert outcome(turn_kernels) == outcome(PLAIN)
+    if data[kept:]:
+        shown = [event for event in events if event[0] in {"bytes", "parts", "await", "refuse"}]
+        parts = [said if kind == "parts" else [said] for kind, said in shown if kind[-1] == "s"]
+        assert b"".join(part for said in parts for part in said) == b"".join(answers)
+        assert [kind for kind, _ in shown if kind in {"await", "refuse"}] == last
 
 
-@BOTH
-def test_a_turn_receives_serves_and_sends(kernel: Any) -> None:
+def serve(data: bytes) -> tuple[list[bytes], list[str]]:
+    """Return the answers of one turn, and what ends it."""
+    answers: list[bytes] = []
+    at = 0
+    for _ in range(kernel.FRAMES_PER_TURN):
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        if len(data) - at >= 4 and not 0 < size <= LIMIT:
+            return answers, ["refuse"]
+        if len(data) - at < 4 + size or len(data) - at < 4:
+            break
+        body = data[at + 4 : at + 4 + size]
+        at += 4 + size
+        if body[0] == 0:
+            return answers, ["refuse"]
+        if body[0] == 3:
+            return answers, ["await"]
+        if body[0] > 1:
+            answers.append(body)
+        if body[0] == 2:  # a range ends a turn
+            break
+    return answers, []
+
+
+def test_a_turn_receives_serves_and_sends() -> None:
     """Two frames have arrived: one receive and one send."""
-    assert turn(kernel, frame(b"hello ") + frame(b"world")) == (
+    assert turn(frame(b"hello ") + frame(b"world")) == (
         [("receive", 0, SHARED_BYTES), ("bytes", b"hello world")],
         b"",
         7.5,
     )
 
 
-@BOTH
-def test_what_has_arrived_goes_behind_what_was_kept(kernel: Any) -> None:
+def test_what_has_arrived_goes_behind_what_was_kept() -> None:
     """The rest of a frame; what came before it is not lost when nothing arrives."""
     begun, rest = frame(b"hello")[:6], frame(b"hello")[6:]
 
-    assert turn(kernel, rest, begun)[0] == [("receive", 6, SHARED_BYTES), ("bytes", b"hello")]
-    assert turn(kernel, None, begun)[:2] == ([("receive", 6, SHARED_BYTES)], begun)
+    assert turn(rest, begun)[0] == [("receive", 6, SHARED_BYTES), ("bytes", b"hello")]
+    assert turn(None, begun)[:2] == ([("receive", 6, SHARED_BYTES)], begun)
 
 
-@BOTH
-def test_the_end_of_the_stream_closes(kernel: Any) -> None:
+def test_the_end_of_the_stream_closes() -> None:
     """And nothing to receive does not."""
-    assert turn(kernel, b"")[0][1:] == [("close", None)]
-    assert turn(kernel, None)[0][1:] == []
+    assert turn(b"")[0][1:] == [("close", None)]
+    assert turn(None)[0][1:] == []
 
 
-@BOTH
 @pytest.mark.parametrize(
     "state",
     [{"_task": object()}, {"_frame": object()}, {"_expects_large": True}, {"unsent": [b"x"]}],
 )
-def test_everything_else_goes_the_general_way(kernel: Any, state: dict[str, Any]) -> None:
+def test_everything_else_goes_the_general_way(state: dict[str, Any]) -> None:
     """An answer that is owed or has not left, and a large frame: nothing is received here."""
     counted = [("count", 0)] if "_frame" in state else []
 
-    assert turn(kernel, frame(b"hello"), **state) == (["go on", *counted], b"", 7.5)
+    assert turn(frame(b"hello"), **state) == (["go on", *counted], b"", 7.5)
 
 
-@BOTH
-def test_one_turn_serves_so_many_frames(kernel: Any) -> None:
+def test_one_turn_serves_so_many_frames() -> None:
     """The rest waits until others had their turn."""
-    events, tail, _ = turn(kernel, frame(b"go") * 100)
+    events, tail, _ = turn(frame(b"go") * 100)
 
     assert events[1:] == [
         ("keep", frame(b"go") * 36, 6),
@@ -201,11 +218,10 @@ def test_one_turn_serves_so_many_frames(kernel: Any) -> None:
     assert tail == frame(b"go") * 36
 
 
-@BOTH
-def test_ranges_and_waiting_end_a_turn(kernel: Any) -> None:
+def test_ranges_and_waiting_end_a_turn() -> None:
     """Answers before a range leave with it, those before a wait at once; the rest is kept."""
-    ranges = turn(kernel, frame(b"go") + frame(b"\2") + frame(b"on"))
-    waits = turn(kernel, frame(b"go") + frame(b"\3") + frame(b"on"))
+    ranges = turn(frame(b"go") + frame(b"\2") + frame(b"on"))
+    waits = turn(frame(b"go") + frame(b"\3") + frame(b"on"))
 
     kept = frame(b"on")
 
@@ -224,31 +240,30 @@ def test_ranges_and_waiting_end_a_turn(kernel: Any) -> None:
     ]
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("bad", "reason"), [(frame(b"\0"), "refused"), ((LIMIT + 1).to_bytes(4, "big"), "a frame of")]
 )
-def test_a_refusal_leaves_earlier_answers_their_way(kernel: Any, bad: bytes, reason: str) -> None:
+def test_a_refusal_leaves_earlier_answers_their_way(bad: bytes, reason: str) -> None:
     """They are sent first."""
-    sent, refused = turn(kernel, frame(b"go") + bad)[0][1:]
+    sent, refused = turn(frame(b"go") + bad)[0][1:]
 
     assert sent == ("bytes", b"go")
     assert refused[0] == "refuse"
     assert reason in refused[1]
 
 
-def round_of(kernel: Any, count: int) -> tuple[list[Any], Any, list[Any]]:
+def round_of(count: int) -> tuple[list[Any], Any, list[Any]]:
     """Return what happens to turns in a round, its loop, and the turns; each has a frame to serve.
 
     Their answers are their numbers.
     """
     events: list[Any] = []
-    loop = Loop(events)
+    loop: Any = Loop(events)
     loop_round = kernel.LoopRound(loop, Appends())
     turns = []
     for number in range(4, 4 + count):
-        channel = scripted_channel(kernel, frame(bytes([number])), events)
-        turns.append(scripted_turn(kernel, channel, events, loop_round))
+        channel = scripted_channel(frame(bytes([number])), events)
+        turns.append(scripted_turn(channel, events, loop_round))
     return events, loop, turns
 
 
@@ -259,10 +274,9 @@ def sent(events: list[Any]) -> list[Any]:
     return what
 
 
-@BOTH
-def test_answers_of_a_round_leave_at_its_end(kernel: Any) -> None:
+def test_answers_of_a_round_leave_at_its_end() -> None:
     """One behind the other, in the order of the turns."""
-    events, loop, turns = round_of(kernel, 3)
+    events, loop, turns = round_of(3)
     for each in turns:
         each.on_readable()
 
@@ -271,10 +285,9 @@ def test_answers_of_a_round_leave_at_its_end(kernel: Any) -> None:
     assert sent(events) == [b"\4", b"\5", b"\6"]
 
 
-@BOTH
-def test_a_round_of_many_ends_in_between(kernel: Any) -> None:
+def test_a_round_of_many_ends_in_between() -> None:
     """So that the first need not wait for all."""
-    events, loop, turns = round_of(kernel, kernel.TURNS_PER_ROUND + 1)
+    events, loop, turns = round_of(kernel.TURNS_PER_ROUND + 1)
     for each in turns:
         each.on_readable()
 
@@ -283,10 +296,9 @@ def test_a_round_of_many_ends_in_between(kernel: Any) -> None:
     assert len(sent(events)) == 1
 
 
-@BOTH
-def test_who_is_alone_waits_for_nobody(kernel: Any) -> None:
+def test_who_is_alone_waits_for_nobody() -> None:
     """After a round of one; now and then it is asked whether that is still so."""
-    events, loop, [only, other] = round_of(kernel, 2)
+    events, loop, [only, other] = round_of(2)
     waited = []
     for _ in range(2 * (kernel.ALONE + 1)):
         only.on_readable()
@@ -303,10 +315,9 @@ def test_who_is_alone_waits_for_nobody(kernel: Any) -> None:
     assert sent(events) == []
 
 
-@BOTH
-def test_what_cannot_wait_leaves_behind_what_is_owed(kernel: Any) -> None:
+def test_what_cannot_wait_leaves_behind_what_is_owed() -> None:
     """A range, as the second answer of a connection in a round."""
-    events, loop, [first, second] = round_of(kernel, 2)
+    events, loop, [first, second] = round_of(2)
     second.on_readable()
     first.on_readable()
     first.owe([b"more"])
@@ -317,10 +328,9 @@ def test_what_cannot_wait_leaves_behind_what_is_owed(kernel: Any) -> None:
     assert sent(events) == []
 
 
-@BOTH
-def test_a_fault_of_one_is_none_of_the_others(kernel: Any) -> None:
+def test_a_fault_of_one_is_none_of_the_others() -> None:
     """They are answered all the same."""
-    events, loop, turns = round_of(kernel, 3)
+    events, loop, turns = round_of(3)
     for each in turns:
         each.on_readable()
     turns[0]._channel.send_bytes = None  # a fault
@@ -331,10 +341,9 @@ def test_a_fault_of_one_is_none_of_the_others(kernel: Any) -> None:
     assert sent(events) == [b"\5", b"\6"]
 
 
-@BOTH
-def test_a_closed_connection_sends_nothing(kernel: Any) -> None:
+def test_a_closed_connection_sends_nothing() -> None:
     """Its answers go nowhere."""
-    assert turn(kernel, frame(b"go"), is_closed=True)[0][1:] == []
+    assert turn(frame(b"go"), is_closed=True)[0][1:] == []
 
 
 @pytest.fixture
@@ -351,11 +360,11 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 Pair = tuple[socket.socket, socket.socket]
 
 
-def open_channel(kernel: Any, fileno: int) -> tuple[Any, list[Any]]:
+def open_channel(fileno: int) -> tuple[Any, list[Any]]:
     """Return a transport over a descriptor, and what it asked of the class above it."""
     asked: list[Any] = []
 
-    class Channel(kernel.Transport):  # type: ignore[misc]
+    class Channel(kernel.Transport):
         def send(self, parts: Any) -> None:
             asked.append(parts)
 
@@ -365,11 +374,10 @@ def open_channel(kernel: Any, fileno: int) -> tuple[Any, list[Any]]:
     return Channel(fileno, asked.append), asked
 
 
-@BOTH
 @pytest.mark.parametrize("size", [100, SHARED_BYTES + 100], ids=["brief", "long"])
-def test_receiving_fills_the_room_that_is_given(kernel: Any, pair: Pair, size: int) -> None:
+def test_receiving_fills_the_room_that_is_given(pair: Pair, size: int) -> None:
     """Not a byte beside it, and never beyond the buffer's end."""
-    channel, _ = open_channel(kernel, pair[0].fileno())
+    channel, _ = open_channel(pair[0].fileno())
     buffer = bytearray(size)
     pair[1].send(b"abcdefgh")
 
@@ -379,10 +387,9 @@ def test_receiving_fills_the_room_that_is_given(kernel: Any, pair: Pair, size: i
     assert [buffer[9:14], buffer[size - 2 :], buffer[20:24]] == [b"\0abc\0", b"de", b"fgh\0"]
 
 
-@BOTH
-def test_nothing_there_is_not_the_end(kernel: Any, pair: Pair) -> None:
+def test_nothing_there_is_not_the_end(pair: Pair) -> None:
     """-1, 0 when the client has gone, and 0 for a socket that is closed."""
-    channel, _ = open_channel(kernel, pair[0].fileno())
+    channel, _ = open_channel(pair[0].fileno())
     room = memoryview(bytearray(9))
     empty = channel.receive(room, 0, 9)
     pair[1].close()
@@ -392,11 +399,10 @@ def test_nothing_there_is_not_the_end(kernel: Any, pair: Pair) -> None:
     assert (empty, ended, channel.receive(room, 0, 9)) == (-1, 0, 0)
 
 
-@BOTH
 @pytest.mark.parametrize("size", [9, 8 << 20])
-def test_bytes_that_do_not_leave_are_queued(kernel: Any, pair: Pair, size: int) -> None:
+def test_bytes_that_do_not_leave_are_queued(pair: Pair, size: int) -> None:
     """What the socket did not take, to the byte; then whatever comes waits behind it."""
-    channel, asked = open_channel(kernel, pair[0].fileno())
+    channel, asked = open_channel(pair[0].fileno())
     whole = (b"0123456789abcde" * (size // 15 + 1))[:size]
     channel.send_bytes(whole)
     left = b"".join(channel.unsent)
@@ -409,13 +415,12 @@ def test_bytes_that_do_not_leave_are_queued(kernel: Any, pair: Pair, size: int) 
     assert bool(left) == (size > 9)
 
 
-@BOTH
-def test_a_full_socket_takes_nothing(kernel: Any, pair: Pair) -> None:
+def test_a_full_socket_takes_nothing(pair: Pair) -> None:
     """All of it is queued, and the next piece goes behind it."""
     with suppress(BlockingIOError):
         while True:
             pair[0].send(bytes(1 << 16))
-    channel, asked = open_channel(kernel, pair[0].fileno())
+    channel, asked = open_channel(pair[0].fileno())
     channel.send_bytes(b"first")
     channel.send_bytes(b"second")
 
@@ -423,11 +428,10 @@ def test_a_full_socket_takes_nothing(kernel: Any, pair: Pair) -> None:
     assert asked == ["watch", (b"second",)]
 
 
-@BOTH
 @pytest.mark.parametrize("size", [5, SHARED_BYTES + 1])
-def test_a_client_that_has_gone_is_lost(kernel: Any, pair: Pair, size: int) -> None:
+def test_a_client_that_has_gone_is_lost(pair: Pair, size: int) -> None:
     """With the reason, and without a signal; nothing is queued for it."""
-    channel, asked = open_channel(kernel, pair[0].fileno())
+    channel, asked = open_channel(pair[0].fileno())
     pair[1].close()
     channel.send_bytes(bytes(size))
 
