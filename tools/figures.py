@@ -30,7 +30,7 @@ from tools.house import (
     find_two_way_pairs,
     lower_ratchets,
 )
-from tools.sources import PREFIX, PYTHON, Tree, imports_of, module_of
+from tools.sources import PYTHON, Tree, imports_of, module_of
 from tools.subjects import find_faults
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ _HELPER: Final = ("cleaner/threads/helper", "cleaner/threads/worker")
 _WALK: Final = re.compile(r"^## (Walk \d+: .*)$", re.MULTILINE)
 _FILES_OF_WALK: Final = re.compile(r"^[A-Z][\w-]+ files\b.*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _FILE_OF_WALK: Final = re.compile(r"`((?!protocol/(?:core|messages)/)\w+(?:/\w+)+)`")
+_APPENDS: Final = re.compile(r"append(?:_\w+)?|add|take")
 _MECHANISMS: Final = (
     ("generators with finish", "finish", "*_in_shares"),
     ("Slices", "Slices", "handle_in_slices"),
@@ -90,7 +91,8 @@ def count_parts_to_go(tree: Tree) -> Iterator[Figure]:
     """Lines of what the third edition takes away; what it puts elsewhere instead does not count.
 
     Twin: `plain_*.py` and `_portable*.py`. Choosers: modules that take the twin of another one
-    where that is not compiled. Helper: `cleaner/threads/helper*`, `worker.py`.
+    where that is not compiled. Helper: `cleaner/threads/helper*`, `worker.py`. Fairness: modules
+    called `loop_share` and `slices`. Append: all of `storage/appending`.
     """
     twin = [path for path in tree.product if _is_twin(path)]
     choosers = [path for path, module in tree.product.items() if _chooses(module)]
@@ -98,6 +100,8 @@ def count_parts_to_go(tree: Tree) -> Iterator[Figure]:
     parts = {
         "twin, choosers, helper": sorted({*twin, *choosers, *helper}),
         "broker/security/gate": tree.below("broker/security/gate"),
+        "fairness": [path for path in tree.product if path.stem in {"loop_share", "slices"}],
+        "append": tree.below("storage/appending"),
         ".pxd": [path for path in tree.product if path.suffix == ".pxd"],
     }
     for what, paths in parts.items():
@@ -238,15 +242,57 @@ def count_walks(tree: Tree) -> Iterator[Figure]:
             yield Figure(f"files of {title[:1].lower()}{title[1:]}", len(names), names)
 
 
-def count_mechanisms(tree: Tree) -> Iterator[Figure]:
-    """Ways in use to let others be served during long work: `share.rest()`, and forbidden ones.
+def count_ways(tree: Tree) -> Iterator[Figure]:
+    """Ways to let others be served during long work, and public methods of `LogEnd` that append.
 
-    The bound on work that reaches a disk, `work_off`, is something else.
+    The ways are `share.rest()` and forbidden ones that are in use; `work_off`, the bound on work
+    that reaches a disk, is something else. Methods that append begin so, or are `add` and `take`.
     """
     places = {figure.what: figure.number for figure in find_forbidden_names(tree)}
     in_use = [what for what, *names in _MECHANISMS if any(places[name] for name in names)]
     in_use += ["share.rest()"]
     yield Figure("mechanisms that let others be served", len(in_use), in_use)
+    ends = [node for _, node in _classes(tree) if node.name == "LogEnd"]
+    ways = sorted({name for end in ends for name in _members(end) if _APPENDS.fullmatch(name)})
+    yield Figure("ways to append", len(ways), ways)
+
+
+def count_protocols(tree: Tree) -> Iterator[Figure]:
+    """Protocols whose members at most one class of ours has, by their names, and their lines."""
+    classes = list(_classes(tree))
+    members = [(name, _members(node)) for name, node in classes if not _is_protocol(node)]
+    found = []
+    for name, node in classes:
+        wanted = _members(node) if _is_protocol(node) else {"__call__"}
+        by = {other for other, those in members if wanted <= those}
+        if len(by) < 2 and wanted != {"__call__"}:
+            size = (node.end_lineno or node.lineno) - node.lineno + 1
+            found.append((size, f"{name}, {size} lines: {', '.join(by)}"))
+    what = "protocols with at most one implementer"
+    yield Figure(what, len(found), [name for _, name in found])
+    yield Figure(f"lines of {what}", sum(size for size, _ in found))
+
+
+def _classes(tree: Tree) -> Iterator[tuple[str, ast.ClassDef]]:
+    for path, module in tree.product.items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef):
+                yield f"{module_of(path)}.{node.name}", node
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+    return any(_written(base) == "Protocol" for base in node.bases)
+
+
+def _members(node: ast.ClassDef) -> set[str]:
+    """Return the names that a class has, those that its methods set included."""
+    found = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(each.name)
+        elif isinstance(each, ast.Name | ast.Attribute) and isinstance(each.ctx, ast.Store):
+            found.add(each.id if isinstance(each, ast.Name) else each.attr)
+    return found
 
 
 def count_forbidden(tree: Tree) -> Iterator[Figure]:
@@ -292,47 +338,19 @@ def count_long_functions(tree: Tree) -> Iterator[Figure]:
 
 
 def count_deep_classes(tree: Tree) -> Iterator[Figure]:
-    """Yield the classes that have more than one class of ours above them, exceptions aside."""
-    bases = _bases_of_classes(tree)
-    names = []
-    for name in sorted(bases):
-        chain = _longest_chain(name, bases)
-        if sum(each in bases for each in chain) > DEEP and not _is_exception(chain[-1]):
-            names.append(" < ".join(each for each in chain if each in bases))
+    """Yield the classes that have more than one class of ours above them, exceptions aside.
+
+    Classes of one name are taken for one.
+    """
+    bases: dict[str, set[str]] = {}
+    for _, node in _classes(tree):
+        above = {_written(base).rpartition(".")[2] for base in node.bases}
+        bases.setdefault(node.name, set()).update(above - {node.name})
+    chains = [_longest_chain(name, bases) for name in sorted(bases)]
+    names = [
+        " < ".join(chain) for chain in chains if len(chain) > DEEP and not _is_error(chain, bases)
+    ]
     yield Figure("classes that inherit deeper than two", len(names), names)
-
-
-def _bases_of_classes(tree: Tree) -> dict[str, list[str]]:
-    """Return what each class inherits from: full names of ours, as written of the others."""
-    imported: dict[str, dict[str, str]] = {}
-    for path, module in tree.product.items():
-        imported.setdefault(module_of(path), {}).update(
-            (each.asname or each.name, f"{(node.module or '').removeprefix(PREFIX)}.{each.name}")
-            for node in ast.walk(module)
-            if isinstance(node, ast.ImportFrom)
-            for each in node.names
-        )
-    classes = {
-        f"{module_of(path)}.{node.name}": [_written(base) for base in node.bases]
-        for path, module in tree.product.items()
-        for node in ast.walk(module)
-        if isinstance(node, ast.ClassDef)
-    }
-    places = {name: name.rpartition(".")[0] for name in classes}
-
-    def resolve(module: str, base: str) -> str:
-        here = f"{module}.{base}"
-        while here not in classes:
-            module, _, base = here.rpartition(".")
-            there = imported.get(module, {}).get(base)
-            if there is None or there == here:
-                return base
-            here = there
-        return here
-
-    return {
-        name: [resolve(places[name], base) for base in written] for name, written in classes.items()
-    }
 
 
 def _written(base: ast.expr) -> str:
@@ -340,15 +358,15 @@ def _written(base: ast.expr) -> str:
     return ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
 
 
-def _longest_chain(name: str, bases: Mapping[str, list[str]]) -> list[str]:
-    """Return a class and what it inherits from, the way that passes most classes of ours."""
-    chains = [_longest_chain(base, bases) for base in bases.get(name, ())]
+def _longest_chain(name: str, bases: Mapping[str, set[str]]) -> list[str]:
+    """Return a class and those of ours above it, the way that passes most of them."""
+    chains = [_longest_chain(base, bases) for base in sorted(bases[name] & bases.keys())]
     return [name, *max(chains, key=len, default=[])]
 
 
-def _is_exception(name: str) -> bool:
-    found = getattr(builtins, name, None)
-    return isinstance(found, type) and issubclass(found, BaseException)
+def _is_error(chain: list[str], bases: Mapping[str, set[str]]) -> bool:
+    above = [getattr(builtins, base, None) for base in bases[chain[-1]]]
+    return any(isinstance(base, type) and issubclass(base, BaseException) for base in above)
 
 
 def count_unused(tree: Tree) -> Iterator[Figure]:
@@ -443,7 +461,8 @@ COUNTS: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
     count_cycles,
     count_floors,
     count_walks,
-    count_mechanisms,
+    count_ways,
+    count_protocols,
     count_forbidden,
     count_tics,
     count_files,
