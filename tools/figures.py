@@ -24,10 +24,10 @@ from tools.house import (
     Figure,
     find_arrows_up,
     find_forbidden_names,
-    find_shapes,
     find_tics,
     find_tics_elsewhere,
     find_two_way_pairs,
+    find_wide_declarations,
     lower_ratchets,
 )
 from tools.sources import PYTHON, Tree, imports_of, module_of
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 OPEN_AT_THE_TOP: Final = ("broker", "storage", "cleaner")
 LONG: Final = 60
 """Lines of a function beyond which it is counted as long, its head and docstring among them."""
+SMALL: Final = 40
+"""Lines that a file should have, else it joins the one that has its idea."""
 DEEP: Final = 2
 """Classes that may stand above each other, a class itself among them."""
 
@@ -316,7 +318,14 @@ def count_files(tree: Tree) -> Iterator[Figure]:
 
     Such files are `.py` or `.pyx`, but no `__init__` or `__main__` and not in `protocol/messages`.
     """
-    return find_shapes(tree)
+    yield from find_wide_declarations(tree)
+    short = [
+        f"{path}, {lines} lines"
+        for path in tree.below(*tree.packages, without="protocol/messages")
+        if path.suffix in {".py", ".pyx"} and not path.stem.startswith("__")
+        if (lines := tree.lines([path])) < SMALL
+    ]
+    yield Figure(f"files below {SMALL} lines", len(short), short)
 
 
 def count_subjects(tree: Tree) -> Iterator[Figure]:

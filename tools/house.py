@@ -20,8 +20,6 @@ PRODUCT: Final = ("broker", "protocol", "storage", "cleaner", "config", "pipelin
 AROUND: Final = ("tests", "tools", "bench", "examples", "siltstone", "pyspark_siltstone")
 
 RATCHETS: Final = Path(__file__).with_name("ratchets.tsv")
-SMALL: Final = 40
-"""Lines that a file should have, else it joins the one that has its idea."""
 WIDE: Final = 160
 
 FLOORS: Final = {
@@ -208,8 +206,8 @@ def _find(
         yield Figure(name, len(found), found)
 
 
-def find_shapes(tree: Tree) -> Iterator[Figure]:
-    """Yield the lines of `.pxd` that nobody reads to their end, and the files that are short."""
+def find_wide_declarations(tree: Tree) -> Iterator[Figure]:
+    """Yield the lines of `.pxd` that nobody reads to their end."""
     wide = [
         f"{path}:{number}"
         for path in tree.below(*PRODUCT)
@@ -218,13 +216,6 @@ def find_shapes(tree: Tree) -> Iterator[Figure]:
         if len(line) > WIDE
     ]
     yield Figure(f".pxd lines above {WIDE} characters", len(wide), wide)
-    short = [
-        f"{path}, {lines} lines"
-        for path in tree.below(*PRODUCT, without="protocol/messages")
-        if path.suffix in {".py", ".pyx"} and not path.stem.startswith("__")
-        if (lines := tree.lines([path])) < SMALL
-    ]
-    yield Figure(f"files below {SMALL} lines", len(short), short)
 
 
 HELD: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
@@ -233,7 +224,7 @@ HELD: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
     find_forbidden_names,
     find_tics,
     find_tics_elsewhere,
-    find_shapes,
+    find_wide_declarations,
 )
 """What may only get less; `ratchets.tsv` has a line for each that is left."""
 
