@@ -128,7 +128,7 @@ def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
     start = _find_start(path)
     for output in receipt.outputs:
         file = path / output.name
-        if not file.exists():
+        if not files.exists(file):
             is_whole = False
             if receipt.is_last and int(Path(output.name).stem) >= start:
                 report.fault(f"{output.name} of the receipt of {when} is missing")
@@ -168,7 +168,7 @@ def _verify_keys(receipt: Receipt, survivors: dict[bytes, int], report: Report) 
 def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
     """Compare the outcome of the last pass with its inputs, as far as they exist."""
     old = [(each, path / f"{each.name}{files.DELETED}") for each in receipt.inputs]
-    found = [file for each, file in old if file.exists() and each.matches(file)]
+    found = [file for each, file in old if files.exists(file) and each.matches(file)]
     if not found:
         return
     aborted = _aborted(path)

@@ -332,17 +332,30 @@ def unlink(path: Path) -> None:
         os.unlink(path)  # noqa: PTH108  # all changes of the disk go through os
 
 
+def exists(path: Path, *, follow: bool = True) -> bool:
+    """Tell whether a path is there, or what it links to; without ``follow`` the link counts.
+
+    Raises:
+        OSError: It cannot be told. ``Path.exists`` answers no then, since Python 3.14.
+    """
+    try:
+        os.stat(path, follow_symlinks=follow)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def remove_folder(path: Path, *, durably: bool = True) -> None:
     """Delete a folder with everything in it, if it exists; of a link, the link."""
     if path.is_symlink():
         unlink(path)
-    elif path.exists():
+    elif exists(path):
         import shutil  # noqa: PLC0415  # with every format of archives: half a MiB
 
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
-            if path.exists():
+            if exists(path):
                 raise
     if durably:
         fsync_directory(path.parent)

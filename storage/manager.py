@@ -264,7 +264,7 @@ class LogManager:
         for directory in self.directories:
             path = directory.path / folder.path.name
             try:
-                if path.exists():
+                if files.exists(path, follow=False):
                     return f"{path} exists; move it away"
             except OSError as error:  # its name is too long, or may not be looked at
                 if directory is folder.directory:

@@ -23,7 +23,7 @@ def take(log_directory: Path) -> bool:
     directory is fsynced in any case: a start that was killed here has left that to the next one.
     """
     path = log_directory / files.CLEAN_SHUTDOWN
-    is_marked = path.exists()
+    is_marked = files.exists(path)
     if is_marked:
         files.unlink(path)
     files.fsync_directory(log_directory)

@@ -134,7 +134,7 @@ def _tell_apart(one: FoundFolder, other: FoundFolder) -> tuple[FoundFolder, Foun
     Raises:
         LogDirError: No mark says which it is.
     """
-    moved = [each for each in (one, other) if (each.path / files.MOVED).exists()]
+    moved = [each for each in (one, other) if files.exists(each.path / files.MOVED)]
     if len(moved) != 1:
         raise LogDirError(
             f"partition {one.topic_partition} is in two log directories, {one.path} and "

@@ -155,7 +155,7 @@ def _lock(path: Path) -> _Locked:
         LogDirError: It is missing, not writable or in use.
     """
     try:
-        if not path.exists():
+        if not files.exists(path):
             files.create_folder(path)
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise LogDirError(
@@ -249,7 +249,7 @@ def _identify(
                 cluster_id=cluster_id, node_id=node_id, directory_id=uuid_text(random_id())
             )
             properties.write(found.path, now_ms)
-        must_rewrite = (found.path / files.FSYNC_FAILED).exists()
+        must_rewrite = files.exists(found.path / files.FSYNC_FAILED)
     except OSError as error:
         raise _cannot_write(found.path, error) from error
     return LogDirectory(

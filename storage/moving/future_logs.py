@@ -66,7 +66,7 @@ class FutureLogs:
         """
         if at_once:
             files.remove_folder(path)
-        elif path.exists():
+        elif files.exists(path):
             self._doom(path, topic_partition)
 
     def remove_deleted(self, topic_ids: Container[UUID]) -> None:

@@ -100,3 +100,16 @@ def test_folder_is_removed_with_all_in_it(tmp_path: Path) -> None:
     files.remove_folder(folder)
 
     assert not folder.exists()
+
+
+def test_what_cannot_be_told_is_not_missing(tmp_path: Path) -> None:
+    """A path that may be there is an error on every Python, one without its folder is missing."""
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+
+    assert files.exists(tmp_path / "file")
+    assert not files.exists(tmp_path / "file" / "below")
+    assert not files.exists(tmp_path / "link")
+    assert files.exists(tmp_path / "link", follow=False)
+    with pytest.raises(OSError, match="File name too long"):
+        files.exists(tmp_path / ("a" * 256))

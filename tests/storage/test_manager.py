@@ -490,6 +490,17 @@ def test_a_name_that_no_folder_can_have(tmp_path: Path) -> None:
         assert {log.directory for log in made} == set(manager.directories)
 
 
+def test_a_dangling_link_where_a_folder_would_be(tmp_path: Path) -> None:
+    """The partition is refused, since the link is in its way; the directory goes on."""
+    with _running(tmp_path) as manager:
+        (tmp_path / "orders-0").symlink_to(tmp_path / "nowhere")
+
+        with pytest.raises(KafkaStorageError, match="orders-0 exists; move it away"):
+            manager.create(_partition(0), TOPIC_ID, TopicConfig())
+
+        assert manager.create(_partition(1), TOPIC_ID, TopicConfig()).topic_partition.partition == 1
+
+
 def test_no_directory_left(tmp_path: Path) -> None:
     """When every disk failed a partition cannot be created."""
     with _running(tmp_path) as manager:

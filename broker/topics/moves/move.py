@@ -170,7 +170,7 @@ class LogDirMove:
                 f"{future.topic_partition} cannot be moved: its log directory did not take what "
                 f"the cleaner has made ({error}); check the disk"
             ) from error
-        if future.final_path.exists():
+        if files.exists(future.final_path, follow=False):
             raise KafkaStorageError(
                 f"{future.topic_partition} cannot be moved: {future.final_path} exists; move it "
                 "away"
