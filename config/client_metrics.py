@@ -20,7 +20,7 @@ MATCHED = (
     "client_source_address",
     "client_source_port",
 )
-"""What the clients of a subscription are chosen by."""
+"""Labels that choose the clients of a subscription."""
 
 _PAIRS = Check(
     lambda pairs: all(_name(pair) in MATCHED and "=" in pair for pair in pairs),
@@ -32,7 +32,7 @@ INTERVAL_MS = between(100, 3_600_000)
 EXPRESSION = Check(
     lambda text: bool(text) and "=" not in text, "an expression that is not empty and has no ="
 )
-"""What clients are chosen by, in a subscription that is made now; older ones are obeyed."""
+"""The text that chooses clients, in a subscription that is made now; older ones are obeyed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ OF_LISTENER: dict[str, tuple[Kind, Check | None]] = {
     MAX_CONNECTIONS: (Kind.INT, at_least(1)),
     CREATION_RATE: (Kind.INT, at_least(1)),
 }
-"""What is a limit of one listener; unlike its other settings it may change while it is open."""
+"""Limits of one listener; unlike its other settings it may change while it is open."""
 
 
 def limit_of(given: Mapping[str, str], listener: str, setting: str) -> int | None:

@@ -41,7 +41,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     """Return the rules of a text; an empty one is DEFAULT.
 
     Raises:
-        ValueError: it is no such list, or an expression is none. The words follow "must be".
+        ValueError: it is no such list, or an expression is bad. The words follow "must be".
     """
     rules = []
     position = 0

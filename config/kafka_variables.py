@@ -33,7 +33,7 @@ _JVM = frozenset(
         "KAFKA_VERSION",
     }
 )
-"""What the image keeps for its JVM and leaves out of the settings."""
+"""Variables that the image keeps for its JVM and leaves out of the settings."""
 
 _OTHER_NAMES = {"KAFKA_KRAFT_CLUSTER_ID": "cluster.id", CLUSTER_ID: "cluster.id"}
 _PROTECTION = re.compile(
@@ -44,9 +44,9 @@ _PROTECTION = re.compile(
 """Variables of the images' scripts, not of the broker, that ask for TLS or for users."""
 _JAAS = re.compile(r"java\.security\.auth|javax\.net\.ssl|java\.security\.krb5")
 _LINKS = re.compile(r"KAFKA_(SERVICE_.*|PORT|PORT_\d+_.*)")
-"""What Kubernetes and container links put in for a service that is called kafka."""
+"""Variables that Kubernetes and container links set for a service called kafka."""
 _OTHERS_PARTS = re.compile(r"KAFKA_(CONFLUENT_.+|ENABLE_KRAFT)")
-"""What others' images have for their own scripts and for parts that are not Kafka's."""
+"""Variables of others' images, for their scripts and for parts that are not Kafka's."""
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _HOST = re.compile(r"://[^/,]*:(\d+)")
 

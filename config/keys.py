@@ -1,4 +1,4 @@
-"""What a setting is: `key()` declares one as a dataclass field, and `Setting` describes it.
+"""A setting: `key()` declares one as a dataclass field, and `Setting` describes it.
 
 One attribute of `TopicConfig` or `ServerConfig` is one setting; Kafka's name is the attribute with
 dots. A group of settings is a dataclass of its own, a field of the larger one with the metadata

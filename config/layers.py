@@ -56,7 +56,7 @@ class Source(IntEnum):
 
 
 class Origin(NamedTuple):
-    """What the static values were read from, and can be read from again."""
+    """The sources of the static values, which can be read again."""
 
     path: Path | None
     environ: Mapping[str, str]
@@ -293,7 +293,7 @@ def advice(setting: Setting, value: Any, text: str) -> list[str]:
 
 
 def _find_idle(dynamic: Iterable[str], server: ServerConfig) -> set[str]:
-    """Return dynamic settings of TLS whose listener is not there, or does not encrypt.
+    """Return dynamic settings of TLS whose listener does not exist, or does not encrypt.
 
     Kafka takes these while it runs, and so do we; where they are given at the start they stop it.
     """

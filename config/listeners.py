@@ -171,7 +171,7 @@ def parse_host_port(text: str) -> tuple[str, int]:
     """Return host and port of `127.0.0.1:9464`, `[::1]:9464` or `:9464`.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: it has another form.
     """
     match = _ENDPOINT.fullmatch(f"HTTP://{text}")
     if match is None or int(match[3]) > _HIGHEST_PORT:

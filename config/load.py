@@ -118,7 +118,7 @@ def _kafka_entries(
     from siltstone.config import kafka_variables  # noqa: PLC0415 - few starts have any
 
     entries = kafka_variables.kafka_entries(environ, faults, warnings)
-    ours = [each for each in over if each.where != "--set"]  # which is there to overrule
+    ours = [each for each in over if each.where != "--set"]  # which overrules on purpose
     faults += kafka_variables.contradictions(entries, ours)
     listeners = kafka_variables.derived_listeners(entries, over)
     return entries if listeners is None else [*entries, listeners]
@@ -148,7 +148,7 @@ def _without_outranked(in_file: list[Entry], over: list[Entry], warnings: list[s
 def _without_replaced(in_file: list[Entry], over: list[Entry], warnings: list[str]) -> list[Entry]:
     """Return what a file gives, without what it advertises for listeners that others replace.
 
-    As the image's file does: whoever names listeners anew by a variable has not advertised those.
+    As the image's file does: a variable that names listeners again has not advertised those.
     Where a compose file for Kafka binds one on all interfaces by leaving out its host, it counts on
     this machine's name, as of Kafka.
     """

@@ -1,4 +1,4 @@
-"""What reading the settings again would change: now, at a restart, or not while a dynamic one wins.
+"""Changes by reading the settings again: now, at a restart, or not while a dynamic one wins.
 
 One rule for SIGHUP, `siltstone reload` and `siltstone diff`. The sources are read as a start reads
 them; a setting that the running broker obeys at once takes its new value, any other keeps the one
@@ -27,7 +27,7 @@ HIDDEN = "(hidden)"
 
 
 class Difference(NamedTuple):
-    """One setting with two values, as text for a person; None where there is none."""
+    """One setting with two values, as text for a person; None where it has no value."""
 
     name: str
     old: str | None
@@ -47,7 +47,7 @@ class Shadowed(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a reload does: ``layers`` are in force after it."""
+    """The effect of a reload: ``layers`` are in force after it."""
 
     layers: Layers
     now: tuple[Difference, ...]

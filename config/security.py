@@ -101,7 +101,7 @@ class SecurityConfig:
 
 
 class SaslSettings(NamedTuple):
-    """What a listener with SASL asks: its mechanisms in order, and for each how long it counts.
+    """The login of a listener with SASL: its mechanisms in order, and for each how long it counts.
 
     ``plain_users`` are the passwords of PlainLoginModule's ``user_NAME`` options; ``oauth`` is how
     tokens are checked, if they are taken.
@@ -142,7 +142,7 @@ _OF_MECHANISM[OAUTHBEARER] |= {HANDLER, *OF_TOKENS}
 
 
 def parse_name(name: str) -> ListenerName | None:
-    """Return the parts of a setting of one listener that is obeyed; None if it is none of those."""
+    """Return the parts of a setting of one listener that is obeyed; None for another one."""
     listener, _, rest = name.removeprefix(_PREFIX).partition(".")
     if not name.startswith(_PREFIX) or not listener:
         return None
@@ -239,7 +239,7 @@ def listener_faults(
     controllers: Collection[str],
     on_loopback: Collection[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield what keeps listeners from asking who is there, each with the setting to look at.
+    """Yield what keeps listeners from asking for a login, each with the setting to look at.
 
     Args:
         config: the settings of all listeners.

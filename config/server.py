@@ -87,18 +87,18 @@ class ServerConfig:
         "is advertised as it is bound; an empty host becomes the machine's name. The host auto "
         "tells each client the address of this machine that its connection has reached, which fits "
         "several networks and port 0, but no mapped ports. It can be altered for this broker while "
-        "it runs: who asks next is told.",
+        "it runs: clients learn of it when they ask next.",
         kind=Kind.LIST,
         dynamic=True,
     )
     listener_security_protocol_map: str = key(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         "The security protocol of each listener name, as NAME:PROTOCOL. SSL and SASL_SSL encrypt, "
-        "SASL_PLAINTEXT and SASL_SSL ask who is there.",
+        "SASL_PLAINTEXT and SASL_SSL ask for a login.",
     )
     controller_listener_names: tuple[str, ...] = key(
         (),
-        "Listeners that a Kafka controller would open. There is none here: they are not opened.",
+        "Listeners that a Kafka controller would open. Siltstone has none and does not open them.",
     )
     http_listener: str = key(
         "127.0.0.1:9464",
@@ -111,13 +111,13 @@ class ServerConfig:
         "Names by which HTTP clients may ask for this broker, besides its addresses, localhost, "
         "the machine's own name and the hosts in listeners, advertised.listeners and "
         "http.listener. Another name is refused, so that no web page reads ours by DNS rebinding; "
-        "who sends the control token need not be asked. * allows any.",
+        "a client that sends the control token is not checked. * allows any.",
         ours=True,
     )
     http_anonymous_reads: bool = key(
         False,
         "Whether everybody who reaches http.listener may read it where it is not on loopback and "
-        "http.security.protocol asks nobody who he is. Otherwise all but /healthz and /readyz "
+        "http.security.protocol asks for no login. Otherwise all but /healthz and /readyz "
         "wants the control token there.",
         ours=True,
     )
@@ -144,7 +144,7 @@ class ServerConfig:
         "PLAINTEXT",
         "How http.listener is protected, by Kafka's names. SSL and SASL_SSL encrypt with what "
         "ssl.keystore.location has, or listener.name.http.ssl.keystore.location; SASL_PLAINTEXT "
-        "and SASL_SSL ask who is there, unless http.listener is on loopback: a user and its "
+        "and SASL_SSL ask for a login, unless http.listener is on loopback: a user and its "
         "password, or the control token.",
         check=one_of(*SECURITY_PROTOCOLS),
         ours=True,
@@ -208,7 +208,7 @@ class ServerConfig:
         1, "The replication factor of topics when nobody says; one node can only hold 1."
     )
     auto_create_topics_enable: bool = key(
-        True, "Whether asking for the metadata of a topic that is not there creates it."
+        True, "Whether asking for the metadata of a topic that does not exist creates it."
     )
     delete_topic_enable: bool = key(True, "Whether topics can be deleted.")
     socket_send_buffer_bytes: int = key(
@@ -232,7 +232,7 @@ class ServerConfig:
     queued_max_request_bytes: int = long_key(
         -1,
         "How many bytes of requests that are not whole or not served may be in memory over all "
-        "connections. Over it large requests wait, and who sends too slowly meanwhile is closed. "
+        "connections. Over it large requests wait, and connections that send too slowly end. "
         "-1: 512 MiB.",
     )
     queued_max_response_bytes: int = long_key(
@@ -284,7 +284,7 @@ class ServerConfig:
     )
     topics_max_count: int = key(
         100_000,
-        "How many topics there may be; one more is refused. Those that are there stay.",
+        "How many topics there may be; one more is refused. Those that exist stay.",
         check=at_least(0),
         dynamic=True,
         ours=True,
@@ -318,7 +318,7 @@ class ServerConfig:
         512 * 1024 * 1024,
         "How many bytes the committed offsets of all groups may have in memory, with those of open "
         "transactions. An offset takes 120, its topic 220, its group 350; metadata and the group's "
-        "name come to that. New ones are refused beyond that; those that are there may change.",
+        "name come to that. New ones are refused beyond that; those that exist may change.",
         check=at_least(0),
         dynamic=True,
         ours=True,
@@ -501,7 +501,7 @@ class ServerConfig:
     transactional_id_expiration_ms: int = key(
         604_800_000,
         "How long a transactional id is remembered after its last transaction. Its producer has to "
-        "begin anew afterwards.",
+        "begin again afterwards.",
         check=at_least(1),
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
@@ -571,7 +571,7 @@ class ServerConfig:
     group_consumer_regex_refresh_interval_ms: int = key(
         600_000,
         "How often the regular expressions of a consumer group are matched against the topics "
-        "anew, if no topic has come meanwhile.",
+        "again, if no topic has come meanwhile.",
         check=at_least(10_000),
     )
     group_consumer_max_size: int = key(
@@ -623,7 +623,7 @@ class ServerConfig:
     )
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     listener_settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
-    """What is given for single listeners, as text by name."""
+    """Settings of single listeners, as text by name."""
 
     @property
     def migration_policy(self) -> MigrationPolicy:
@@ -662,7 +662,7 @@ class ServerConfig:
 
     @property
     def advertised(self) -> tuple[Listener, ...]:
-        """What clients of each bound listener connect to, in the same order.
+        """The addresses that clients of each bound listener connect to, in the same order.
 
         Controllers' are left out there, too. Port 0 stands for the port that was bound.
 

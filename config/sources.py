@@ -13,7 +13,7 @@ RESERVED = frozenset(PREFIX + name for name in ("CA", "CACHE", "CONFIG", "LOG_FO
 """Variables that are no settings: they are for the commands, the build and the tests."""
 
 _ORCHESTRATOR = (PREFIX + "SERVICE_", PREFIX + "PORT")
-"""What Kubernetes and container links set for a service called siltstone."""
+"""Variables that Kubernetes and container links set for a service called siltstone."""
 
 
 class Entry(NamedTuple):

@@ -114,7 +114,7 @@ class TlsConfig:
         "none",
         "Whether clients show a certificate: required, requested (a client that has none is "
         "ANONYMOUS) or none. A listener with SASL_SSL asks for one only by listener.name.NAME."
-        "ssl.client.auth, and the login says who the client is.",
+        "ssl.client.auth, and the login names the client.",
         check=_CLIENT_AUTH,
     )
     ssl_principal_mapping_rules: str = key(

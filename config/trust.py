@@ -25,7 +25,7 @@ def make_client_context(
 
     Raises:
         OSError: The file cannot be read, or has none (ssl.SSLError is one).
-        ValueError: The text is none.
+        ValueError: The text is no certificate.
     """
     context = ssl.create_default_context(cafile=authorities, cadata=text)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

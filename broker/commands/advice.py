@@ -1,4 +1,4 @@
-"""What to do about each reason why a partition is not compacted, and which reasons belong together.
+"""Advice on each reason why a partition is not compacted, and which reasons belong together.
 
 The reasons are the rules of `siltstone.cleaner.explaining`, and what a stopped folder adds.
 """

@@ -1,4 +1,4 @@
-"""What our commands ask the running broker of some settings, and which partitions they mean."""
+"""Questions of our commands to the running broker, and the partitions that they mean."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Refusal(Exception):  # noqa: N818  # an answer of the broker, not a fault
 
 
 class NobodyAnswers(Exception):  # noqa: N818  # likewise
-    """No broker runs where the settings say; ``advice`` is for who cannot do without."""
+    """No broker runs where the settings say; ``advice`` is for commands that need one."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
@@ -84,7 +84,7 @@ def find_address(layers: Layers) -> tuple[str, int]:
 
 
 def reading_token(layers: Layers) -> str:
-    """Return the token where reading may ask for it; empty if there is none that we may read."""
+    """Return the token where reading may ask for it; empty if we may read none."""
     server = layers.server()
     if server.http_security_protocol == "PLAINTEXT" and not server.http_refuses_strangers:
         return ""
@@ -128,7 +128,7 @@ class Channel:
 
         Raises:
             Refusal: It answers with a fault.
-            NobodyAnswers: No broker is there.
+            NobodyAnswers: No broker runs.
         """
         token = reading_token(self._layers)
         return self._ask("GET", _with_query(path, which.as_query(), more), token)
@@ -146,7 +146,7 @@ class Channel:
 
         Raises:
             Refusal: It answers with a fault, or the token cannot be read.
-            NobodyAnswers: No broker is there.
+            NobodyAnswers: No broker runs.
         """
         try:
             token = read_token(self._directory)

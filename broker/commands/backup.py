@@ -2,7 +2,7 @@
 
 A pin freezes all partitions at one instant (docs/decisions/0011-pins.md), and their logs are copied
 from its links. Indexes and snapshots of producers are left out: the first start on the copy makes
-them anew, as after a kill.
+them again, as after a kill.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Backup:
 
         Raises:
             Refusal: The broker gives no pin, or has ended it.
-            NobodyAnswers: No broker is there.
+            NobodyAnswers: No broker runs.
             OSError: The disk does not take it; nothing is left.
         """
         asked = {"lease_ms": _LEASE_MS, "holder": f"backup to {self._target}"}

@@ -45,8 +45,8 @@ def find(channel: Channel, name: str | None) -> tuple[Which, dict[str, Any]]:
     """Return which partitions a name means to the broker, and their explanations.
 
     Raises:
-        Refusal: There are none.
-        NobodyAnswers: No broker is there.
+        Refusal: No partition is meant.
+        NobodyAnswers: No broker runs.
     """
     refusal = Refusal("")
     for which in meant_by(name):

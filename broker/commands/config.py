@@ -91,7 +91,7 @@ def _ask(layers: Layers) -> Rows:
     """Return the settings of the running broker.
 
     Raises:
-        NobodyAnswers: No broker is there.
+        NobodyAnswers: No broker runs.
         Refusal: Another one is, or it does not say.
     """
     channel = Channel(layers)

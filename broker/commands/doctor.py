@@ -36,7 +36,7 @@ _SCARCE_FILES = 10_000
 
 
 class Finding(NamedTuple):
-    """What was tried, whether it is as it should be, and a sentence."""
+    """A thing that was tried, whether it is as it should be, and a sentence."""
 
     subject: str
     is_fine: bool

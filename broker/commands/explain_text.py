@@ -1,4 +1,4 @@
-"""What ``siltstone explain`` and its like print for a person."""
+"""The text that ``siltstone explain`` and its like print for a person."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _MAX_ANSWER_BYTES = 16 << 20
 _READ_BYTES = 64 * 1024
 
 REMEDY = "start it, or name the http.listener of the one that is meant by --config or --set"
-"""What helps where nobody answers."""
+"""Advice where nobody answers."""
 
 
 class ControlAnswer(NamedTuple):

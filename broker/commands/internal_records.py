@@ -1,4 +1,4 @@
-"""What the records of ``__consumer_offsets`` and ``__transaction_state`` mean, for dumps."""
+"""The meaning of records of ``__consumer_offsets`` and ``__transaction_state``, for dumps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several commands take: the settings, and words that are numbers."""
+"""Options of several commands: the settings, and words that are numbers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LOG_OPTIONS = {
     "format": (("console", "json"), "console"),
     "level": (("debug", "info", "warning", "error"), "info"),
 }
-"""What ``--log-NAME`` and its variable of the environment may say, and the default."""
+"""The values of ``--log-NAME`` and of its variable of the environment, and the default."""
 
 ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"0": b"\0"}
-"""What a letter behind a backslash stands for, in a format or a separator."""
+"""The meaning of a letter behind a backslash, in a format or a separator."""
 
 _LONGEST_SECONDS = 1e9  # some thirty years: sockets take no infinity
 
@@ -35,7 +35,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         default=_first_file(os.environ.get("SILTSTONE_CONFIG", "")),
         help="server.yaml, or server.properties as Kafka has it (default: the environment's "
-        "SILTSTONE_CONFIG, of several parted by : the first that is there; else no file)",
+        "SILTSTONE_CONFIG, of several parted by : the first that exists; else no file)",
     )
     parser.add_argument(
         "--set",
@@ -48,7 +48,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _first_file(paths: str) -> Path | None:
-    """Return the first of these paths, parted as in PATH, that is there, else the last."""
+    """Return the first of these paths, parted as in PATH, that exists, else the last."""
     named = [Path(each) for each in paths.split(os.pathsep) if each]
     return next((each for each in named if each.exists()), named[-1] if named else None)
 

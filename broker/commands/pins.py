@@ -1,4 +1,4 @@
-"""``siltstone pins``: who pins segment files of a running broker, and ending a pin by hand."""
+"""``siltstone pins``: the pins of segment files of a running broker, and ending one by hand."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 class Option(NamedTuple):
-    """What a command takes: an option by its names, or, without names, a word by its place."""
+    """An argument of a command: an option by its names, or, without names, a word by its place."""
 
     names: tuple[str, ...]
     words: str

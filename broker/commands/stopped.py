@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def find_folders(
     directories: Iterable[Path], meant: Iterable[Which]
 ) -> tuple[Which, dict[TopicPartition, Path]]:
-    """Return the likeliest of what may be meant that is there, and its partition folders. Blocks.
+    """Return the likeliest of what may be meant and exists, and its partition folders. Blocks.
 
     Raises:
         LookupError: There is no such partition.
@@ -91,7 +91,7 @@ class StoppedBroker:
         return {"now_ms": self._clock.now_ms(), "partitions": answers}
 
     def history(self, meant: Iterable[Which]) -> list[dict[str, Any]]:
-        """Return the passes that the files of the cleaner tell of, the oldest first. Blocks.
+        """Return the passes in the files of the cleaner, the oldest first. Blocks.
 
         Raises:
             LookupError: There is no such partition.
@@ -144,7 +144,7 @@ class StoppedBroker:
         return {} if entry is None else entry.overrides
 
     def _last_passes(self) -> Iterator[tuple[TopicPartition, Pass]]:
-        """Yield the passes that the history tells of, the oldest first."""
+        """Yield the passes in the history, the oldest first."""
         for directory in self._directories:
             for event in read_history(directory):
                 topic, partition = str(event.get("topic")), event.get("partition")

@@ -1,4 +1,4 @@
-"""What commands print: lines as wide as the terminal, tables, JSON, and why something failed.
+"""The output of commands: lines as wide as the terminal, tables, JSON, and why something failed.
 
 Where there is no terminal lines are as long as they are, and nothing has a colour.
 """
@@ -24,7 +24,7 @@ _COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 36, "dim": 2, "bold": 
 
 
 def find_width() -> int | None:
-    """Return the columns of the terminal that stdout is; None if it is none and nobody says."""
+    """Return the columns of the terminal that stdout is; None if it is a file and nobody says."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)

@@ -1,4 +1,4 @@
-"""``siltstone users``: the first users, made before a broker runs; and who there is.
+"""``siltstone users``: the first users, made before a broker runs, and a list of all.
 
 A running broker holds the log directory; its users are changed by ``kafka-configs``.
 """
@@ -45,7 +45,7 @@ def add_users(parser: argparse.ArgumentParser) -> None:
 
 
 def run_users(options: argparse.Namespace) -> int:
-    """Change users, then print who there is; return the exit code."""
+    """Change users, then print all of them; return the exit code."""
     layers = read_settings(options)
     add, scram, remove = options.add, options.add_scram, options.remove
     directory = Path(layers.server().log_dirs[0]).absolute()
@@ -100,7 +100,7 @@ def _changed(
     """Return the users after all changes.
 
     Raises:
-        ValueError: A text is no user, a password is empty, or a user to remove is not there.
+        ValueError: A text is no user, a password is empty, or a user to remove does not exist.
     """
     changed = copy_of(credentials)
     for name in remove:

@@ -56,7 +56,7 @@ class HttpConnection:
         self._admission = admission
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._method = ""  # of the request that is being read, once its head is there
+        self._method = ""  # of the request that is being read, once its head has come
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         peer = writer.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"

@@ -1,8 +1,8 @@
-"""Who may read the HTTP port: a user with its password (HTTP Basic), or who has the control token.
+"""Readers of the HTTP port: a user with its password (HTTP Basic), or the control token.
 
-Where certificates are asked for, who has shown one is known by the name in it. With an authorizer
-either also needs DESCRIBE on the cluster, as what is read there is about all of it. Whether the
-broker lives and is ready is told to all of them, and, where there are no users, to everybody.
+Where certificates are asked for, a client that has shown one is known by the name in it. With an
+authorizer a user also needs DESCRIBE on the cluster, as what is read there is about all of it.
+Whether the broker lives and is ready, all of them may read, and without users everybody.
 
 The users are those that log in to listeners, by the password of any mechanism. Checking one costs
 milliseconds on an io thread, the same for users that do not exist, and a failure is answered after
@@ -43,7 +43,7 @@ _HEALTH = frozenset({"/healthz", "/readyz"})
 
 
 class Reader(NamedTuple):
-    """Who has said, or shown, who it is, and the host that it asks from."""
+    """A reader by the name that it has said or shown, and the host that it asks from."""
 
     principal: str
     host: str
@@ -54,7 +54,7 @@ async def refuse_strangers(
     may_read: Callable[[Reader], bool],
     request: HttpRequest,
 ) -> HttpResponse | None:
-    """Return the answer to who has neither the control token nor a certificate with the right.
+    """Return the answer to a reader without the control token or a certificate with the right.
 
     There are no users.
     """
@@ -78,7 +78,7 @@ def _refuse_unless(
 
 
 class Credentials:
-    """Asks who is there (loop only)."""
+    """Asks readers for their names (loop only)."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Credentials:
         self._places = FairPlaces(_MAX_CHECKS)
 
     async def refuse(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the answer to a request that does not say who asks, or not by the truth."""
+        """Return the answer to a request without a name, or with one that it does not prove."""
         if self._is_trusted(request.headers):
             return None
         given = _read_basic(request.headers.get(b"authorization", b""))
@@ -137,7 +137,7 @@ class Credentials:
         return is_proven
 
     def _is_right(self, user: str, password: str) -> bool:
-        """Return whether a password is a user's. Blocks as long for a user that is not there."""
+        """Return whether a password is a user's. Blocks as long for an unknown user."""
         is_right = False
         for name, mechanism in _HASHES.items():
             verifier, is_known = self._users.find(name, user)

@@ -100,7 +100,7 @@ class DiskCheck:
         """Return what is wrong with the disk in a sentence, or None.
 
         A full disk is not a fault here: an orchestrator would restart a broker that still serves
-        fetches, and it could not start again. `remark` tells of it, and the broker is not ready,
+        fetches, and it could not start again. `remark` reports it, and the broker is not ready,
         since the probe cannot append.
         """
         if self._try is None or self._is_stale(self._try):
@@ -169,7 +169,7 @@ class Health:
     async def answer(self, _request: HttpRequest) -> HttpResponse:
         """Answer 200 unless a disk is broken, else 503 with a sentence for each that is.
 
-        Partitions that are set aside are told of, and no fault: another start would find the same.
+        Partitions that are set aside are named, but no fault: another start would find the same.
         """
         found = await asyncio.gather(*(disk.find_fault() for disk in self._disks))
         faults = [fault for fault in found if fault is not None]

@@ -1,4 +1,4 @@
-"""The HTTP port of the broker: who may read it, and how those on this machine find it.
+"""The HTTP port of the broker: its readers, and how those on this machine find it.
 
 Into the first log directory go the token of the control channel, the address of the port and, if it
 encrypts, the certificate that it shows.
@@ -84,7 +84,7 @@ class HttpPort:
             ) from error
         self.address = addresses[0]
         shown = None if self._handshakes is None else self._handshakes.endpoint.pem
-        with suppress(OSError):  # a help for those who read the folder, and no more
+        with suppress(OSError):  # a help for readers of the folder, and no more
             note_certificate(self._directory, shown)
         note_address(
             self._directory,
@@ -103,7 +103,7 @@ class HttpPort:
         await self._server.close()
 
     def _make_admission(self) -> Admission:
-        """Return who may read the port: on loopback everybody, else those who say or show who."""
+        """Return the readers of the port: on loopback everybody, else those with a proven name."""
         server = self._settings.server
         is_trusted = self.token.is_brought_by
         hosts = server.http_hosts

@@ -1,10 +1,10 @@
 """The probe: a record appended and fetched through our own listener, as a client would.
 
 It has a log of its own in a hidden folder of the first log directory, registered under a name that
-no client can guess or create, so it is in no Metadata. The folder is made anew at each start and
+no client can guess or create, so it is in no Metadata. The folder is made again at each start and
 whenever it has grown, and is removed by a clean stop. Its name is that of a deleted partition: what
 a killed broker leaves, the next one removes, and so does Apache Kafka, which does not start on a
-folder whose name is none of a partition.
+folder whose name is not that of a partition.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _MAX_BYTES = 64 * 1024
 
 
 class Answer(NamedTuple):
-    """What the broker said: Kafka's error code, and the base offset or the fetched bytes."""
+    """The broker's answer: Kafka's error code, and the base offset or the fetched bytes."""
 
     error_code: int
     base_offset: int = -1

@@ -34,8 +34,8 @@ class Readiness:
     """Knows whether clients are served (loop only).
 
     ``is_ready`` is the last verdict, for the gauge; ``find_fault`` is the question. A change of
-    the verdict is logged once. While ``is_starting`` the logs are being opened: topics are there
-    and not known yet.
+    the verdict is logged once. While ``is_starting`` the logs are being opened: topics exist
+    and are not known yet.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Readiness:
     async def answer(self, _request: HttpRequest) -> HttpResponse:
         """Answer 200 or 503 with the reason: the ``/readyz`` page.
 
-        A partition that cannot be compacted is told of and no fault: clients are served.
+        A partition that cannot be compacted is named, but no fault: clients are served.
         """
         fault = await self.find_fault()
         if fault is not None:

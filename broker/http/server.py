@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Routes:
-    """The pages by path, and the plain sentences for whatever is none of them."""
+    """The pages by path, and plain sentences for any other path."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._by_path: dict[str, dict[str, Route]] = {}
@@ -101,7 +101,7 @@ class HttpServer:
         """Listen and return the addresses that are bound.
 
         Raises:
-            OSError: the address is taken or is none of this machine.
+            OSError: the address is taken, or this machine does not have it.
         """
         if self._encryption is not None:
             return await self._listen(self._encryption[0], host, port)
@@ -215,7 +215,7 @@ class HttpServer:
         return is_spare
 
     async def _refuse(self, patience: Patience, request: HttpRequest) -> HttpResponse | None:
-        """Return the answer to who may not ask; as long as that is open he makes room for others.
+        """Return the answer to a client that may not ask; meanwhile it makes room for others.
 
         A password takes its time to check, and a wrong one is answered late.
         """

@@ -1,4 +1,4 @@
-"""What the parts of the HTTP port hand each other: requests, answers, pages, and their limits."""
+"""Values that the parts of the HTTP port hand each other: requests, answers, pages, limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What one client may cost: sizes in bytes, times in seconds.
+    """Limits of one client: sizes in bytes, times in seconds.
 
     A client has ``head_seconds`` to begin its first request, and as long for the head of each;
     then the body has ``request_seconds``. ``idle_seconds``, between requests, is longer than the
@@ -48,7 +48,7 @@ class Admission:
     is_trusted: Callable[[Mapping[bytes, bytes]], bool] = lambda _headers: False
     """Whether these headers bring the control token."""
     refuse: Callable[[HttpRequest], Awaitable[HttpResponse | None]] = nobody
-    """What to answer to who must say who it is and does not."""
+    """The answer to a reader that must prove its name and does not."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class HttpResponse:
 
 
 Page: TypeAlias = "Callable[[HttpRequest], Awaitable[HttpResponse]]"
-"""What answers the requests of one route."""
+"""A function that answers the requests of one route."""
 
 
 @dataclass(frozen=True, slots=True)

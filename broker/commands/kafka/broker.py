@@ -46,7 +46,7 @@ class Refused(Exception):  # noqa: N818  # an answer of the broker, not a fault
 
 
 class TopicFacts(NamedTuple):
-    """A topic and its partitions' leaders by number; -1 where there is none."""
+    """A topic and its partitions' leaders by number; -1 where it has no leader."""
 
     name: str
     is_internal: bool
@@ -68,10 +68,10 @@ class Broker:
         return self.wire.ask(exchange, request)
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicFacts]:
-        """Return topics, all if none is named.
+        """Return topics, all if no name is given.
 
         Raises:
-            Refused: One of them is not there, or may not be seen.
+            Refused: One of them does not exist, or may not be seen.
         """
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer = self.ask(

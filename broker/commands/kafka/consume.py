@@ -121,7 +121,7 @@ class _Reader:
         """Print from there on.
 
         Raises:
-            Refused: A topic, a partition or an offset is not there.
+            Refused: A topic, a partition or an offset does not exist.
         """
         wanted = self._find_partitions()
         ends = self._broker.offsets(wanted, END, is_committed=True)
@@ -297,7 +297,7 @@ def read_offset(text: str) -> Callable[[Broker, dict[str, list[int]]], dict[Plac
     """Return what finds the first offsets.
 
     Raises:
-        BadFormat: The text is none of those that have a meaning.
+        BadFormat: The text has no meaning.
     """
     if text in {"start", "end"}:
         at = START if text == "start" else END

@@ -110,7 +110,7 @@ def _describe(broker: Broker, options: argparse.Namespace) -> int:
 
 
 def _rows(group: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each partition, with who has it, and for each member that has none."""
+    """Yield a row for each partition, with its member, and for each member without one."""
     owners = {place: member for member in group["members"] for place in _places(member)}
     for row in group["offsets"]:
         owner = owners.get((row["topic"], row["partition"]), {})
@@ -138,7 +138,7 @@ def _find(broker: Broker, group_id: str) -> dict[str, Any]:
     """Return a group of either protocol, with its members and offsets.
 
     Raises:
-        Refused: There is none.
+        Refused: The group does not exist.
     """
     broker.find_coordinator(group_id)
     (group,) = broker.ask(_CONSUMER, ConsumerGroupDescribeRequest((group_id,))).groups
@@ -191,7 +191,7 @@ def _lags(
 ) -> Iterator[dict[str, Any]]:
     """Yield what a group has committed, and how far that is from the end.
 
-    Partitions that its members have without having committed anything are there, too.
+    Partitions that its members have without having committed anything are among them.
     """
     asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
     (group,) = broker.ask(_OFFSETS, OffsetFetchRequest(groups=(asked,))).groups

@@ -42,7 +42,7 @@ _TOO_LARGE: Final = {ErrorCode.message_too_large, ErrorCode.record_list_too_larg
 
 
 class Row(NamedTuple):
-    """A key and a value; None is none, and a value of None is a tombstone."""
+    """A key and a value; None stands for no key; a value of None is a tombstone."""
 
     key: bytes | None
     value: bytes | None
@@ -71,7 +71,7 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
 
 def run_produce(options: argparse.Namespace) -> int:
     """Send the input; return the exit code."""
-    if sys.stdin is None:  # closed by who started it
+    if sys.stdin is None:  # closed by the caller
         sys.stderr.write("the input is closed; send lines to standard input\n")
         return 1
     headers = []

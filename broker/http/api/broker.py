@@ -1,4 +1,4 @@
-"""The broker itself: health, disks, who is connected, and its settings."""
+"""The broker itself: health, disks, connected clients, and its settings."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class BrokerPages:
         }
 
     async def connections(self, request: HttpRequest) -> dict[str, Any]:
-        """Return who is connected, by software and listener, the most numerous first.
+        """Return the connected clients, by software and listener, the most numerous first.
 
         What clients say of themselves is told up to `MAX_TEXT` characters of each.
         """

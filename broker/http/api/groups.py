@@ -25,7 +25,7 @@ _AT_A_TIME: Final = 256
 
 
 class GroupPages:
-    """``/api/groups`` and ``/api/group`` (loop only). Who only looks builds no coordinator."""
+    """``/api/groups`` and ``/api/group`` (loop only). Looking builds no coordinator."""
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms

@@ -1,4 +1,4 @@
-"""What the pages under ``/api/`` are asked, who may ask, and the headers of their answers."""
+"""Questions to the pages under ``/api/``: their values, their rights, the answers' headers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Question:
         Raises:
             BadQuestion: There is a name that the page does not know, or one twice.
         """
-        from urllib.parse import parse_qsl  # noqa: PLC0415  # 4 ms, for those who look
+        from urllib.parse import parse_qsl  # noqa: PLC0415  # 4 ms, only where a page is asked
 
         known = set(names)
         self._path = request.path
@@ -67,7 +67,7 @@ class Question:
         return self._values.get(name, "")
 
     def wanted(self, name: str) -> str:
-        """Return a value that must be there.
+        """Return a value that must be given.
 
         Raises:
             BadQuestion: It is not.
@@ -81,7 +81,7 @@ class Question:
         """Return a whole number.
 
         Raises:
-            BadQuestion: It is none, or not one of those that are allowed.
+            BadQuestion: It is no number, or not an allowed one.
         """
         value = self.text(name)
         if not value:
@@ -93,7 +93,7 @@ class Question:
         return int(value)
 
     def one_of(self, name: str, words: tuple[str, ...]) -> str:
-        """Return one of these words; the first if none is given.
+        """Return one of these words; the first if no word is given.
 
         Raises:
             BadQuestion: It is another one.

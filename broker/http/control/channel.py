@@ -1,6 +1,6 @@
 """The control channel: ``/v1/…`` on the HTTP port, for the broker's own commands and nothing else.
 
-Whatever changes something asks for the bearer token of ``broker.http.control.token``, so that who
+Whatever changes something asks for the bearer token of ``broker.http.control.token``: a user that
 may read the data folder may steer the broker; the port is loopback unless ``http.listener`` says
 otherwise. A later command adds a row to ``ControlChannel.routes``.
 """
@@ -28,7 +28,7 @@ _LOGS_PER_HOP = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What ``GET /v1/status`` tells, in this order."""
+    """The answer of ``GET /v1/status``, in this order."""
 
     version: str
     ready: bool
@@ -39,7 +39,7 @@ class Status:
     partitions: int
     connections: int
     advertised: dict[str, str]
-    """What clients of each listener are told, as host:port."""
+    """The address that clients of each listener get, as host:port."""
     log_dirs: dict[str, str]
     """Each log directory: ``online``, or why it takes no writes and what to do."""
 

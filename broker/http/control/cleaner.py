@@ -36,7 +36,7 @@ MAX_EVENTS = 1000
 
 
 class Question(NamedTuple):
-    """What a request asks about."""
+    """The subject of a request."""
 
     topic: str | None
     partition: int | None
@@ -200,7 +200,7 @@ def parse(query: str) -> Question:
     """Return what a query string asks about.
 
     Raises:
-        ValueError: What should be a number is none.
+        ValueError: The partition is no number.
     """
     from urllib.parse import parse_qsl  # noqa: PLC0415  # 4 ms that only these pages need
 

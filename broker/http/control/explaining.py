@@ -36,7 +36,7 @@ class Explainer:
         self._clock = clock
 
     def select(self, topic: str | None, partition: int | None) -> list[tuple[Topic, int]] | None:
-        """Return the partitions that are meant, all where nothing is; None if there is none."""
+        """Return the partitions that are meant, all without a topic; None if they do not exist."""
         if topic is None:
             every = self._topics.topics.values()
             return [(each, index) for each in every for index in range(each.partitions)]

@@ -45,7 +45,7 @@ class ControlToken:
 
 
 def ensure_token(directory: Path) -> str:
-    """Return the token of a log directory; make one if there is none that can be trusted.
+    """Return the token of a log directory; make one if it has none that can be trusted.
 
     Raises:
         OSError: the directory cannot be written.
@@ -66,7 +66,7 @@ def read_token(directory: Path) -> str:
     """Return the token for a command that talks to the broker which serves this directory.
 
     Raises:
-        OSError: there is none, or it belongs to another user.
+        OSError: it does not exist, or belongs to another user.
     """
     return (directory / TOKEN_FILE).read_text(encoding="ascii").strip()
 
@@ -82,7 +82,7 @@ def brings_token(headers: Mapping[bytes, bytes], token: str) -> bool:
 def note_address(directory: Path, host: str, port: int, *, is_encrypted: bool = False) -> None:
     """Write the address of the control channel into the log directory, for local tools. Blocks."""
     shown = (ENCRYPTED if is_encrypted else "") + show_address(host, port)
-    with contextlib.suppress(OSError):  # a help for those who read the folder, and no more
+    with contextlib.suppress(OSError):  # a help for readers of the folder, and no more
         files.replace_file(directory / files.CONTROL_ADDRESS, f"{shown}\n".encode(), durable=False)
 
 
@@ -98,7 +98,7 @@ def _read_trusted(path: Path) -> str | None:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return None  # missing, a link or another user's: made anew by the caller
+        return None  # missing, a link or another user's: the caller makes another
     with os.fdopen(file, "rb") as stream:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():

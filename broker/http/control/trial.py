@@ -1,6 +1,6 @@
 """The pages of the control channel that a test asks: move the clock, have requests fail, undo.
 
-They are there under ``siltstone serve --test-clock`` and ``--test-faults``, and want the token.
+They exist under ``siltstone serve --test-clock`` and ``--test-faults``, and want the token.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _one(read: Callable[[Cleaning], Value]) -> Reader:
-    """Return a reader of one unlabelled value of the cleaner, 0 where there is none."""
+    """Return a reader of one unlabelled value of the cleaner, 0 without a cleaner."""
     return single(lambda sources: 0 if sources.cleaning is None else read(sources.cleaning))
 
 

@@ -99,7 +99,7 @@ _CLIENT_ID = "ReplicaAlterLogDirs"
 
 
 def _of_client(read: Callable[[LogDirMoves], float]) -> Reader:
-    """Return a reader of one value with Kafka's name of who copies, 0 where nobody does."""
+    """Return a reader of one value with Kafka's name of the copier, 0 where nothing is copied."""
 
     def rows(sources: MetricSources) -> Iterator[Row]:
         yield (_CLIENT_ID,), 0 if sources.moves is None else read(sources.moves)

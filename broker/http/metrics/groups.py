@@ -24,7 +24,7 @@ _GROUPS_AT_A_TIME: Final = 1024
 
 
 def _of_groups(read: Callable[[GroupCoordinator], float]) -> Reader:
-    """Return a reader of one value of the coordinator, 0 where there is none."""
+    """Return a reader of one value of the coordinator, 0 without one."""
     return single(lambda sources: 0 if sources.groups is None else read(sources.groups))
 
 
@@ -149,7 +149,7 @@ LAG_METRICS = (
 
 
 def _of_transactions(read: Callable[[TransactionCoordinator], float]) -> Reader:
-    """Return a reader of one value of the coordinator, 0 where there is none."""
+    """Return a reader of one value of the coordinator, 0 without one."""
     return single(lambda sources: 0 if sources.transactions is None else read(sources.transactions))
 
 

@@ -3,7 +3,7 @@
 There are two sets of jmx_exporter rules that dashboards are made for. Strimzi's write a meter as
 ``bytesin_total`` and a percentage as ``idle_percent``; Confluent's leave ``bytesinpersec`` and
 ``idlepercent`` as they are, and give no type. What is in neither set stands elsewhere, and nothing
-of a JVM, of ZooKeeper or of tiered storage is here, since there is none.
+of a JVM, of ZooKeeper or of tiered storage is here.
 
 A broker of one node has no replicas to lose, and one loop has no queues between threads: what tells
 of these is always 0, as it is on one node of Apache Kafka that idles.

@@ -1,4 +1,4 @@
-"""What a metric is: its name, its text, its labels, and how its values are read at a scrape."""
+"""A metric: its name, its text, its labels, and how its values are read at a scrape."""
 
 from __future__ import annotations
 

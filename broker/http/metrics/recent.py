@@ -1,4 +1,4 @@
-"""What happened lately: rates and quantiles, as Kafka's meters and percentiles have them.
+"""The last minutes: rates and quantiles, as Kafka's meters and percentiles have them.
 
 The broker only counts. So what counters were at earlier scrapes is kept here, at most ten times in
 five minutes, and a figure of late is the difference to one of these.

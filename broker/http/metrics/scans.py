@@ -1,7 +1,7 @@
-"""What one scrape sees: every partition, group, compacted log and client is looked at once.
+"""The sight of one scrape: every partition, group, compacted log and client is looked at once.
 
 Every family of a scrape stands by itself in the text, and a dozen of them have a line for each
-partition or topic. To walk over the logs anew for each takes three times as long as these walks.
+partition or topic. To walk over the logs for each takes three times as long as these walks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 PAUSE: Final = None
-"""What a walk yields on its way: a good moment to give the loop to others."""
+"""A walk yields this on its way: a good moment to give the loop to others."""
 
 AT_A_TIME: Final = 256
 _LOGS_JUDGED_AT_A_TIME: Final = 32
@@ -149,7 +149,7 @@ def _is_late(log: Log, since_ms: int) -> bool:
 
 
 class CleanableScan:
-    """What a pass could clean in each compacted partition that is in a topic, in columns."""
+    """Bytes that a pass could clean in each compacted partition of a topic, in columns."""
 
     __slots__ = ("cleanable_bytes", "partitions", "ratios")
 
@@ -182,7 +182,7 @@ class CleanableScan:
 class LagScan:
     """Committed offsets and lags, as many as the limit allows, in columns.
 
-    A partition that is not there any more has an offset and no lag: None. ``labels`` are the
+    A partition that was deleted has an offset and no lag: None. ``labels`` are the
     braces' content, ready to be written.
     """
 
@@ -266,7 +266,7 @@ _MAX_VALUE: Final = 150
 
 
 class ClientScan:
-    """What clients pushed of themselves, as series by the names of their families.
+    """Values that clients pushed of themselves, as series by the names of their families.
 
     Names are made as those of Kafka's: dots become underscores, behind ``siltstone_client``. A
     client may name what it likes, so names, labels and the number of series are bounded; what is
@@ -296,7 +296,7 @@ class ClientScan:
                     told += self._add(instance, point)
 
     def _add(self, instance: Instance, point: Point) -> bool:
-        """Add a series; one that is there already, by the same name and labels, is no new one."""
+        """Add a series; a known one, by its name and labels, is no new one."""
         family = self.families.setdefault(_family(point.name), {})
         labels = {_label(name): value[:_MAX_VALUE] for name, value in point.labels}
         labels["client_id"] = instance.client.client_id[:_MAX_VALUE]

@@ -53,7 +53,7 @@ class SessionCounts(NamedTuple):
 
 
 class Software(NamedTuple):
-    """What a client on a listener says that it is."""
+    """The name and version that a client on a listener says of itself."""
 
     name: str
     version: str

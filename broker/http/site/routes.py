@@ -34,7 +34,7 @@ def routes() -> Iterator[Route]:
 
 
 class _File:
-    """One file, read anew each time: few ask, and nothing stays in memory."""
+    """One file, read each time: few ask, and nothing stays in memory."""
 
     def __init__(self, name: str, content_type: str) -> None:
         self._path = _FOLDER / name

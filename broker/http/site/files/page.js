@@ -569,7 +569,7 @@ function isSelecting() {
   return chosen.type === "Range" && main.contains(chosen.anchorNode);
 }
 
-/** Draw anew, and have the focus and what is scrolled sideways where they were. */
+/** Draw again, and have the focus and what is scrolled sideways where they were. */
 function keepPlace(draw) {
   const places = () => [...main.querySelectorAll("a, button, summary")];
   const focused = document.activeElement;
