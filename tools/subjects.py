@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-BASE: Final = "85cd111e9909d83561e11b89ab3c30f6204408b4"
+BASE: Final = "7fb6863b7367091021e7895114d1e910f208d411"
 LONGEST: Final = 72
 
 _FORM: Final = re.compile(r"[a-z][\w./-]*(?:, [a-z][\w./-]*)*: (?P<verb>[a-z][\w-]*) \S")
