@@ -77,11 +77,11 @@ class LoadCase(Protocol):
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
 
     @property
     def expected(self) -> Mapping[str, Expected]:
-        """What is expected of us, by quantity."""
+        """Aims for us, by quantity."""
 
     def prepare(self, load: Load, broker: Broker, pace: Pace) -> None:
         """Make topics and data, and warm the broker up."""

@@ -32,7 +32,7 @@ _WARM_SECONDS_OF_OURS = 1.0
 
 
 class Expected(NamedTuple):
-    """What is expected of us: a number, as a share of Apache Kafka's unless it is a limit."""
+    """An aim for us: a number, as a share of Apache Kafka's unless it is a limit."""
 
     number: float
     is_ratio: bool = True
@@ -43,11 +43,11 @@ class Case(Protocol):
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
 
     @property
     def expected(self) -> Mapping[str, Expected]:
-        """What is expected of us, by quantity."""
+        """Aims for us, by quantity."""
 
     @property
     def most_rounds(self) -> int:
@@ -140,7 +140,7 @@ def _others_cpu_seconds(brokers: Sequence[Broker]) -> float:
 
 
 class Table:
-    """What is known of a suite's cases, to be printed as Markdown."""
+    """Results of a suite's cases, to be printed as Markdown."""
 
     def __init__(self, suite: Suite, lines: Iterable[Line]) -> None:
         self._expected = {case.name: case.expected for case in suite.cases}

@@ -113,7 +113,7 @@ class Connection:
     def ask_until(
         self, request: Any, is_good: Callable[[Any], bool], seconds: float = SECONDS
     ) -> Any:
-        """Ask again and again until the answer is good: a coordinator takes a while to be there.
+        """Ask again and again until the answer is good: a coordinator takes a while to answer.
 
         Raises:
             TimeoutError: It has not been good for so long.

@@ -43,7 +43,7 @@ class ConsumerTool:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         return f"consumer perf tool, {self.protocol} protocol"
 
     def prepare(self, broker: Broker, seconds: float) -> None:  # noqa: ARG002

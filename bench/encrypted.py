@@ -1,4 +1,4 @@
-"""What encryption and logins cost: stock clients over TLS, and logins by SCRAM over and over."""
+"""The cost of encryption and logins: stock clients over TLS, and logins by SCRAM over and over."""
 
 from __future__ import annotations
 

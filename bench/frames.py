@@ -31,7 +31,7 @@ _CLIENT_ID = b"bench"
 _MARK = i64(0x1122_3344_5566_7788)
 _NO_TIME = i32Timedelta.parse(dt.timedelta())
 _RECORD_OVERHEAD = 10
-"""What a record has beside its value, about: lengths and differences of a byte or three each."""
+"""Bytes of a record beside its value, about: lengths and differences of a byte or three each."""
 _TIMEOUT = i32Timedelta.parse(dt.timedelta(seconds=30))
 
 

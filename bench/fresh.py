@@ -27,11 +27,11 @@ class FreshCase(Protocol):
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
 
     @property
     def expected(self) -> Mapping[str, Expected]:
-        """What is expected of us, by quantity."""
+        """Aims for us, by quantity."""
 
     def measure(self, load: Load, broker_name: str, folder: Path, pace: Pace) -> Result:
         """Measure one round in an empty folder."""
@@ -87,7 +87,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyPartitions:
-    """What thousands of partitions cost in memory, and how long they take to come back."""
+    """Thousands of partitions: their memory, and the time until they come back."""
 
     name: str
     partitions: int

@@ -1,4 +1,4 @@
-"""What is measured of groups: the price of their requests, rebalances and memory."""
+"""Cases of groups: the price of their requests, rebalances and memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_topic(broker: Broker, topic: str, partitions: int) -> None:
 
 
 def await_coordinator(connection: Connection, groups: Sequence[str]) -> None:
-    """Wait until the coordinator of each group is there: Kafka makes its journal when asked."""
+    """Wait until the coordinator of each group answers: Kafka makes its journal when asked."""
     for group in groups:
         connection.ask_until(find_coordinator(group), lambda answer: is_found(answer.coordinators))
         connection.ask_until(
@@ -211,7 +211,7 @@ class Rebalances:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What groups of one member add to a broker of its own that has served a hundred of them."""
+    """Memory of groups of one member, in a broker of its own that has served a hundred of them."""
 
     groups: int = 10_000
     most_rounds: ClassVar[int] = 1
@@ -219,7 +219,7 @@ class Memory:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         return f"{self.groups:,} groups of one member"
 
     def prepare(self, broker: Broker, seconds: float) -> None:

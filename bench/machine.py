@@ -1,4 +1,4 @@
-"""What a result means nothing without: the machine and the commit."""
+"""The machine and the commit, without which a result means nothing."""
 
 from __future__ import annotations
 

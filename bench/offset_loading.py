@@ -51,7 +51,7 @@ class Loading:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         return f"start with {self.offsets:,} offsets"
 
     def prepare(self, broker: Broker, seconds: float) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What ten thousand ACLs cost a small produce."""
+"""The cost of ten thousand ACLs for a small produce."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ FIRST = (
     "start, empty folder",
 )
 Samples = dict[str, list[Result]]
-"""What was measured, by the broker's name or ``FLOOR``."""
+"""Results, by the broker's name or ``FLOOR``."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""What ordinary clients wait beside strangers who drip, do not log in, or leave a handshake."""
+"""Waits of ordinary clients beside strangers that drip, do not log in, or leave a handshake."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BesideStrangers:
     """Produce of 100 B over 8 connections: calm, then beside a thousand strangers of each kind.
 
     A thousand send a byte a second, a thousand never log in, a thousand stop half way through the
-    handshake of TLS; who is closed comes again. Both measurements are of the same broker.
+    handshake of TLS; closed ones come again. Both measurements are of the same broker.
     """
 
     name: str = "produce 100 B, 8x1, beside 3,000 strangers"

@@ -40,7 +40,7 @@ class Frames:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         return f"transaction.version 2, {_producers(self.producers)}"
 
     def prepare(self, broker: Broker, seconds: float) -> None:
@@ -68,7 +68,7 @@ class Librdkafka:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         return f"librdkafka, {_producers(self.producers)}"
 
     def prepare(self, broker: Broker, seconds: float) -> None:

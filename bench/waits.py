@@ -1,4 +1,4 @@
-"""What a test and a scrape wait for: ``python -m bench.waits`` (a minute and a half).
+"""The waits of a test and of a scrape: ``python -m bench.waits`` (a minute and a half).
 
 ``bench/README.md`` says what each row answers. Rows are the best of some rounds: what else the
 machine does makes them longer, and nothing makes them shorter. ``--case`` names some of them.
@@ -57,7 +57,7 @@ def _waited_seconds(pid: int) -> float:
 
 
 def next_test() -> Iterator[Row]:
-    """What the fixtures do for a test: its topic is made, and all is taken away after it."""
+    """The work of the fixtures for a test: its topic is made, and all is taken away after it."""
     with broker() as kafka:
         medians = [statistics.median(_prepare(kafka) for _ in range(TOPICS)) for _ in range(ROUNDS)]
     yield Row("next test", "ms for its topic, and for taking all away", min(medians) * 1000, 5)

@@ -1,4 +1,4 @@
-"""What small produces wait for while a page is open and a scrape comes each second."""
+"""The waits of small produces while a page is open and a scrape comes each second."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 and commits both together, output and how far it has read, in one transaction for each handful
 (KIP-98, KIP-447). Kill it whenever you like, with -9 if you must, and start it again: what it had
 not committed is taken back, by the epoch of the next producer with the same transactional id, and
-read again. It ends when it has read what was there at its start.
+read again. It ends when it has read all that the topic had at its start.
 
 ``verify`` reads both topics as a reader of committed records does: every record of the source must
 have come out once, none twice, in the order of its partition. It ends with exit code 1 otherwise.
@@ -71,7 +71,7 @@ def fill(bootstrap: str, topic: str, count: int) -> None:
 
 
 def copy(bootstrap: str, topic: str, to: str) -> None:
-    """Copy what is there, exactly once, however often this is killed and started again."""
+    """Copy the topic, exactly once, however often this is killed and started again."""
     _create(bootstrap, to)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-to-{to}"})
     # Takes back what a copier before this one left open, and keeps it from committing any more.

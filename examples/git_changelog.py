@@ -30,7 +30,7 @@ COMMIT = "commit"
 
 
 class Blob(NamedTuple):
-    """What a path holds; a submodule has no size."""
+    """The content of a path; a submodule has no size."""
 
     id: str
     mode: str

@@ -1,8 +1,8 @@
 """Asks bandit about our code and pip-audit about what the broker needs; ``make audit``.
 
 Both have to be in the environment. What bandit may find stands with its reason in pyproject.toml,
-in the tables `tool.siltstone.audit`; what is not there is a fault, and so is an exception of which
-nothing is found any more. pip-audit asks the index about each package of docker/requirements.lock;
+in the tables `tool.siltstone.audit`. What they do not name is a fault, and so is an exception that
+bandit finds no more. pip-audit asks the index about each package of docker/requirements.lock;
 a package that the index does not know is a fault, too.
 """
 
@@ -33,7 +33,7 @@ LOCK: Final = "docker/requirements.lock"
 
 
 class Finding(NamedTuple):
-    """What bandit has found: the name of its test, and where."""
+    """A fault that bandit has found: the name of its test, and where."""
 
     test: str
     file: str

@@ -87,7 +87,7 @@ class Step(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What clients do between two commands."""
+    """Work of clients between two commands."""
 
     name: str
 

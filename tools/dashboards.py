@@ -24,7 +24,7 @@ TARGET_LABELS: Final = frozenset({
     "container", "env", "instance", "job", "kubernetes_pod_name", "namespace",
     "strimzi_io_cluster", "strimzi_io_name",
 })  # fmt: skip
-"""What the configuration of Prometheus adds to each series of a target."""
+"""Labels that the configuration of Prometheus adds to each series of a target."""
 
 _SUFFIXES: Final = {
     "histogram": ("_bucket", "_count", "_sum"),

@@ -42,7 +42,7 @@ def _parser_of(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentP
 def _head(name: str, words: str) -> Iterator[str]:
     yield '.\\" Written by `make docs` from the parser of the command line; do not edit.'
     yield f'.TH "{name.upper()}" "1" "" "siltstone {VERSION}" "Siltstone"'
-    yield ".nh"  # names of settings are there to be copied
+    yield ".nh"  # names of settings are to be copied
     yield ".ad l"
     yield ".SH NAME"
     yield f"{_escaped(name)} \\- {_escaped(words)}"

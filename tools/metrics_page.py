@@ -30,7 +30,7 @@ They begin at 0 with each start of the broker and leave with their topic.
 The answer is made in slices of about a millisecond, so a scrape does not hold up clients; \
 the first one after a start imports the exporter's library \
 and takes some 50 ms longer.
-`python_info` and `python_gc_*`, as every Python exporter has them, are there too.
+`python_info` and `python_gc_*`, as every Python exporter has them, follow.
 
 | name | type | labels | meaning | source |
 | --- | --- | --- | --- | --- |
@@ -94,10 +94,10 @@ min.compaction.lag.ms; 409 where there is nothing to clean; asks for the token |
 | `GET /v1/cleaner-history` | the cleaner's last passes with their receipts, a line of JSON \
 each; those that ended since `&since_ms=` |
 | `GET /v1/topics` | every topic and how many partitions it has, as JSON |
-| `GET /v1/pins` | who pins segment files, for how long, and what only pins keep on the disk |
+| `GET /v1/pins` | pins of segment files, how long they last, and what only pins keep on the disk |
 | `POST /v1/pins` | links the files of one moment of topics or partitions \
 that are named in JSON, and answers the manifest (docs/pipeline.md); asks for the token |
-| `POST /v1/pins/renew`, `/v1/pins/release` | begins the lease of a pin anew, or ends it; \
+| `POST /v1/pins/renew`, `/v1/pins/release` | begins the lease of a pin again, or ends it; \
 `{{"id": …}}`, with the token |
 """
 

@@ -156,7 +156,7 @@ def imports_of(module: ast.AST, *, is_for_types: bool = False) -> Iterator[Impor
 
 
 def _nearest(name: str, modules: set[str]) -> str:
-    """Return the module that a name is, or stands in; an empty text: it is none of ours."""
+    """Return our module that a name is, or stands in, else an empty text."""
     if name in modules:
         return name
     package = name.rpartition(".")[0]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bench.clean.sets import DataSet
 
 Samples = dict[str, dict[str, list["Result"]]]
-"""What was measured, by case and contender."""
+"""Results, by case and contender."""
 
 _INTERFERENCE = "interference"
 _ASKING = "asking"

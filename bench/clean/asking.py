@@ -1,4 +1,4 @@
-"""What only our broker can be asked: why partitions are as they are, and what a pass would do.
+"""Questions that only our broker answers: why partitions are as they are, and what a pass would do.
 
 As somebody types it: the time of the command includes the start of its interpreter.
 """

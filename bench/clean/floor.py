@@ -1,4 +1,4 @@
-"""What no cleaner can beat here: reading the log twice from the page cache, and nothing else.
+"""A floor for any cleaner: reading the log twice from the page cache, and nothing else.
 
     python -m bench.clean.floor FOLDER
 

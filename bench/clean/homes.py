@@ -109,7 +109,7 @@ def make_contender(contender: Contender, root: Path) -> Broker:
 
 
 def set_folder(data_set: DataSet) -> Path:
-    """Return the folder with a set's segments, which are written if they are not there yet."""
+    """Return the folder with a set's segments, which are written if they do not exist yet."""
     folder = cache_folder() / "bench" / "clean" / "sets" / data_set.folder
     if not folder.exists():
         partial = folder.with_name(f"{folder.name}.partial")
@@ -129,7 +129,7 @@ def set_folder(data_set: DataSet) -> Path:
 
 
 def home_of(contender: Contender, data_set: DataSet, partitions: int = 1) -> Path:
-    """Return a data folder with a set in every partition, made if it is not there yet."""
+    """Return a data folder with a set in every partition, made if it does not exist yet."""
     kind = OURS if contender.is_ours else "kafka"
     home = cache_folder() / "bench" / "clean" / kind / f"{data_set.folder}x{partitions}"
     if home.exists():

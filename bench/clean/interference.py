@@ -1,4 +1,4 @@
-"""What small produces wait for while the cleaner runs without pause, and while it does not.
+"""The waits of small produces while the cleaner runs without pause, and while it does not.
 
 What no broker can beat is measured beside it: the same load against a server that stores nothing,
 on an idle machine, and while a process of a cleaner's priority reads the set again and again.

@@ -56,7 +56,7 @@ def others_cpu_seconds(*pids: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a process has used since it began; memory is its peak."""
+    """Use of a process since it began; memory is its peak."""
 
     cpu_seconds: float
     read_bytes: int

@@ -28,7 +28,7 @@ _RISING: Final = {"MB/s", "records/s", "requests/s"}
 
 
 class Expected(NamedTuple):
-    """What is expected of us: a number, as a share of the better Kafka unless it is a limit."""
+    """An aim for us: a number, as a share of the better Kafka unless it is a limit."""
 
     number: float
     is_ratio: bool = True
@@ -53,7 +53,7 @@ EXPECTED: Final = {
 
 
 class Table:
-    """What is known of all cases, to be printed as Markdown."""
+    """Results of all cases, to be printed as Markdown."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self._lines = {(line["case"], line["broker"], line["quantity"]): line for line in lines}

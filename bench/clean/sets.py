@@ -1,4 +1,4 @@
-"""The logs that are cleaned: what each is made of, and what it is there to show."""
+"""The logs that are cleaned: the content of each, and what it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stock clients ask: many partitions a request, sessions, one request of each kind."""
+"""Requests of stock clients: many partitions a request, sessions, one request of each kind."""
 
 from __future__ import annotations
 

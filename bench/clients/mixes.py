@@ -85,7 +85,7 @@ _ONCE: Final = frozenset(
         messages.CONSUMER_GROUP_HEARTBEAT,
     }
 )
-"""What changes who is there; it is done once, before."""
+"""Requests that change the members; they are sent once, before."""
 
 _GROUP_FIELDS: Final = frozenset({"group_id", "group_ids", "groups", "coordinator_keys", "key"})
 _RECORD_BYTES: Final = 100

@@ -31,7 +31,7 @@ def twice(requests: float, cost: float) -> dict[str, Expected]:
 
 @dataclass(frozen=True, kw_only=True)
 class Playing:
-    """Scripts in a closed loop; they are made anew for each round, by requests to the broker."""
+    """Scripts in a closed loop; they are made for each round, by requests to the broker."""
 
     name: str
     connections: int = 4

@@ -1,4 +1,4 @@
-"""What a recorder kept of an application: its frames in a file, and their mix as a summary.
+"""The recording of an application: its frames in a file, and their mix as a summary.
 
 A file is compressed lines of JSON. The first says what was recorded: the application, its topics by
 name with id and partitions. Every other line is a request: the connection, when it came (us),

@@ -243,7 +243,7 @@ class Surroundings:
         return message(messages.DESCRIBE_PRODUCERS, topics=topics)
 
     def delete_records(self, count: int) -> Any:
-        """Delete the records before offset 0 of so many partitions: there are none."""
+        """Delete the records before offset 0 of so many partitions, which have no such record."""
         partitions = [{"partition_index": index, "offset": 0} for index in range(count)]
         return message(
             messages.DELETE_RECORDS,

@@ -80,7 +80,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What one connection sends."""
+    """Requests that one connection sends."""
 
     steps: Sequence[Step]
     inflight: int = 1
@@ -131,7 +131,7 @@ def step_of(
 
 
 def find_refusal(answer: Any) -> Any:
-    """Return the innermost part of an answer that has an error code, None if there is none."""
+    """Return the innermost part of an answer that has an error code, else None."""
     if isinstance(answer, tuple):
         return next((found for each in answer if (found := find_refusal(each)) is not None), None)
     if not dataclasses.is_dataclass(answer):

@@ -33,7 +33,7 @@ _MAKING_SECONDS: Final = 600.0
 
 
 def make_topics(connection: Connection, topics: Mapping[str, int]) -> None:
-    """Make topics with so many partitions, if they are not there, and wait until all answer.
+    """Make topics with so many partitions, if they do not exist, and wait until all answer.
 
     Raises:
         RuntimeError: A topic was refused.

@@ -32,7 +32,7 @@ _LABELS: Final = {
 
 
 class Quantity(NamedTuple):
-    """What is compared in some cases, divided by ``unit``."""
+    """A quantity that is compared in some cases, divided by ``unit``."""
 
     title: str
     cases: tuple[str, ...]

@@ -12,7 +12,7 @@ from bench.pictures.bars import COLOURS, Group, Panel, draw
 
 
 class Quantity(NamedTuple):
-    """What is compared in all cases that have it and whose names begin alike."""
+    """A quantity that is compared in all cases that have it and whose names begin alike."""
 
     title: str
     prefix: str

@@ -1,4 +1,4 @@
-"""What is measured: one piece of work, by Spark's connector, by ours, and by a plain consumer."""
+"""The case: one piece of work, by Spark's connector, by ours, and by a plain consumer."""
 
 from __future__ import annotations
 

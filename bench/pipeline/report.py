@@ -60,7 +60,7 @@ _LIMITS: Final = {(cases.WINDOW, cases.SHARE): 0.02, (cases.PIN, cases.MILLISECO
 
 
 class Table:
-    """What is known of all cases, to be printed as Markdown."""
+    """Results of all cases, to be printed as Markdown."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self._lines = {(line["case"], line["broker"], line["quantity"]): line for line in lines}

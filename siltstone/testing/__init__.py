@@ -1,6 +1,6 @@
 """A broker for the tests of others: a real one, in a process of its own, ready in half a second.
 
-With pytest the fixtures are there as soon as Siltstone is installed (`kafka`, `kafka_topic`); with
+With pytest the fixtures exist as soon as Siltstone is installed (`kafka`, `kafka_topic`); with
 anything else::
 
     with siltstone.testing.broker() as kafka:

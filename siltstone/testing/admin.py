@@ -1,4 +1,4 @@
-"""What a test has a broker do with its topics and groups, over Kafka's protocol.
+"""Orders of a test to a broker about its topics and groups, over Kafka's protocol.
 
 A test may ask from several threads: one request is on its way at a time.
 """
@@ -70,7 +70,7 @@ class Admin:
         _check(f"topic {name}", result.error_code, result.error_message)
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """Delete topics; that one is not there any more is fine.
+        """Delete topics; one that does not exist is fine.
 
         Raises:
             Refused: One cannot be deleted.

@@ -1,4 +1,4 @@
-"""What runs in the broker's process: the command ``siltstone``, until the test's process ends.
+"""The broker's process: the command ``siltstone``, until the test's process ends.
 
 The other end of our standard input is in that process alone, so however it ends, by SIGKILL too,
 this end sees it. Then nobody needs the data any more.

@@ -35,7 +35,7 @@ _SETTINGS: Final = {
     "log.cleaner.backoff.ms": "100",
     "log.segment.delete.delay.ms": "0",
 }
-"""What suits a test better than Kafka's defaults."""
+"""Settings that suit a test better than Kafka's defaults."""
 
 _ADDRESSES: Final = {"listeners": f"PLAINTEXT://{HOST}:0", "http.listener": f"{HOST}:0"}
 _ANY_PORT: Final = re.compile(r":0(?=\s*(,|$))")
@@ -44,15 +44,15 @@ _ANY_PORT: Final = re.compile(r":0(?=\s*(,|$))")
 class Daemon:
     """A broker's process, and what outlives it: its folder and its ports (one thread at a time).
 
-    The ports belong to sockets of ours that do not listen, so that nobody else gets them while the
-    broker is not there.
+    The ports belong to sockets of ours that do not listen, so that nobody else gets them while no
+    broker runs.
     """
 
     def __init__(self, settings: Mapping[str, str], folder: Path | None = None) -> None:
         """Take a folder, and a port for each address that the settings leave open.
 
         Raises:
-            StartFailed: There is none.
+            StartFailed: A folder or a port cannot be had.
         """
         self._own: Folder | None = None
         self._held: list[socket.socket] = []
@@ -83,7 +83,7 @@ class Daemon:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the process is there, paused or not."""
+        """Tell whether the process lives, paused or not."""
         return self.process is not None and self.process.poll() is None
 
     def launch(self) -> None:
@@ -133,7 +133,7 @@ class Daemon:
         """Stop the process as it is; on return it does nothing any more.
 
         Raises:
-            AskedInVain: There is none.
+            AskedInVain: It has ended.
         """
         process = self._living()
         self.is_paused = True
@@ -144,7 +144,7 @@ class Daemon:
         """Let a paused process go on.
 
         Raises:
-            AskedInVain: There is none.
+            AskedInVain: It has ended.
         """
         self._living().send_signal(signal.SIGCONT)
         self.is_paused = False
@@ -168,7 +168,7 @@ class Daemon:
     def close(self) -> None:
         """End the process and give folder and ports back. Idempotent."""
         if self._own is None:
-            self.stop()  # who named the folder may want to look into it
+            self.stop()  # a caller that named the folder may want to look into it
         else:
             self.kill()
             self._own.remove()

@@ -1,4 +1,4 @@
-"""What a test is told when it does not get what it asks for."""
+"""Errors for a test that does not get what it asks for."""
 # ruff: noqa: N818  # each is named by what happened
 
 

@@ -80,7 +80,7 @@ def _sweep(place: Path) -> None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            continue  # of somebody who lives
+            continue  # of a process that lives
         else:
             shutil.rmtree(owner.parent, ignore_errors=True)
         finally:

@@ -1,14 +1,14 @@
-"""What is recorded of a run: who tried what, what the broker said, what it showed.
+"""The record of a run: each attempt, what the broker said, what it showed.
 
-A history is a list of these values in the order in which they happened. Whoever tries something
-records that first, and the answer when it has it: what has no answer may have happened or not.
+A history is a list of these values in the order in which they happened. A client records an
+attempt first, and the answer when it has it: an attempt without one may have happened or not.
 """
 
 from typing import NamedTuple, TypeAlias
 
 
 class Partition(NamedTuple):
-    """A partition of one life of a topic; a topic made anew under the same name has another."""
+    """A partition of one life of a topic; a topic made again under the same name has another."""
 
     topic: str
     number: int
@@ -85,7 +85,7 @@ class Seek(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A reader is given a record: who it says that it is, and what it holds."""
+    """A reader gets a record: the name that it bears, and what it holds."""
 
     reader: str
     partition: Partition

@@ -1,4 +1,4 @@
-"""What a history may prove against a broker."""
+"""Faults that a history may prove against a broker."""
 
 from collections.abc import Callable
 from enum import Enum

@@ -1,4 +1,4 @@
-"""What is known of one partition's log: one offset has one record for ever, and none is empty."""
+"""Knowledge of one partition's log: one offset has one record for ever, and none is empty."""
 
 from __future__ import annotations
 

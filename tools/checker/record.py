@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Record:
-    """What was sent, where it was acknowledged, where it was read first, and whether it shows."""
+    """A record: where it was acknowledged, where it was read first, and whether it shows."""
 
     __slots__ = (
         "acknowledged_at",

@@ -1,7 +1,7 @@
 """Apache Kafka: its own integration tests, of the test jars that its release has on Maven Central.
 
 They start brokers through two classes of Kafka's test framework. Ours stand before them on the
-class path (``java/``) and start this broker as a process: anew for each test, or for each class.
+class path (``java/``) and start this broker as a process, for each test or for each class.
 """
 
 import re
@@ -104,7 +104,7 @@ class ApacheKafka:
         return found
 
     def run(self, test: str, bootstrap: str, log: Path) -> Outcome:
-        """Run the test's class if none of its tests was asked for yet; return how the test went."""
+        """Run the test's class at its first test; return how the test went."""
         name, _, method = test.partition("#")
         if name not in self._outcomes:
             self._outcomes[name] = self._run_class(name, log.with_name(f"{name}.log"))

@@ -35,7 +35,7 @@ _SAYS: Final = {
     "wrong-authority": "certificate signed by unknown authority",
     "no-certificate": "certificate required",
 }
-"""What the client prints that is not served."""
+"""Text that the client prints where a login is not served."""
 
 
 class FranzGoLogins:

@@ -1,4 +1,4 @@
-"""What the suites of Python clients share: pytest in a virtual environment of the suite's own."""
+"""The suites of Python clients: pytest in a virtual environment of the suite's own."""
 
 import re
 import sys

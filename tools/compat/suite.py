@@ -1,4 +1,4 @@
-"""What a public test suite is here: it is fetched, built, and then run one test at a time."""
+"""A public test suite: it is fetched, built, and then run one test at a time."""
 
 import contextlib
 import hashlib

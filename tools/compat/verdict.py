@@ -1,4 +1,4 @@
-"""What a run says about the allow-list: names of tests that pass, and that may only grow."""
+"""The verdict of a run about the allow-list: names of tests that pass, and that may only grow."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ class Prices:
         return prices
 
     async def history(self) -> list[tuple[str, bytes | None]]:
-        """Return every record that is still there."""
+        """Return every record that is left."""
         partition = TopicPartition(self._topic, 0)
         consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap_servers)
         async with consumer:

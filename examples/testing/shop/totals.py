@@ -1,4 +1,4 @@
-"""What customers have ordered, summed up from a topic, with kafka-python."""
+"""The sums of customers' orders, read from a topic, with kafka-python."""
 
 from __future__ import annotations
 
