@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tools.figures import count_walks
+from tools.sources import Tree
+
 ROOT = Path(__file__).parents[1]
 CODE = ("broker", "cleaner", "config", "pipeline", "protocol", "storage")
 OTHERS = ("bench", "docker", "examples", "pyspark_siltstone", "siltstone", "tests", "tools")
@@ -198,6 +201,14 @@ def is_module(parts: list[str]) -> bool:
     path = ROOT.joinpath(*parts)
     ends = (".py", ".pyx", ".pxd")
     return path.is_dir() or any(path.with_name(f"{path.name}{end}").exists() for end in ends)
+
+
+def test_files_of_walks() -> None:
+    """Each file that a walk of the architecture lists exists."""
+    walks = list(count_walks(Tree(ROOT, CODE)))
+
+    assert len(walks) >= 5
+    assert [name for walk in walks for name in walk.names if not is_module(name.split("/"))] == []
 
 
 def test_names_that_code_mentions() -> None:

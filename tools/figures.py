@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 OPEN_AT_THE_TOP: Final = ("broker", "storage", "cleaner")
 LONG: Final = 60
-"""Lines of a function beyond which it is counted as long, its head and docstring among them."""
 SMALL: Final = 40
 """Lines that a file should have, else it joins the one that has its idea."""
 DEEP: Final = 2
@@ -110,24 +109,6 @@ def count_parts_to_go(tree: Tree) -> Iterator[Figure]:
         yield Figure(f"lines of {what}", tree.lines(paths), _named(paths))
 
 
-def list_compiled(tree: Tree) -> list[PurePosixPath]:
-    """Return what is compiled and what stands around it.
-
-    These are sources in Cython and C, Python with a ``.pxd`` beside it, plain twins, modules that
-    choose between the two, and lists of numbers that Python and C share.
-    """
-    files = set(tree.below(*tree.packages))
-    return [
-        path
-        for path in sorted(files)
-        if path.suffix in _COMPILED_SUFFIXES
-        or (path.suffix == ".py" and path.with_suffix(".pxd") in files)
-        or _is_twin(path)
-        or any(path.match(pattern) for pattern in _SHARED_NUMBERS)
-        or (path in tree.product and _chooses(tree.product[path]))
-    ]
-
-
 def _is_twin(path: PurePosixPath) -> bool:
     return any(path.match(pattern) for pattern in _PLAIN_TWINS)
 
@@ -143,8 +124,20 @@ def _chooses(module: ast.Module) -> bool:
 
 
 def count_compiled(tree: Tree) -> Iterator[Figure]:
-    """Yield the files and the lines of compiled code and its scaffolding."""
-    compiled = list_compiled(tree)
+    """Sources in Cython and C, Python with a `.pxd` beside it, and what stands around them.
+
+    Those are twins and choosers, and lists of numbers that Python and C share.
+    """
+    files = set(tree.below(*tree.packages))
+    compiled = [
+        path
+        for path in sorted(files)
+        if path.suffix in _COMPILED_SUFFIXES
+        or (path.suffix == ".py" and path.with_suffix(".pxd") in files)
+        or _is_twin(path)
+        or any(path.match(pattern) for pattern in _SHARED_NUMBERS)
+        or (path in tree.product and _chooses(tree.product[path]))
+    ]
     yield Figure("compiled code and its scaffolding, files", len(compiled), _named(compiled))
     yield Figure("compiled code and its scaffolding, lines", tree.lines(compiled))
 
@@ -154,7 +147,7 @@ def _named(paths: Iterable[PurePosixPath]) -> list[str]:
 
 
 def count_entries(tree: Tree) -> Iterator[Figure]:
-    """Yield how many files and folders stand at the top of the large packages."""
+    """Files and folders at the top of the large packages."""
     for package in OPEN_AT_THE_TOP:
         entries = sorted({path.parts[1] for path in tree.below(package)})
         yield Figure(f"entries at the top of {package}/", len(entries), entries)
@@ -197,7 +190,7 @@ def find_cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def count_cycles(tree: Tree) -> Iterator[Figure]:
-    """Yield the cycles of imports; modules that can all reach each other are one cycle."""
+    """Modules that can all reach each other by imports are one cycle; types are included."""
     cycles = find_cycles(graph_of_imports(tree))
     yield Figure("cycles of imports", len(cycles), [", ".join(cycle) for cycle in cycles])
 
@@ -335,7 +328,7 @@ def count_subjects(tree: Tree) -> Iterator[Figure]:
 
 
 def count_long_functions(tree: Tree) -> Iterator[Figure]:
-    """Yield the functions that are long."""
+    """Functions that are long, their heads and docstrings included."""
     names = [
         f"{path}:{node.lineno} {node.name}, {size} lines"
         for path, module in tree.product.items()
@@ -347,7 +340,7 @@ def count_long_functions(tree: Tree) -> Iterator[Figure]:
 
 
 def count_deep_classes(tree: Tree) -> Iterator[Figure]:
-    """Yield the classes that have more than one class of ours above them, exceptions aside.
+    """Classes that have more than one class of ours above them, exceptions aside.
 
     Classes of one name are taken for one.
     """
@@ -379,7 +372,7 @@ def _is_error(chain: list[str], bases: Mapping[str, set[str]]) -> bool:
 
 
 def count_unused(tree: Tree) -> Iterator[Figure]:
-    """Yield what stands at the top of a module, and that nothing outside of the tests names.
+    """Names at the top of a module that nothing outside of the tests uses.
 
     A use is the name in another place of its module, or in a file that names the module as well.
     """
@@ -426,7 +419,7 @@ def _is_named_by_parts(path: PurePosixPath, name: str) -> bool:
 
 
 def count_private_names(tree: Tree) -> Iterator[Figure]:
-    """Yield where tests use what has an underscore in front, but of `self` and `cls`."""
+    """Places where tests use a name with an underscore in front, but of `self` and `cls`."""
     names = [
         f"{path}:{line} {name}"
         for path, module in tree.tests.items()

@@ -230,9 +230,9 @@ HELD: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
 
 
 def read_ratchets() -> dict[str, int]:
-    """Return how many of each are allowed still."""
-    rows = [line.split("\t") for line in RATCHETS.read_text("utf-8").splitlines()]
-    return {what: int(number) for what, number in rows}
+    """Return how many of each are allowed still; of both sides of a conflict the fewer."""
+    rows = [line.split("\t") for line in RATCHETS.read_text("utf-8").splitlines() if "\t" in line]
+    return {what: int(number) for what, number in sorted(rows, key=lambda row: -int(row[1]))}
 
 
 def lower_ratchets(tree: Tree) -> None:

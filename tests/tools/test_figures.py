@@ -197,14 +197,15 @@ def test_says_how_it_counts(tree: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_lowers_ratchets(tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A ratchet goes down to what there is, and never up."""
+    """A ratchet goes down to what is found, and never up; a conflict of two sides ends with it."""
     ratchets = tmp_path / "ratchets.tsv"
     monkeypatch.setattr("tools.house.RATCHETS", ratchets)
-    ratchets.write_text("answer_rows\t3\narrow storage/directory -> log\t0\nfinish\t2\nanew\t1\n")
+    ours = "anew\t4\nanswer_rows\t0\nfinish\t2\n"
+    ratchets.write_text(f"<<<<<<< HEAD\n{ours}=======\nanew\t2\nanswer_rows\t3\n>>>>>>> it\n")
 
     main([str(tree), "--lower"])
 
-    assert ratchets.read_text() == "anew\t1\nanswer_rows\t1\n"
+    assert ratchets.read_text() == "anew\t1\n"
 
 
 def test_prints_json(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
