@@ -41,9 +41,7 @@ def check_names(names: tuple[str, ...]) -> None:
     """
     unknown = [name for name in names if name not in TYPES]
     if unknown:
-        raise BadOption(
-            f"there is no column {', '.join(unknown)} in a topic; there are {', '.join(TYPES)}"
-        )
+        raise BadOption(f"a topic has no column {', '.join(unknown)}; it has {', '.join(TYPES)}")
     if len(set(names)) < len(names):
         raise BadOption(f"a column is named twice in {', '.join(names)}")
 

@@ -151,7 +151,7 @@ class SparkEngine:
     def _weighed(
         self, stage: str, items: Sequence[T], weigh: Callable[[T], int]
     ) -> Iterator[tuple["RDD[tuple[T, int]]", Any]]:
-        """Yield an RDD of the items with their bytes, a task each, and what counts those done."""
+        """Yield an RDD of the items with their bytes, a task each, and a counter of those done."""
         pairs = [(item, weigh(item)) for item in items]
         rdd = self._context.parallelize(pairs, len(pairs))
         with _shown(stage, items, weigh) as progress, self._watch(stage, progress) as done:

@@ -15,11 +15,11 @@ class Refused(PipelineError):
 
 
 class DataLost(PipelineError):
-    """Offsets that were asked for are not there any more."""
+    """Offsets that were asked for no longer exist."""
 
 
 class CorruptLog(PipelineError):
-    """Bytes that are no record batch, or not the one that was written."""
+    """Bytes that are not a record batch, or not the one that was written."""
 
 
 class SnapshotExpired(PipelineError):

@@ -56,7 +56,7 @@ class LatestRows:
             self._fold()
 
     def finish(self) -> pa.Table | None:
-        """Return the survivors in the order in which they came; None if there was nothing."""
+        """Return the survivors in the order in which they came; None without a row."""
         self._fold()
         if not self._levels:
             return None
@@ -65,7 +65,7 @@ class LatestRows:
         return self._levels.pop()
 
     def _fold(self) -> None:
-        """Fold what is pending, and merge levels of about the same size."""
+        """Fold the pending rows, and merge levels of about the same size."""
         if not self._pending:
             return
         table = pa.Table.from_batches(self._pending)

@@ -12,7 +12,7 @@ _DURATIONS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d
 
 
 def flag(name: str, text: str) -> bool:
-    """Return what ``true`` or ``false`` says."""
+    """Return the value of ``true`` or ``false``."""
     if text.lower() not in {"true", "false"}:
         raise BadOption(f"option {name} is true or false, not {text!r}")
     return text.lower() == "true"

@@ -1,4 +1,4 @@
-"""Where files are: this machine's file system, or anything that pyarrow.fs opens by its URI.
+"""File systems: this machine's, or any that pyarrow.fs opens by its URI.
 
 Local files are read with ``pread`` into a buffer and never mapped: if a mapped file is cut while it
 is read, the process ends. An open file stays the same, even if another one gets its name.
@@ -55,12 +55,12 @@ class LocalStore:
         """Open a file to read it.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it is missing.
         """
         return LocalFile(path)
 
     def read(self, path: str) -> bytes | None:
-        """Return a small file, None if there is none."""
+        """Return a small file, None if it is missing."""
         try:
             return Path(path).read_bytes()
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class LocalStore:
         """Return the names in a folder and the size of each; -1 for a folder.
 
         Raises:
-            FileNotFoundError: there is no such folder.
+            FileNotFoundError: the folder is missing.
         """
         found = {}
         with os.scandir(path) as entries:
@@ -134,7 +134,7 @@ class ArrowStore:
         return ArrowFile(self._files.open_input_file(path))
 
     def read(self, path: str) -> bytes | None:
-        """Return a small file, None if there is none."""
+        """Return a small file, None if it is missing."""
         try:
             with self._files.open_input_file(path) as opened:
                 return bytes(opened.read())

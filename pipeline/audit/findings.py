@@ -1,4 +1,4 @@
-"""What an audit finds."""
+"""The findings of an audit."""
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum

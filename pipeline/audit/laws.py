@@ -1,10 +1,9 @@
 """Compares two moments of one compacted partition by the four laws of the cleaner.
 
-1. No latest value is lost: the record that was the last of its key is still there, or there is a
-newer one of the key, or it was a tombstone whose time had come. 2. Below the cleaner's checkpoint
-there is at most one record of a key. 3. No record has moved or changed: what there is below the
-first moment's end was there before. 4. No key comes back: where a newer record was, no older one is
-the last now.
+1. No latest value is lost: the record that was the last of its key still exists, or a newer one of
+the key does, or it was a tombstone whose time had come. 2. Below the cleaner's checkpoint a key has
+at most one record. 3. No record has moved or changed: each record below the first moment's end
+existed before. 4. No key comes back: where a newer record was, no older one is the last now.
 
 Records below the second log start offset may be gone: retention or DeleteRecords took them. Rows
 are those of committed data: columns key, value, offset, timestampMs, headers.
@@ -68,7 +67,7 @@ def _check_unmoved(before: Rows, after: Rows, findings: Findings, name: str) -> 
     for offset in _listed(survivors.filter(places.is_null())["offset"]):
         findings.add(
             Kind.MOVED_OFFSET,
-            f"the record at offset {offset} of {name} was not there before",
+            f"the record at offset {offset} of {name} did not exist before",
             offset=offset,
         )
     known = survivors.filter(places.is_valid())

@@ -42,7 +42,7 @@ _PASSED_OVER: Final = {FAULTS[WRONG_CRC], FAULTS[BAD_RECORD]}
 
 @dataclass(slots=True)
 class SegmentReport:
-    """What was read of a segment, and its faults."""
+    """The facts read of a segment, and its faults."""
 
     base_offset: int
     size: int = 0
@@ -50,14 +50,14 @@ class SegmentReport:
     records: int = 0
     first_offset: int = -1
     last_offset: int = -1
-    """The last offset of the last whole batch; -1 if there is none."""
+    """The last offset of the last whole batch, or -1."""
     findings: Findings = field(default_factory=Findings)
     steps: list[Step] = field(default_factory=list)
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last whole batch, or the base if there is none."""
+        """The offset after the last whole batch, the base without one."""
         return max(self.base_offset, self.last_offset + 1)
 
 
@@ -87,7 +87,7 @@ class _SegmentAudit:
         self._positions = array("q")  # of data batches, rising
         self._last_offsets = array("q")
         self._timestamps = array("q")
-        self._readable = segment.size  # the end of what can be read: damage hides the rest
+        self._readable = segment.size  # readers get no further: damage hides the rest
         self._rowless: set[int] | None = None  # last offsets of control and empty batches
         self._steps = Steps()
         self.report.steps = self._steps.found
@@ -141,7 +141,7 @@ class _SegmentAudit:
             )
 
     def _pass_over(self, decoder: Decoder, fault: Fault, room: int) -> int:
-        """Note a bad batch, and return its size if what comes after can be read; else 0."""
+        """Note a bad batch, and return its size if the batches after it can be read; else 0."""
         self._note_damage(fault.position, fault.reason)
         is_readable = fault.reason in _PASSED_OVER and HEADER_SIZE <= fault.size <= room
         if not is_readable:

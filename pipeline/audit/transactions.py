@@ -49,7 +49,7 @@ class Steps:
         try:
             marker = read_marker(batch)
         except KafkaError:
-            return  # told as a damaged batch
+            return  # reported as a damaged batch
         if marker is not None:
             self._open.discard(header.producer_id)
             self.found.append(Step(header.producer_id, header.last_offset, marker.kind))
@@ -74,10 +74,11 @@ class SegmentSteps(NamedTuple):
 def compare(
     segments: Iterable[SegmentSteps], first_offset: int, *, is_whole: bool
 ) -> Iterator[Told]:
-    """Yield what differs, segments being in order.
+    """Yield the differences, segments being in order.
 
-    ``first_offset`` is that of the log: what began before cannot be compared. ``is_whole`` says
-    that nothing is missing since: no cleaner was there, and no damage.
+    ``first_offset`` is that of the log: transactions from before it cannot be compared.
+    ``is_whole`` says that nothing is missing since: no cleaner has worked there, and no damage was
+    found.
     """
     log = _Log(first_offset, is_whole=is_whole)
     for segment in segments:
@@ -104,7 +105,7 @@ class _Log:
         self._ended: dict[int, int] = {}
 
     def take(self, step: Step, entry: AbortedTransaction | None) -> Iterator[str]:
-        """Go on by a step; yield what is wrong with the entry that stands for it."""
+        """Go on by a step; yield the faults of the entry that stands for it."""
         if step.kind == _DATA:
             self._open.setdefault(step.producer_id, step.offset)
             return

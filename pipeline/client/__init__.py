@@ -1,4 +1,4 @@
-"""Talking to a broker: a small client, its login, what a cluster has, pins.
+"""Talking to a broker: a small client, its login, questions to a cluster, pins.
 
-Here goes what opens a connection to a broker.
+Here goes code that opens a connection to a broker.
 """

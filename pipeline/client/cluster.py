@@ -1,4 +1,4 @@
-"""Questions to a Kafka cluster: which topics there are, who leads, which offsets there are."""
+"""Questions to a Kafka cluster: its topics, their leaders and offsets."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
@@ -51,7 +51,7 @@ class Cluster:
         """Connect to the first address that answers.
 
         Raises:
-            SourceUnavailable: none does.
+            SourceUnavailable: no address does.
         """
         self._settings = settings
         self._first = self._connect_to_any(split_addresses(bootstrap))
@@ -71,7 +71,7 @@ class Cluster:
             wire.close()
 
     def leaders(self, topics: list[str] | None) -> dict[TopicPartition, Leader]:
-        """Return the leader of each partition of some topics, or all; unknown topics have none."""
+        """Return the leader of each partition of some topics, or all, without unknown topics."""
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=asked,
@@ -164,7 +164,7 @@ class Cluster:
         """Return the connection to a node.
 
         Raises:
-            SourceUnavailable: it is not there.
+            SourceUnavailable: it does not answer.
         """
         if node not in self._wires:
             address = self._nodes.get(node)
@@ -174,7 +174,7 @@ class Cluster:
         return self._wires[node]
 
     def forget(self, node: int) -> None:
-        """Close the connection to a node: there may be another broker now."""
+        """Close the connection to a node: another broker may have its place now."""
         wire = self._wires.pop(node, None)
         if wire is not None:
             wire.close()

@@ -74,7 +74,7 @@ def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _names(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return name and password, as far as they are there.
+    """Return name and password, as far as they are given.
 
     Raises:
         BadOption: sasl.jaas.config is no such text.
@@ -125,5 +125,5 @@ def _facts(text: str) -> dict[str, str]:
 
 def _stranger() -> SourceUnavailable:
     return SourceUnavailable(
-        "what answers does not know the password either; check kafka.bootstrap.servers"
+        "the other side does not know the password either; check kafka.bootstrap.servers"
     )

@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BrokerRefuses(SourceUnavailable):
-    """A broker is there, and does not do what was asked."""
+    """A broker answers, and does not do what was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class Control:
     address: tuple[str, int]
     token: str
     trust: ssl.SSLContext | None = None
-    """Whom to trust where the channel encrypts; None: it does not."""
+    """The authorities to trust where the channel encrypts; None: it does not."""
 
     def ask(self, method: str, path: str, asked: Mapping[str, Any] | None = None) -> Any:
         """Return the answer of a page, which is JSON. Blocks.
 
         Raises:
             SnapshotExpired: The pin that was named is gone.
-            SourceUnavailable: Nobody answers, or the broker refuses (`BrokerRefuses`).
+            SourceUnavailable: No broker answers, or it refuses (`BrokerRefuses`).
         """
         host, port = self.address
         connection = (
@@ -82,10 +82,10 @@ def find_control(data: Path, address: str = "") -> Control:
     """Return how to reach the broker whose first log directory is ``data``.
 
     The address is what the broker has noted there, unless one is given. With https:// before it
-    the channel encrypts; whom to trust then says `storage.directory.control`.
+    the channel encrypts; `storage.directory.control` then says which authorities to trust.
 
     Raises:
-        SourceUnavailable: The folder is not there, or not readable for this user.
+        SourceUnavailable: The folder is missing, or not readable for this user.
     """
     try:
         token = (data / files.CONTROL_TOKEN).read_text(encoding="ascii").strip()
@@ -106,7 +106,7 @@ def find_control(data: Path, address: str = "") -> Control:
 
 
 def topics(control: Control) -> list[str]:
-    """Return the names of the topics that there are. Blocks."""
+    """Return the names of all topics. Blocks."""
     return sorted(control.ask("GET", "/v1/topics"))
 
 
@@ -120,7 +120,7 @@ def take_pin(
     """Pin topics and single partitions, everything if neither is named. Blocks.
 
     Raises:
-        SourceUnavailable: Nobody answers, a limit is reached, or something is not there.
+        SourceUnavailable: No broker answers, a limit is reached, or a topic does not exist.
     """
     asked: dict[str, Any] = {"lease_ms": lease_ms, "holder": "pipeline"}
     if topics is not None:
@@ -131,11 +131,11 @@ def take_pin(
 
 
 def extend_pin(control: Control, pin: str, lease_ms: int | None = None) -> None:
-    """Begin the lease of a pin anew, with another length if one is given. Blocks.
+    """Begin the lease of a pin again, with another length if one is given. Blocks.
 
     Raises:
-        SnapshotExpired: The broker does not know the pin any more.
-        SourceUnavailable: Nobody answers.
+        SnapshotExpired: The broker no longer knows the pin.
+        SourceUnavailable: No broker answers.
     """
     asked: dict[str, Any] = {"id": pin}
     if lease_ms is not None:
@@ -144,7 +144,7 @@ def extend_pin(control: Control, pin: str, lease_ms: int | None = None) -> None:
 
 
 def release_pin(control: Control, pin: str) -> None:
-    """End a pin. That it is gone, or its broker, is no error. Blocks."""
+    """End a pin. It is no error if it has ended, or its broker. Blocks."""
     try:
         control.ask("POST", "/v1/pins/release", {"id": pin})
     except (SnapshotExpired, SourceUnavailable) as error:
@@ -172,7 +172,7 @@ class Pin:
         self.close()
 
     def check(self) -> None:
-        """Make sure that the files were there until now.
+        """Make sure that the files have existed until now.
 
         Raises:
             SnapshotExpired: The pin ended before its time.

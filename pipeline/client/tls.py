@@ -1,6 +1,6 @@
 """TLS by the settings of Kafka's clients: stores that are PEM, as files or as settings themselves.
 
-What is read here is told to librdkafka too, by its own names. (Java: DefaultSslEngineFactory.)
+librdkafka gets the same settings by its own names. (Java: DefaultSslEngineFactory.)
 """
 
 import re
@@ -33,7 +33,7 @@ _BLOCK: Final = re.compile(r"(-----BEGIN ([A-Z ]+)-----)(.*?)(-----END \2-----)\
 
 
 def make_context(settings: Mapping[str, str]) -> ssl.SSLContext:
-    """Return what a connection encrypts with.
+    """Return the context by which a connection encrypts.
 
     Raises:
         BadOption: a file cannot be read, is not PEM, or holds no such thing.
@@ -58,7 +58,7 @@ def make_context(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def speaks_tls(address: tuple[str, int]) -> bool:
-    """Return whether a listener begins with a handshake; whom it shows is not looked at. Blocks."""
+    """Return whether a listener begins with a handshake, of any certificate. Blocks."""
     context = make_client_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""What a reader does beside reading: renew its pin, and look at the clock.
+"""The work of a reader beside reading: it renews its pin, and looks at the clock.
 
 While a split is read its pin is renewed every few seconds. In a plain query no task knows whether
 it is the last, so none releases the pin. When a task has read its split it makes the lease short,
@@ -40,7 +40,7 @@ class Watch:
             try:
                 extend_pin(control, lease.pin, lease.lease_ms)
             except SourceUnavailable:
-                pass  # the files may still be there
+                pass  # the files may still exist
             except SnapshotExpired as error:
                 if self._split.is_compacted:
                     raise self._expired(error) from error
@@ -59,7 +59,7 @@ class Watch:
             self._thread.join()
 
     def look(self) -> None:
-        """Make sure that what is read now is still of the planned moment.
+        """Make sure that the records read now are still of the planned moment.
 
         Raises:
             SnapshotExpired: the read took longer than tombstones stay.

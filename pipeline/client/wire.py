@@ -57,10 +57,10 @@ class Wire:
         *,
         remedy: str = _REMEDY,
     ) -> None:
-        """Connect, and log in if the settings say how; ``remedy`` is told when nobody answers.
+        """Connect, and log in if the settings say how; ``remedy`` ends the error of no answer.
 
         Raises:
-            SourceUnavailable: nobody answers there, or the login is refused.
+            SourceUnavailable: no broker answers there, or the login is refused.
             BadOption: settings ask for something that is not supported here.
         """
         self._address = address
@@ -125,7 +125,7 @@ class Wire:
         """Return the answer to the oldest request that waits for one. Blocks.
 
         Raises:
-            SourceUnavailable: none comes, or none that can be read.
+            SourceUnavailable: no answer comes, or one that cannot be read.
         """
         size = int.from_bytes(self._read(4), "big")
         if not _CORRELATION_BYTES <= size <= _MAX_FRAME_BYTES:
@@ -178,8 +178,8 @@ class Wire:
         untrusted = why_untrusted(error) if isinstance(error, OSError) else None
         if untrusted is not None:
             return SourceUnavailable(
-                f"{self._name} is not who it should be: {untrusted}; name a PEM file of its "
-                "authority by ssl.truststore.location"
+                f"{self._name} is another broker than it should be: {untrusted}; name a PEM file "
+                "of its authority by ssl.truststore.location"
             )
         why = getattr(error, "strerror", None) or error  # without its number
         if self._encrypts and self._correlation == 0 and not isinstance(error, _NOT_THERE):
@@ -214,7 +214,7 @@ def split_addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def _strange(size: int) -> str:
-    """Say what it means that an answer begins with this size."""
+    """Return the likely protocol of an answer that begins with this size."""
     if size.to_bytes(4, "big") == b"HTTP":
         return "it speaks HTTP, not Kafka's protocol"
-    return f"an answer of {size} bytes is none of Kafka's"
+    return f"an answer of {size} bytes is not one of Kafka's"

@@ -97,7 +97,7 @@ def _add_audit(jobs: "Jobs[argparse.ArgumentParser]") -> None:
 
 
 def _add_plan(jobs: "Jobs[argparse.ArgumentParser]") -> None:
-    parser = jobs.add_parser("plan", help="say what compaction would come to and what it needs")
+    parser = jobs.add_parser("plan", help="say what compaction would leave and what it needs")
     parser.add_argument("topic", nargs="?")
     parser.add_argument("--all", action="store_true", help="every topic")
     parser.add_argument("--json", type=_path, metavar="FILE", help="write the figures there")
@@ -112,7 +112,7 @@ def _add_stream(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument("--checkpoint", required=True, type=_path, metavar="DIR")
     parser.add_argument("--via", choices=("siltstone", "connector"), default="siltstone")
     parser.add_argument("--jars", default="", metavar="DIR", help="of the connector")
-    parser.add_argument("--once", action="store_true", help="what there is now, then end")
+    parser.add_argument("--once", action="store_true", help="read up to the present end, then end")
     parser.add_argument(
         "--append", action="store_true", help="keep every record, not the last of each key"
     )

@@ -33,12 +33,12 @@ class Finding:
     name: str
     is_fine: bool
     text: str
-    """What it is, or what is wrong and what to do."""
+    """The version or place, or the fault and the remedy."""
     is_needed: bool = True
 
 
 def examine(data: Path | None = None, jars: Path | None = None) -> list[Finding]:
-    """Check what this machine has for reading topics."""
+    """Check this machine for everything that reading topics needs."""
     looks: list[Callable[[], Finding]] = [
         _python,
         lambda: _package("pyspark", LEAST_SPARK, BELOW_SPARK),

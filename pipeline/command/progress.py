@@ -93,7 +93,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def passed_over_text(count: int) -> str:
-    """Return what a summary says of bad batches that are not in a table; nothing of none."""
+    """Return the words of a summary about bad batches that were left out, empty without any."""
     if not count:
         return ""
     return f"; left out {counted(count, 'damaged place')} (onCorrupt=skip)"

@@ -1,4 +1,4 @@
-"""``audit``: checks what lies on the disk, and that the cleaner has lost nothing.
+"""``audit``: checks the files on the disk, and that the cleaner has lost nothing.
 
 Every segment is checked by itself, in tasks of some segments each. Between two moments of a topic
 the four laws of `pipeline.audit.laws` are checked, a partition a task. The earlier moment is an
@@ -45,7 +45,7 @@ _UNFINISHED: Final = {"requested", "in-progress", "aborting"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSpec:
-    """What is to be audited: ``before`` is an archive of an earlier moment."""
+    """The topics to be audited; ``before`` is an archive of an earlier moment."""
 
     before: str = ""
     clean: bool = False
@@ -54,7 +54,7 @@ class AuditSpec:
 
 @dataclass(slots=True)
 class AuditReport:
-    """What was found, by partition."""
+    """The findings by partition."""
 
     findings: dict[TopicPartition, Findings] = field(default_factory=dict)
     segments: int = 0
@@ -142,7 +142,7 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
         if not spec.laws_only:
             if moment.transport == "fetch":
                 raise BadOption(
-                    "audit looks into the files of segments, which nobody sees over the network; "
+                    "audit looks into the files of segments, which the network does not show; "
                     "give --data, or --archive, or compare two moments with --laws-only"
                 )
             _audit_segments(engine, moment, report)
@@ -155,7 +155,7 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
 
 @contextmanager
 def _moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
-    """Yield a moment; what an archive lacks is a finding, and no reason to stop."""
+    """Yield a moment; offsets that an archive lacks are a finding, and no reason to stop."""
     with moment_of(options, clock) as moment:
         source = moment.source
         if moment.transport == "archive":
@@ -279,7 +279,7 @@ def law_tasks(before: Moment, after: Moment) -> list[LawTask]:
     """Return a task for each compacted partition that is in both moments.
 
     Raises:
-        BadOption: There is none.
+        BadOption: No partition is.
     """
     earlier = {each.topic_partition: each for each in before.view.partitions}
     pairs = [
@@ -304,7 +304,7 @@ def law_tasks(before: Moment, after: Moment) -> list[LawTask]:
 
 
 def check_partition(task: LawTask) -> tuple[int, Findings]:
-    """Return how many records were compared, and what breaks a law."""
+    """Return how many records were compared, and the breaches of the laws."""
     if task.before.topic_id and task.after.topic_id not in {"", task.before.topic_id}:
         raise PipelineError(
             f"topic {task.after.topic} was deleted and made again between the two moments"

@@ -1,4 +1,4 @@
-"""``plan``: what compaction would leave, and what it needs, without touching the log.
+"""``plan``: the outcome of compaction and its needs, computed without touching the log.
 
 One task a partition reads keys and sizes. It takes about 60 bytes of memory a record, however large
 the values are.
@@ -21,7 +21,7 @@ from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 
 SLOT_BYTES: Final = 24
-"""What a key takes in the cleaner's offset map: a hash of 16 bytes and an offset."""
+"""The bytes of a key in the cleaner's offset map: a hash of 16 bytes and an offset."""
 LOAD_FACTOR: Final = 0.9
 DEDUPE_BUFFER_BYTES: Final = 128 << 20
 """Kafka's default of log.cleaner.dedupe.buffer.size."""
@@ -38,7 +38,7 @@ _REMOTE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlan:
-    """A segment: what is in it, and how much of that is the last of its key."""
+    """A segment: its records, and how many are the last of their key."""
 
     base_offset: int
     size: int
@@ -113,7 +113,7 @@ class ForecastTask:
 
 
 def plan_compaction(engine: Engine, options: Mapping[str, str]) -> CompactionPlan:
-    """Read topics and return what compaction would do to them."""
+    """Read topics and return the effect of a compaction."""
     began = engine.clock.monotonic()
     read = committed(options)
     with moment_of(read, engine.clock) as moment:
@@ -155,7 +155,7 @@ def forecast(now_ms: int, task: ForecastTask) -> PartitionForecast:
     live = (pc.sum(latest["bytes"]).as_py() or 0) - (
         pc.sum(stones.filter(pc.less(stones["timestampMs"], expires))["bytes"]).as_py() or 0
     )
-    size_now = task.partition.size or raw  # over the network nobody sees the files
+    size_now = task.partition.size or raw  # over the network the files cannot be seen
     packed = size_now / raw if raw else 1.0  # batch headers and compression
     keys = groups.num_rows
     map_bytes = math.ceil(keys / LOAD_FACTOR) * SLOT_BYTES

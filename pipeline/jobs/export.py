@@ -1,7 +1,7 @@
 """``export``: a range of a topic as Parquet, Delta or Iceberg, a file or more for each split.
 
 Rows are in the order of their offsets, in files and in row groups. The tasks write the files, and
-one commit makes them a table: all of them, or none.
+one commit makes them a table: all of them or no file.
 """
 
 import io
@@ -41,7 +41,7 @@ JSON_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSpec:
-    """What is wanted: columns of the topic, and columns out of values that are JSON."""
+    """The wanted columns: those of the topic, and columns out of values that are JSON."""
 
     target: str
     columns: tuple[str, ...] = COLUMNS
@@ -182,7 +182,7 @@ def parse_json_columns(text: str) -> tuple[tuple[str, str], ...]:
     """Return the columns that ``id bigint, name string`` describes.
 
     Raises:
-        BadOption: There is no such type.
+        BadOption: A type does not exist.
     """
     columns = []
     for part in text.split(","):

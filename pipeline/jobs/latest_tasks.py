@@ -1,4 +1,4 @@
-"""What the tasks of a snapshot do: the last row of each key, into files.
+"""The tasks of a snapshot: they write the last row of each key into files.
 
 A tombstone is a row whose value is null: it removes its key from the table. A whole snapshot drops
 tombstones at its end. An increment also writes which keys have changed, since files of the table

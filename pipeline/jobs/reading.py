@@ -31,7 +31,7 @@ class Moment:
     ranges: "Mapping[TopicPartition, OffsetRange]"
     transport: str
     is_still: bool
-    """Whether nothing can change while it is read: there is a pin, or no broker."""
+    """Whether nothing can change while it is read: a pin holds it, or no broker serves it."""
     began: float
     clock: Clock
     pin: Pin | None
@@ -54,7 +54,7 @@ class Moment:
         }
 
     def check(self) -> None:
-        """Make sure, before a commit, that all that was read is of one moment.
+        """Make sure, before a commit, that all rows are of one moment.
 
         Raises:
             SnapshotExpired: The pin was lost, or an unpinned scan of a compacted topic took too

@@ -2,8 +2,8 @@
 
 Timestamps and headers are kept, and so is the partition, unless keys are to choose it. A task sends
 the rows of one source partition or file in their order. Without ``--exactly-once`` each row arrives
-at least once: progress is noted when the broker has acknowledged, so after a crash what was sent
-since then is sent again. With it, rows and progress are in the same transactions.
+at least once: progress is noted when the broker has acknowledged, so after a crash the records sent
+since then are sent again. With it, rows and progress are in the same transactions.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _TABLES: Final = ("parquet:", "delta:", "iceberg:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySpec:
-    """What is wanted: ``source`` is a table or the name of a topic."""
+    """The source and the target of a replay: ``source`` is a table or the name of a topic."""
 
     source: str
     topic: str
@@ -64,7 +64,7 @@ class ReplaySummary:
 
 
 def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> ReplaySummary:
-    """Send all that the source has.
+    """Send all records of the source.
 
     Raises:
         PipelineError: Not everything was sent; run it again to go on.

@@ -1,7 +1,7 @@
 """The progress of a replay: how far each part of its source is, and of which topics that is so.
 
 A position alone says nothing: a topic may have been deleted and made again since, or the range may
-be another. What is not of this replay is refused, never taken for sent.
+be another. Progress of another replay is refused, never taken for sent.
 """
 
 import json
@@ -34,10 +34,10 @@ class Progress:
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read what `to_json` wrote.
+        """Read the text of `to_json`.
 
         Raises:
-            ValueError: The text is none, or of a version that noted a position alone.
+            ValueError: It is no progress, or of a version that noted a position alone.
         """
         try:
             facts = json.loads(text)
@@ -48,7 +48,7 @@ class Progress:
 
 
 class Noted(NamedTuple):
-    """The note of a part, None for none; in words where it is, and how to delete it."""
+    """The note of a part, or None; in words where it is, and how to delete it."""
 
     text: bytes | None
     where: str
@@ -61,7 +61,7 @@ def begin(part: Part, target: str, ends: Mapping[int, int], noted: Noted) -> Pro
     ``target`` names the cluster and the topic, and ``ends`` are the present ends of its partitions.
 
     Raises:
-        Refused: What is noted is not of this replay.
+        Refused: The noted progress is not of this replay.
     """
     if noted.text is None:
         return Progress(

@@ -1,4 +1,4 @@
-"""What a replay reads: rows in order. It can go on from the position of any row."""
+"""The source of a replay: rows in order. It can go on from the position of any row."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

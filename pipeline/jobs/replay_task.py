@@ -85,7 +85,7 @@ def _progress_file(target: Target, part: Part) -> Path | None:
 
 
 def _noted(target: Target, part: Part, record: bytes | None = None) -> Noted:
-    """Return what is noted of a part: in its file, or in a record of the progress topic."""
+    """Return the note of a part, from its file or from a record of the progress topic."""
     if target.exactly_once:
         where = f"the record {_key_of(target, part)} of the topic {PROGRESS_TOPIC}"
         return Noted(record, where, "delete that topic, which has the progress of all replays,")

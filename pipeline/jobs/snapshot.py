@@ -36,7 +36,7 @@ _SMALL_BYTES: Final = 128 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSpec:
-    """What is wanted of a snapshot."""
+    """The topic and the table of a snapshot, and how it is made."""
 
     topic: str
     target: str

@@ -45,7 +45,7 @@ _CONNECTOR_OPTIONS: Final = ("starting", "ending", "kafka.", "max", "min", "fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSpec:
-    """What is wanted; without ``upsert`` every record is kept, not only the last of each key."""
+    """The topic and the table; without ``upsert`` each record is kept, not a key's last alone."""
 
     topic: str
     target: str
@@ -58,7 +58,7 @@ class StreamSpec:
 
     @property
     def key_scope(self) -> str:
-        """Return of what the table has one row."""
+        """Return the key of the table's rows."""
         return _BY_PARTITION if self.upsert else _EVERY_RECORD
 
     @property
@@ -312,7 +312,7 @@ def connector_jars(folder: str) -> tuple[str, ...]:
     """Return the jars of Spark's Kafka connector.
 
     Raises:
-        BadOption: They are not there.
+        BadOption: They are missing.
     """
     found = tuple(str(path) for path in sorted(Path(folder or ".").glob("*.jar"))) if folder else ()
     if not found:

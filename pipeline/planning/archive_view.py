@@ -27,7 +27,7 @@ class ArchiveView:
         """Look into a log directory.
 
         Raises:
-            SourceUnavailable: there is none, or its catalog is damaged.
+            SourceUnavailable: it is missing, or its catalog is damaged.
         """
         self.place = place
         self._store, self._path = open_store(place)
@@ -42,7 +42,7 @@ class ArchiveView:
         """Return the partitions that have a folder.
 
         Raises:
-            SourceUnavailable: the directory is not there.
+            SourceUnavailable: the directory is missing.
         """
         found = []
         for name in list_folder(self._store, self._path):
@@ -55,12 +55,12 @@ class ArchiveView:
         return sorted(found)
 
     def view(self, key: TopicPartition, *, is_committed: bool = False) -> PinnedPartition:
-        """Return what a partition's folder holds now.
+        """Return the present segments and offsets of a partition's folder.
 
         With ``is_committed`` open transactions are searched, which reads batch headers.
 
         Raises:
-            SourceUnavailable: the folder is not there.
+            SourceUnavailable: the folder is missing.
         """
         folder = join(self._path, str(key))
         names = list_folder(self._store, folder)
@@ -104,7 +104,7 @@ class ArchiveView:
         return PinnedSegment(base_offset=base, size=size, files=kinds, inode=inode)
 
     def _bounded(self, folder: str, segment: PinnedSegment) -> tuple[PinnedSegment, int, str]:
-        """Return the last segment without its torn tail, the offset after it, and what is torn."""
+        """Return the last segment without its torn tail, the next offset, and the tail's fault."""
         view = SegmentView(self._store, folder, segment)
         try:
             size, end = view.find_end()
@@ -138,7 +138,7 @@ class ArchiveView:
     def _first_open(
         self, folder: str, names: dict[str, int], segments: list[PinnedSegment], end: int
     ) -> int:
-        """Return the first offset of the earliest open transaction, or the end if there is none."""
+        """Return the first offset of the earliest open transaction, or the end without one."""
         start, opened = self._snapshot(folder, names, end)
         for segment, following in zip(segments, [*segments[1:], None], strict=True):
             if following is not None and following.base_offset <= start:
@@ -194,7 +194,7 @@ class ArchiveView:
 
 
 def view_partition(folder: str) -> PinnedPartition:
-    """Return what a partition's folder holds now.
+    """Return the present segments and offsets of a partition's folder.
 
     Raises:
         SourceUnavailable: it is gone.
@@ -204,7 +204,7 @@ def view_partition(folder: str) -> PinnedPartition:
 
 
 def read_topic_id(place: str) -> str:
-    """Return the topic id in a partition's folder, empty if it has none that can be read."""
+    """Return the topic id in a partition's folder, empty if it cannot be read."""
     store, folder = open_store(place)
     path = join(folder, files.PARTITION_METADATA)
     data = store.read(path)
@@ -220,14 +220,14 @@ def list_folder(store: Store, path: str) -> dict[str, int]:
     """Return the names in a folder.
 
     Raises:
-        SourceUnavailable: there is no such folder, or it cannot be read.
+        SourceUnavailable: it is missing or cannot be read.
     """
     try:
         return store.list(path)
     except OSError as error:
         raise SourceUnavailable(
-            f"{path} cannot be read ({error.strerror or error}); name a log directory that is "
-            "there, or read from the broker with transport=fetch"
+            f"{path} cannot be read ({error.strerror or error}); name a log directory that "
+            "exists, or read from the broker with transport=fetch"
         ) from error
 
 

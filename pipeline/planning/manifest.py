@@ -103,7 +103,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Manifest":
-        """Read what `to_json` wrote; fields that it does not know are left out.
+        """Read the JSON of `to_json`; fields that it does not know are left out.
 
         Raises:
             ValueError: the text is no manifest.
@@ -112,7 +112,7 @@ class Manifest:
 
     @classmethod
     def from_facts(cls, facts: Any) -> "Manifest":
-        """Read what `to_json` wrote, out of JSON already.
+        """Read the JSON of `to_json`, out of JSON already.
 
         Raises:
             ValueError: it is no manifest.

@@ -1,14 +1,14 @@
 """Cutting the files of one partition into splits of about equal bytes.
 
-A partition becomes a list of spans: ranges of its segments that can hold what is asked for.
+A partition becomes a list of spans: ranges of its segments that can hold wanted records.
 Segments are pruned by their offsets and their largest timestamps. If a time bounds the read, batch
 headers say which batches can hold its records. Spans are cut at index entries, and small ones are
 packed together, so that ten thousand tiny segments are not ten thousand tasks.
 
-Timestamps are not sorted: a record may be older than any before it. The lower bound skips what is
-older by the time index and the headers' largest timestamps. The upper bound skips a batch only if
-its header proves all of it to be later: the broker stamped it, or it has one record, or the user
-says that no record of a batch is older than its first one (``timestampOrder=batch``).
+Timestamps are not sorted: a record may be older than any before it. The lower bound skips records
+that are older by the time index and the headers' largest timestamps. The upper bound skips a batch
+only if its header proves all of it to be later: the broker stamped it, or it has one record, or the
+user says that no record of a batch is older than its first one (``timestampOrder=batch``).
 """
 
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ class PartitionPlan:
         ]
 
     def _spans(self) -> Iterator[Span]:
-        """Yield the ranges that can hold what is asked for, in order."""
+        """Yield the ranges that can hold wanted records, in order."""
         rules, start, end = self._whole.rules, self._whole.start_offset, self._whole.end_offset
         segments = self._partition.segments
         bases = [each.base_offset for each in segments[1:]]

@@ -14,7 +14,7 @@ from siltstone.pipeline.stores import open_store
 from siltstone.storage.topic_partition import TopicPartition
 
 Lookup = Callable[[PinnedPartition, int], int | None]
-"""The offset of the first record at or after a time in ms, None if there is none."""
+"""The offset of the first record at or after a time in ms, or None."""
 
 
 class OffsetRange(NamedTuple):
@@ -27,11 +27,11 @@ class OffsetRange(NamedTuple):
 def resolve(
     view: Manifest, options: ReadOptions, lookup: Lookup
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return what to read of each partition of a view.
+    """Return the range to read of each partition of a view.
 
     Raises:
         BadOption: the options name other partitions, or no record is as late as they say.
-        DataLost: offsets are not there, and failOnDataLoss is true.
+        DataLost: offsets do not exist, and failOnDataLoss is true.
     """
     _check_named(view, options)
     ranges = {}
@@ -64,16 +64,16 @@ def find_in_files(partition: PinnedPartition, timestamp: int) -> int | None:
 
 
 def check_start(partition: PinnedPartition, offset: int, *, fails: bool) -> int:
-    """Return the offset to begin at: the one asked for, or the nearest that is there.
+    """Return the offset to begin at: the one asked for, or the nearest that exists.
 
     Raises:
-        DataLost: it is not there any more, or not yet, and ``fails``.
+        DataLost: it no longer exists, or does not yet, and ``fails``.
     """
     first, end = partition.log_start_offset, partition.end_offset
     if first <= offset <= end:
         return offset
     if fails:
-        what = "is gone" if offset < first else "is not there"
+        what = "is gone" if offset < first else "does not exist yet"
         raise DataLost(
             f"offset {offset} of {partition.topic_partition} {what}: the log has {first} to {end}; "
             "begin elsewhere, or set failOnDataLoss=false to go on with what is left"

@@ -113,7 +113,7 @@ class SegmentView:
         return size, offset
 
     def has_bytes_at(self, position: int) -> bool:
-        """Tell whether something was written there; room that was reserved is zeros."""
+        """Tell whether bytes were written there; reserved room is zeros."""
         return any(self._opened().read(position, HEADER_SIZE))
 
     def cut_before(self, position: int, start: int) -> Batch | None:

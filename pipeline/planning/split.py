@@ -44,12 +44,12 @@ class Lease:
     pin: str
     lease_ms: int
     linger_ms: int = 0
-    """The lease that a reader leaves when it is done: nobody releases the pin. 0: somebody does."""
+    """The lease that a reader leaves when it is done. 0: the driver releases the pin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How a split is read, whatever is in it."""
+    """The rules by which a split is read."""
 
     is_verified: bool = True
     skips_corrupt: bool = False
@@ -59,7 +59,7 @@ class Rules:
     time_from: int = FIRST_TIME
     time_last: int = LAST_TIME
     deadline_ms: int = 0
-    """From when on records may no longer fit those that were read first; 0: never."""
+    """The time from which records may no longer fit those that were read first; 0: never."""
     unpinned_deadline_ms: int = 0
     """The same for a reader that does not see the pinned files."""
 
@@ -101,7 +101,7 @@ class Split:
 
     @property
     def is_dense(self) -> bool:
-        """Whether every offset has to be there: in an archive nothing retains or cleans."""
+        """Whether every offset must exist: in an archive nothing retains or cleans."""
         rules = self.rules
         is_chosen = rules.is_of_all_times and rules.fails_on_data_loss
         return self.transport == "archive" and not self.is_compacted and is_chosen
@@ -132,7 +132,7 @@ class Split:
         return replace(self, folder="", pieces=(), lease=None, rules=rules)
 
     def wanted(self, columns: tuple[str, ...]) -> Wanted:
-        """Return what the decoder shall make of the bytes."""
+        """Return the rules by which the decoder reads the bytes."""
         return Wanted(
             columns=columns,
             topic=self.topic,

@@ -1,4 +1,4 @@
 """From a split to rows: bytes from files or from the network, decoded into columns.
 
-Here goes what a task does, in any process.
+Here goes the work of a task, in any process.
 """

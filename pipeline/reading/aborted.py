@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions."""
+"""Knows the batches of aborted transactions."""
 
 from bisect import bisect_right
 from collections.abc import Iterable

@@ -78,7 +78,7 @@ class Arena:
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Return the names of headers as text; what is not UTF-8 is read as Java does."""
+    """Return the names of headers as text; other bytes than UTF-8 are read as Java does."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:

@@ -36,7 +36,7 @@ IsAborted = Callable[[int, int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a reader wants: columns, offsets, times, and how strictly to check the bytes.
+    """The wishes of a reader: columns, offsets, times, and how strictly to check the bytes.
 
     Offsets are from ``start_offset`` to below ``end_offset``; times are in ms, both ends inclusive.
     """
@@ -59,7 +59,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A bad batch: where in the file, the size that it states, and what is wrong."""
+    """A bad batch: its place in the file, the size that it states, and its fault."""
 
     position: int
     size: int

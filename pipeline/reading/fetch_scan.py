@@ -171,7 +171,7 @@ class FetchScan:
         end = cluster.offsets({key: leader}, LATEST)[key]
         if self._split.rules.fails_on_data_loss:
             raise DataLost(
-                f"offset {offset} of {key} is not there any more: the log has {first} to {end}; "
+                f"offset {offset} of {key} no longer exists: the log has {first} to {end}; "
                 "begin elsewhere, or set failOnDataLoss=false to go on with what is left"
             )
         self._decoder.restart(first)

@@ -82,7 +82,7 @@ class FileScan:
                 self._decoder.restart(split.start_offset)
 
     def _check_gap(self, offset: int) -> None:
-        """Make sure that nothing is missing before an offset, but what was passed over.
+        """Make sure that nothing is missing before an offset, except offsets that were passed over.
 
         Raises:
             DataLost: Something is.

@@ -1,4 +1,4 @@
-"""Where skipped bytes are kept, each with a sentence about what is wrong with them."""
+"""Keeps skipped bytes, each with a sentence about its fault."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ class Quarantine:
         self._folder = Path(split.rules.quarantine) if split.rules.quarantine else None
 
     def keep(self, sentence: str, segment: int, position: int, data: bytes) -> None:
-        """Keep bytes of a segment that are no batch.
+        """Keep bytes of a segment that are not a batch.
 
         Raises:
             OSError: the folder cannot be written.

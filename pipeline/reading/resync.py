@@ -1,4 +1,4 @@
-"""Finding the next batch behind bytes that are none."""
+"""Finding the next batch behind damaged bytes."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _SEARCHED_BYTES: Final = 4 << 20
 
 
 def find_batch_after(opened: StoredFile, position: int, size: int, end: int) -> int:
-    """Return where the next batch begins behind a bad one; ``end`` if there is none.
+    """Return where the next batch begins behind a bad one, or ``end``.
 
     If a batch begins behind the ``size`` that the bad one states, it is that one. Otherwise every
     magic byte is tried.
@@ -38,7 +38,7 @@ def find_batch_after(opened: StoredFile, position: int, size: int, end: int) -> 
 
 
 def is_batch(opened: StoredFile, position: int, end: int) -> bool:
-    """Tell whether what is at a position is a whole batch with the right CRC."""
+    """Tell whether the bytes at a position are a whole batch with the right CRC."""
     head = opened.read(position, LOG_OVERHEAD)
     if len(head) < LOG_OVERHEAD:
         return False

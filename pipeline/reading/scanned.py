@@ -1,4 +1,4 @@
-"""What a scan has read so far."""
+"""The counts of a scan so far."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""Where tables go: Parquet, Delta and Iceberg, each changed by one atomic commit."""
+"""The targets of tables: Parquet, Delta and Iceberg, each changed by one atomic commit."""

@@ -40,7 +40,7 @@ class BatchProducer:
         """Connect to the partition's leader.
 
         Raises:
-            NotSent: There is none.
+            NotSent: It has no leader.
         """
         leader = cluster.leaders([at.topic]).get(at)
         if leader is None:
@@ -68,7 +68,7 @@ class BatchProducer:
         self._ahead_bytes += len(batch)
 
     def flush(self) -> int:
-        """Wait until all batches are acknowledged; return the offset after the last, 0 for none.
+        """Wait until all batches are acknowledged; return the offset after the last, 0 without one.
 
         Raises:
             NotSent: One was refused.
@@ -95,7 +95,7 @@ def again(header: BatchHeader, data: memoryview, start: int, end: int) -> tuple[
     """Return a batch as a producer would send it, and how many records it has.
 
     A batch without gaps in its offsets keeps its bytes but for the header. Others, and a batch that
-    the range cuts, are built anew.
+    the range cuts, are built again.
     """
     is_dense = header.count == header.last_offset_delta + 1
     is_within = start <= header.base_offset and header.last_offset < end

@@ -38,7 +38,7 @@ _KEEPING_ROWS: Final = {
 class DeltaSink:
     """The Delta table in the folder ``path``.
 
-    All that is said of it is of one version. A commit is refused if there is a newer one.
+    Each method speaks of one version. A commit is refused if a newer one exists.
     """
 
     kind = "delta"
@@ -151,7 +151,7 @@ class DeltaSink:
 
     @cached_property
     def _table(self) -> DeltaTable | None:
-        """The version of which everything is said."""
+        """The version of which all methods speak."""
         return self._open()
 
     def _open(self) -> DeltaTable | None:

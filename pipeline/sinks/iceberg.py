@@ -1,6 +1,7 @@
 """An Iceberg table, through pyiceberg: one snapshot is one commit.
 
-The catalogue is ``catalog.db`` in the warehouse folder, whatever pyiceberg is configured for.
+The catalogue is ``catalog.db`` in the warehouse folder, also if pyiceberg is configured for
+another.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +45,7 @@ NAMESPACE = "default"
 class IcebergSink:
     """The table ``name`` of the warehouse in a folder.
 
-    All that is said of it is of one snapshot. A commit is refused if there is a newer one.
+    Each method speaks of one snapshot. A commit is refused if a newer one exists.
     """
 
     kind = "iceberg"
@@ -131,7 +132,7 @@ class IcebergSink:
         return "" if current is None else str(current.snapshot_id)
 
     def open(self) -> "Table | None":
-        """Return the table as it is now; None if there is none."""
+        """Return the table as it is now; None if it does not exist."""
         if not self._catalog_file.exists():
             return None
         with closing(self._catalog()) as catalog, suppress(NoSuchTableError):
@@ -181,7 +182,7 @@ class IcebergSink:
 
     @cached_property
     def _table(self) -> "Table | None":
-        """The snapshot of which everything is said."""
+        """The snapshot of which all methods speak."""
         return self.open()
 
     @property

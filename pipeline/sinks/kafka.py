@@ -27,7 +27,7 @@ from siltstone.storage.clock import Clock
 
 PROGRESS_TOPIC: Final = "siltstone-replay-progress"
 _SECONDS: Final = 10.0
-_TRIES: Final = (1.0, 3.0, 6.0)  # seconds; what was refused is told after the first
+_TRIES: Final = (1.0, 3.0, 6.0)  # seconds; a refusal is reported after the first
 _REFUSALS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # so local ones are named
 _WARNING: Final = 4
 _PROGRESS_SECONDS: Final = 90.0
@@ -73,8 +73,8 @@ def look_at(bootstrap: str, settings: Mapping[str, str], topic: str) -> TargetTo
     """Return a topic that is to be written.
 
     Raises:
-        BadOption: It is not there.
-        SourceUnavailable: Nobody answers, or the login is refused.
+        BadOption: It does not exist.
+        SourceUnavailable: No broker answers, or the login is refused.
     """
     admin, found = _ask(bootstrap, settings)
     there = found.topics.get(topic)
@@ -113,13 +113,13 @@ def check_partitions(topic: TargetTopic, parts: Iterable[Part]) -> None:
 def read_progress(
     bootstrap: str, settings: Mapping[str, str], keys: Sequence[str], *, is_whole: bool = True
 ) -> dict[str, bytes]:
-    """Return what the last committed transactions of parts have noted, by their keys.
+    """Return the notes of the last committed transactions of parts, by their keys.
 
     A transaction that is open ends the committed records; without ``is_whole`` those behind it are
     not waited for.
 
     Raises:
-        SourceUnavailable: Nobody answers, the login is refused, or it could not be read in time.
+        SourceUnavailable: No broker answers, the login is refused, or reading took too long.
     """
     admin = _ensure_topic(bootstrap, settings)
     at = TopicPartition(PROGRESS_TOPIC, 0, OFFSET_BEGINNING)
@@ -191,16 +191,16 @@ def _ensure_topic(bootstrap: str, settings: Mapping[str, str]) -> AdminClient:
 
 
 def _ask(bootstrap: str, settings: Mapping[str, str]) -> tuple[AdminClient, ClusterMetadata]:
-    """Return a client, and which topics there are.
+    """Return a client, and the names of the topics.
 
-    librdkafka tries again whatever the broker says, and of why it does not get in it tells only by
-    a callback.
+    librdkafka tries again after any answer of the broker, and says only by a callback why it does
+    not get in.
     """
     faults: list[KafkaError] = []
     given: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "error_cb": faults.append,
-        "log_level": _WARNING,  # below, it tells of its own queues
+        "log_level": _WARNING,  # below, it reports its own queues
     }
     admin = AdminClient({**given, **for_librdkafka(settings)})
     for seconds in _TRIES:

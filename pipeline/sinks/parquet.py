@@ -1,7 +1,7 @@
 """A folder of Parquet files that is exchanged as a whole.
 
 A commit builds the next folder beside the table and exchanges the two names in one system call, so
-that a reader lists the files of one state or of the other. What stays is linked, not copied.
+that a reader lists the files of one state or of the other. Files that stay are linked, not copied.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ _RENAME_EXCHANGE: Final = 2
 class ParquetTable:
     """The folder ``path``.
 
-    All that is said of it is of one moment. A commit is refused if it has changed since.
+    Each method speaks of one moment. A commit is refused if the folder has changed since.
     """
 
     kind = "parquet"
@@ -152,7 +152,7 @@ class ParquetTable:
 
     @cached_property
     def _seen(self) -> "_Seen":
-        """The moment of which everything is said."""
+        """The moment of which all methods speak."""
         return self._look_again()
 
     def _look_again(self) -> "_Seen":

@@ -58,11 +58,11 @@ class Staging:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.folder = root / f"job-{uuid.uuid4().hex[:12]}"
-        """Where this job writes."""
+        """The folder of this job."""
 
     @contextmanager
     def held(self, table: Path, was_committed: Callable[[str], bool]) -> Iterator[None]:
-        """Keep other jobs from the table until the block ends; delete what killed ones have left.
+        """Keep other jobs from the table until the block ends; delete the files of killed ones.
 
         ``was_committed`` tells whether a commit is in the table.
 
@@ -79,7 +79,7 @@ class Staging:
         finally:
             if not _notes(self.root):  # else the next job sees whether its files were committed
                 sweep(self.root)
-                with suppress(OSError):  # what was made meanwhile stays
+                with suppress(OSError):  # files made meanwhile stay
                     for each in missing[1:]:
                         each.rmdir()
             os.close(fd)
@@ -114,7 +114,7 @@ def path_of(uri: str) -> Path:
 class ParquetFiles:
     """Writes tables into files of about `FILE_BYTES` in a folder; use it in a ``with``.
 
-    Leaving the block by an exception deletes what was written.
+    Leaving the block by an exception deletes the written files.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, file_bytes: int = FILE_BYTES) -> None:
@@ -225,7 +225,7 @@ def sweep(folder: Path) -> None:
 
 
 def _sweep_left(root: Path, was_committed: Callable[[str], bool]) -> None:
-    """Delete what killed jobs have left, perhaps just before their commit."""
+    """Delete the files of killed jobs, which may have been about to commit."""
     for path in _notes(root):
         try:
             note = json.loads(path.read_text())
@@ -266,7 +266,7 @@ def other_writer(table: Path) -> Refused:
     """Return the error for a table whose newest rows are not of a job of ours."""
     return Refused(
         f"{table} has rows, and the newest are not of a job of this pipeline: another writer made "
-        "or changed it, so what it has of the topic is not known; name another table, or delete "
+        "or changed it, so its part of the topic is not known; name another table, or delete "
         "its rows to have it built from the start"
     )
 

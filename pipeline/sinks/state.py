@@ -39,7 +39,7 @@ class TableState:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
+        """Read the text of `to_json`.
 
         Raises:
             ValueError: The text is no state.

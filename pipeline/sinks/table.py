@@ -18,7 +18,7 @@ def open_table(target: str) -> TableSink:
     """Return the sink of a target.
 
     Raises:
-        BadOption: There is no such kind of table.
+        BadOption: The kind of table does not exist.
         Refused: The place is a URI.
     """
     if "://" in target:
@@ -46,4 +46,4 @@ def open_table(target: str) -> TableSink:
         if not slash or not warehouse:
             raise BadOption(f"--to {target} wants iceberg:WAREHOUSE/TABLE")
         return IcebergSink(Path(warehouse), name)
-    raise BadOption(f"--to {target}: {kind} is none of parquet, delta, iceberg")
+    raise BadOption(f"--to {target}: {kind} is not parquet, delta or iceberg")

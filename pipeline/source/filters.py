@@ -1,7 +1,7 @@
-"""Filters that Spark hands down: which are applied here, exactly, and which are left to Spark.
+"""Filters that Spark hands down: some are applied here, exactly, others are left to Spark.
 
 Offsets, partitions, topics and times narrow what is read. Conditions on the key, or on whether
-there is a value, are applied before rows cross into the JVM.
+a value exists, are applied before rows cross into the JVM.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ _NEVER_NULL: Final = TYPES.keys() - {"key", "value", "headers"}
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What filters allow: bounds, all inclusive, sets of names, and conditions on rows."""
+    """The rows that filters allow: bounds, all inclusive, sets of names, and conditions."""
 
     first_offset: int = 0
     last_offset: int = LAST_TIME
@@ -87,7 +87,7 @@ class RowFilter:
 
 
 def narrow(filters: Iterable[Filter], columns: tuple[str, ...]) -> tuple[Narrowed, list[Filter]]:
-    """Return what filters allow, and the filters that Spark has to apply itself."""
+    """Return the bounds that filters set, and the filters that Spark has to apply itself."""
     narrowed = Narrowed()
     left = []
     for each in filters:

@@ -2,8 +2,8 @@
 
 Offsets are ``{"orders": {"0": 23, "topicId": "…"}}``: the form of Spark's Kafka source, and the
 topic's id, so that a topic which was deleted and made again is noticed. What a micro-batch reads
-follows from its two offsets alone; a repeated one may have fewer records if the cleaner has been
-there. With pins, each look at the log's end takes a pin, and the micro-batch reads from it.
+follows from its two offsets alone; a repeated one may have fewer records if the cleaner has worked
+meanwhile. With pins, each look at the log's end takes a pin, and the micro-batch reads from it.
 """
 # ruff: noqa: N802  # Spark names the methods
 
@@ -61,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None  # where a run with AvailableNow ends
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a task needs of the reader, without anything open."""
+        """Return the state that a task needs of the reader, without anything open."""
         return {"_schema": self._schema, "_columns": self._columns}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where each partition is read from; a new one is read from its start.
 
         Raises:
-            DataLost: it is not there any more.
+            DataLost: it no longer exists.
         """
         fails = self._options.fail_on_data_loss
         return {
@@ -189,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._ends(view)
         for key, offset in ended.items():
             if key not in there:
-                raise DataLost(f"{key} is gone since the last micro-batch; begin anew")
+                raise DataLost(f"{key} is gone since the last micro-batch; begin again")
             if ends[key] < offset:
                 raise DataLost(
                     f"{key} ends at {ends[key]} and reached {offset} before: it was cut or made "
@@ -246,7 +246,7 @@ def to_json(
 
 
 def from_json(offsets: Mapping[str, Any]) -> Offsets:
-    """Return the offsets in what Spark has kept."""
+    """Return the offsets in the text that Spark has kept."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, known in offsets.items()
@@ -265,7 +265,7 @@ class Pace:
         self._last = clock.monotonic()
 
     def is_enough(self, available: int) -> bool:
-        """Tell whether so many offsets are a micro-batch; the wait begins anew if they are."""
+        """Tell whether so many offsets are a micro-batch; the wait begins again if they are."""
         now = self._clock.monotonic()
         if available < self._least and now - self._last < self._max_seconds:
             return False

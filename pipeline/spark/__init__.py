@@ -1,4 +1,4 @@
-"""What Spark itself needs: its session, its Java, the interpreter of its workers.
+"""The needs of Spark itself: its session, its Java, the interpreter of its workers.
 
-Here goes what is particular to running Spark on a machine. The data source is `pipeline.source`.
+Here goes code for running Spark on a machine. The data source is `pipeline.source`.
 """

@@ -36,7 +36,7 @@ exec '{java}' "$@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A Java that is there: its home for JAVA_HOME, its major version, and where it is from."""
+    """An installed Java: its home for JAVA_HOME, its major version, and its origin."""
 
     home: Path
     version: int
@@ -47,7 +47,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """Return the first Java that is new enough.
 
     Raises:
-        SourceUnavailable: there is none; the sentence says what was found instead.
+        SourceUnavailable: none is; the sentence says what was found instead.
     """
     too_old = ""
     for origin, home in _candidates(environ):
@@ -91,7 +91,7 @@ def write_shim(home: Path, java: Path) -> None:
 
 
 def read_version(java: Path) -> int:
-    """Return the major version of a Java, 0 if it is none. Runs it."""
+    """Return the major version of a Java, 0 if it is not one. Runs it."""
     try:
         done = subprocess.run(  # noqa: S603 - what JAVA_HOME and the PATH name
             [java, "-version"], capture_output=True, text=True, timeout=_SECONDS, check=False

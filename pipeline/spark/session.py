@@ -75,7 +75,7 @@ def prepare_environment(settings: dict[str, str]) -> None:
     """Set the interpreter, the Java and the logging of a JVM that is started from here.
 
     Raises:
-        SourceUnavailable: there is no Java, or the workers' interpreter lacks this package.
+        SourceUnavailable: Java is missing, or the workers' interpreter lacks this package.
     """
     own = worker_python() if settings["spark.master"].startswith("local[") else sys.executable
     python = os.environ.setdefault("PYSPARK_PYTHON", own)
@@ -122,10 +122,10 @@ def check_jar(jar: Path) -> str:
     """Return the path of a jar.
 
     Raises:
-        SourceUnavailable: it is not there.
+        SourceUnavailable: it is missing.
     """
     if not jar.is_file():
-        raise SourceUnavailable(f"the jar {jar} is not there; make jars copies the connector's")
+        raise SourceUnavailable(f"the jar {jar} is missing; make jars copies the connector's")
     return str(jar.resolve())
 
 
@@ -139,7 +139,7 @@ exec {python} "$@"
 
 
 def worker_python(environ: Mapping[str, str] = os.environ) -> str:
-    """Return what workers should run: the script, or this interpreter if there can be none.
+    """Return the program for workers: the script, or this interpreter if it cannot be written.
 
     A Spark of the user's (``SPARK_HOME``) has the PySpark that fits it in its zip.
     """

@@ -1,6 +1,6 @@
 """The transports: pinned files, a broker's Fetch, or an archive.
 
-The option ``transport`` chooses, else what is visible: a log directory that a broker serves is
+The option ``transport`` chooses, else the visible folders: a log directory that a broker serves is
 pinned, one that no broker serves is an archive. If only an address is given, the broker is asked
 for its directory; if that is not visible here, the records come by Fetch.
 """
@@ -22,7 +22,7 @@ def open_source(options: ReadOptions) -> Source:
 
     Raises:
         BadOption: the options do not say where the topics are.
-        SourceUnavailable: nothing is there.
+        SourceUnavailable: the place holds no log directory.
     """
     if options.transport == "auto" and options.bootstrap and not (options.data or options.archive):
         from siltstone.pipeline.transports.fetch import find_data  # noqa: PLC0415 - the wire protocol
@@ -39,7 +39,7 @@ def open_source(options: ReadOptions) -> Source:
 
 
 def choose(options: ReadOptions) -> str:
-    """Return the transport for what is visible here.
+    """Return the transport for the folders that are visible here.
 
     Raises:
         BadOption: the options name no place.
@@ -56,7 +56,7 @@ def choose(options: ReadOptions) -> str:
             "it, or give kafka.bootstrap.servers to read over the network"
         )
     raise BadOption(
-        "nothing says where the topics are: give data (the broker's log directory), archive (one "
+        "no option says where the topics are: give data (the broker's log directory), archive (one "
         "that no broker serves), or kafka.bootstrap.servers"
     )
 

@@ -33,7 +33,7 @@ class FetchSource(Source):
         """Connect.
 
         Raises:
-            SourceUnavailable: nobody answers.
+            SourceUnavailable: no broker answers.
             BadOption: no address is given, or settings that are not obeyed here.
         """
         if not options.bootstrap:

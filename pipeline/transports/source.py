@@ -1,4 +1,4 @@
-"""What all transports are, and the partitions that options name."""
+"""The interface of all transports, and the partitions that options name."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ class Source(ABC):
     name: ClassVar[str]
     """``pinned``, ``fetch`` or ``archive``."""
     is_live = False
-    """Whether what a view names may change while it is read."""
+    """Whether the files of a view may change while they are read."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -39,7 +39,7 @@ class Source(ABC):
         """Return the partitions of the options, as they are now."""
 
     def find(self, partition: PinnedPartition, timestamp: int) -> int | None:
-        """Return the offset of the first record at or after a time, None if there is none."""
+        """Return the offset of the first record at or after a time, or None."""
         return find_in_files(partition, timestamp)
 
     def ranges(self, view: Manifest) -> dict[TopicPartition, OffsetRange]:
@@ -56,7 +56,7 @@ class Source(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close what was opened. Idempotent."""
+        """Close everything that `view` opened. Idempotent."""
 
 
 def warn_of_moving(view: Manifest, transport: str) -> None:
@@ -77,7 +77,7 @@ def select(
     """Return those of the existing partitions that the options name.
 
     Raises:
-        SourceUnavailable: a topic or partition that is named is not there.
+        SourceUnavailable: a named topic or partition does not exist.
         BadOption: the pattern is no regular expression.
     """
     known = sorted(there)

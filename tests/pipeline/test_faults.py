@@ -145,7 +145,7 @@ def test_a_topic_made_again_is_another_topic(archive: Archive) -> None:
 
 
 def test_a_folder_that_is_gone(archive: Archive) -> None:
-    """A deleted topic is one sentence, and so is a log directory that is not there."""
+    """A deleted topic is one sentence, and so is a missing log directory."""
     folder = archive.fill_plain(10)
     splits = archive.plan()
     shutil.rmtree(folder)
@@ -153,7 +153,7 @@ def test_a_folder_that_is_gone(archive: Archive) -> None:
     with pytest.raises(SourceUnavailable, match="cannot be read"):
         offsets(splits)
     shutil.rmtree(archive.root)
-    with pytest.raises(SourceUnavailable, match="name a log directory that is there"):
+    with pytest.raises(SourceUnavailable, match="name a log directory that exists"):
         archive.plan()
 
 

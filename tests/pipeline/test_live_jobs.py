@@ -228,7 +228,7 @@ def test_an_audit_over_the_network(busy: SiltstoneProcess) -> None:
     produce(busy.bootstrap, "unseen", numbered(10))
 
     read = {"bootstrap": busy.bootstrap, "subscribe": "unseen", "transport": "fetch"}
-    with pytest.raises(BadOption, match="which nobody sees over the network"):
+    with pytest.raises(BadOption, match="which the network does not show"):
         audit(LocalEngine(1), read, AuditSpec())
 
 

@@ -171,7 +171,7 @@ def test_an_unknown_column_is_named(archive: Archive) -> None:
     """A column that a topic does not have is refused with those that it has."""
     archive.fill([[make_batch(1)]])
 
-    with pytest.raises(BadOption, match="no column nonsense in a topic; there are key, value"):
+    with pytest.raises(BadOption, match="a topic has no column nonsense; it has key, value"):
         archive.read(("nonsense",))
 
 

@@ -100,7 +100,7 @@ def test_a_worker_without_us_is_told_before_a_job_fails(tmp_path: Path) -> None:
 
 def test_a_missing_jar_is_named(tmp_path: Path) -> None:
     """Jars are looked for before a JVM starts."""
-    with pytest.raises(SourceUnavailable, match=r"the jar .*x\.jar is not there"):
+    with pytest.raises(SourceUnavailable, match=r"the jar .*x\.jar is missing"):
         session.check_jar(tmp_path / "x.jar")
 
 
