@@ -125,5 +125,5 @@ def enter(connection: Connection, group: str, topic: str) -> tuple[str, int]:
     synced = connection.ask(sync(group, joined.member_id, joined.generation_id, [joined.member_id]))
     for answer in (joined, synced):
         if answer.error_code is not ErrorCode.none:
-            raise RuntimeError(f"nobody could enter {group}: {answer}")
+            raise RuntimeError(f"no member could enter {group}: {answer}")
     return joined.member_id, joined.generation_id

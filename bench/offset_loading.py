@@ -39,7 +39,7 @@ class Loading:
     """A start with committed offsets; meanwhile a client asks something all the time.
 
     The offsets are written once. The longest wait for an ApiVersions says how long the broker
-    could serve nobody while it read them.
+    could serve no client while it read them.
     """
 
     offsets: int = 1_000_000

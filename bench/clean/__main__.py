@@ -65,7 +65,7 @@ def main(words: Sequence[str]) -> int:
             _measure_interference(samples, whole, contenders[:2], options.rounds)
         if _ASKING in wanted:
             _measure_asking(samples, whole, options.rounds)
-    finally:  # what is measured when somebody ends it counts
+    finally:  # a run that is interrupted keeps its measurements
         merged = merge(path, lines_of(samples, about))
     _print_table(Table(merged))
     print(f"\nlines in {path}")

@@ -1,6 +1,6 @@
 """Questions that only our broker answers: why partitions are as they are, and what a pass would do.
 
-As somebody types it: the time of the command includes the start of its interpreter.
+As typed in a shell: the time of the command includes the start of its interpreter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DRY_RUN: Final = "dry run of A"
 
 
 def measure_explain(load: Load) -> Result:
-    """Ask why none of so many partitions, with a batch in each, is compacted now."""
+    """Ask why partitions, with a batch in each, are not compacted now."""
     with tempfile.TemporaryDirectory(dir=cache_folder()) as root:
         broker = homes.make_contender(SILTSTONE, Path(root))
         try:

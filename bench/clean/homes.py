@@ -2,7 +2,7 @@
 
 A set is written once. Each broker then opens it once without marks of a clean stop, so that it
 makes its own indexes, and every run begins with a copy of what that left. Closed ``.log`` files are
-links to one and the same file: nobody writes to those, and the page cache holds them once.
+links to one and the same file: those are not written to, and the page cache holds them once.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def opened(contender: Contender, data_set: DataSet, partitions: int = 1) -> Iter
 
 
 def compact(broker: Broker, ratio: float = 0.01) -> None:
-    """Have the topic compacted from now on; at ratio 1 only when somebody asks."""
+    """Have the topic compacted from now on; at ratio 1 only on request."""
     Confluent(broker.bootstrap).alter(
         TOPIC, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": str(ratio)}
     )
@@ -223,7 +223,7 @@ def _replace_segments(folder: Path, source: Path) -> None:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Link a segment that is closed, and copy whatever a broker may write to."""
+    """Link a segment that is closed, and copy files that a broker may write to."""
     path = Path(source)
     if path.suffix == files.LOG and path != segments_of(path.parent)[-1]:
         os.link(source, target)

@@ -57,7 +57,7 @@ class Place:
     def fed(
         self, topic: str, value: bytes = _VALUE, records_a_second: int = _RECORDS_A_SECOND
     ) -> Iterator[None]:
-        """Let somebody produce to a topic, at a steady pace and to all of its partitions."""
+        """Have a producer write to all partitions of a topic, at a steady pace."""
         over = threading.Event()
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "client.id": HELPER, "linger.ms": 5}

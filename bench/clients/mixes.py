@@ -5,7 +5,7 @@ a case is one connection that sends the application's requests in their order, s
 stays what it was. Before that it does what the application did once: it enters the group, begins
 the fetch session, gets a producer id. What is different from the recording:
 
-* Nobody waits: a Fetch that found nothing comes back at once.
+* No request waits: a Fetch that found nothing comes back at once.
 * A partition of a topic that is read has one batch, as big as what a Fetch mostly got from one.
   Where the recorded Fetch got records the offset is 0, elsewhere the end. What is produced goes to
   a topic of its own, so that what is read does not grow.
@@ -186,7 +186,7 @@ class Stage:
         return {name: int(statistics.median(sizes)) for name, sizes in found.items()}
 
     def _make_groups(self) -> None:
-        """Make the groups that somebody asks about and nobody joins."""
+        """Make the groups that clients ask about and do not join."""
         groups: set[str] = set()
         for each in self.requests:
             if each.api in {messages.DESCRIBE_GROUPS, messages.OFFSET_FETCH}:

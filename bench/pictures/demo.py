@@ -126,7 +126,7 @@ def _play(command: list[str]) -> str:
 
 
 def _read(terminal: int) -> bytes:
-    """Return what comes next; a terminal nobody holds any more fails instead of ending."""
+    """Return what comes next; a terminal that was closed fails instead of ending."""
     try:
         return os.read(terminal, 1 << 16)
     except OSError:

@@ -1,7 +1,7 @@
 """The broker's process: the command ``siltstone``, until the test's process ends.
 
 The other end of our standard input is in that process alone, so however it ends, by SIGKILL too,
-this end sees it. Then nobody needs the data any more.
+this end sees it. Then the data are no longer needed.
 """
 
 import os

@@ -48,7 +48,7 @@ class Folder:
 def _own(path: Path) -> int:
     """Make a file that is locked before others find it under its name, and return its descriptor.
 
-    Another worker of the same run sweeps at the same moment, and takes what nobody has locked.
+    Another worker of the same run sweeps at the same moment, and takes folders that are not locked.
     """
     unnamed = path.with_suffix(".new")
     owner = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -160,7 +160,7 @@ class Kafka:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Have the broker afterwards as it is now, whatever the block does to it.
+        """Have the broker afterwards as it is now, after any change in the block.
 
         It is healed; topics and groups that are new are deleted, but groups with members;
         settings, ACLs, users and quotas are put back; transactions that were begun are aborted.
@@ -202,7 +202,7 @@ class Kafka:
     # What goes wrong
 
     def pause(self) -> None:
-        """Stop the process as it is: connections stay and nobody answers, until `resume`."""
+        """Stop the process as it is: connections stay without answers, until `resume`."""
         self._is_troubled = True
         self._daemon.pause()
 
@@ -289,7 +289,7 @@ class Kafka:
             if address is None:
                 raise AskedInVain(
                     "topics and groups are asked for over a listener without login and "
-                    "encryption, and the broker has none; add PLAINTEXT://127.0.0.1:0 to listeners"
+                    "encryption, which the broker lacks; add PLAINTEXT://127.0.0.1:0 to listeners"
                 )
             host, _, port = address.rpartition(":")
             self._admin = Admin((host, int(port)))
