@@ -44,8 +44,8 @@ def _connection_faults(server: ServerConfig) -> list[str]:
     if server.max_connections_per_ip or server.max_connections_per_ip_overrides.strip():
         return []
     fault = (
-        "max.connections.per.ip is 0 and max.connections.per.ip.overrides is empty, so that nobody "
-        "could connect; name who may"
+        "max.connections.per.ip is 0 and max.connections.per.ip.overrides is empty, so that no "
+        "client could connect; name addresses that may"
     )
     return [fault]
 

@@ -83,7 +83,7 @@ def map_name(rules: Sequence[Rule], name: str) -> str:
     """Return the name of the principal of a distinguished name.
 
     Raises:
-        NoRuleApplies: none of the rules matches.
+        NoRuleApplies: no rule matches.
     """
     for rule in rules:
         if rule.expression is None:

@@ -118,7 +118,7 @@ def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
 
     Args:
         default: the value where nothing is set; its type gives the kind unless `kind` does.
-        documentation: what it does, with the unit where the name has none.
+        documentation: its effect, with the unit where the name lacks it.
         kind: needed where the default is None; `long_key` declares 64-bit integers.
         check: refuse other values.
         advice: take other values, with a warning.

@@ -128,7 +128,7 @@ def _without_outranked(in_file: list[Entry], over: list[Entry], warnings: list[s
     """Return what a file gives, without values that another name of theirs gives over the file.
 
     Among names of one source the first of a chain wins, log.retention.ms over log.retention.hours;
-    but a variable wins over a file by whatever name.
+    but a variable wins over a file by any name.
     """
     given = {each.name: each.where for each in over}
     outranked: dict[str, str] = {}

@@ -49,7 +49,7 @@ class OAuthConfig:
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = key(
         (),
-        "The audiences of which a token must name one; empty: a token for anybody is taken.",
+        "The audiences of which a token must name one; empty: a token for any service is taken.",
     )
     sasl_oauthbearer_expected_issuer: str | None = key(
         None,
@@ -163,7 +163,7 @@ def check_options(module: LoginModule) -> None:
 
 
 def path_of(url: str) -> str | None:
-    """Return the path of a file URL, None of another."""
+    """Return the path of a file URL, None for another."""
     from urllib.parse import unquote, urlsplit  # noqa: PLC0415  # few starts need it
 
     try:
@@ -182,10 +182,10 @@ def token_faults(
     where = f"the listener {listener}"
     if settings.is_unsecured:
         if not is_loopback:
-            fault = f"{where} takes tokens that nobody has signed, and is not on loopback; "
+            fault = f"{where} takes tokens without a signature, and is not on loopback; "
             yield HANDLER, f"{fault}set {HANDLER} to {VALIDATOR}"
         if settings.url:
-            fault = f"{where} has keys and takes tokens that nobody has signed; "
+            fault = f"{where} has keys and takes tokens without a signature; "
             yield URL, f"{fault}set {HANDLER} to {VALIDATOR}, or remove the keys"
         return
     if not settings.url:

@@ -1,6 +1,6 @@
 """Settings that promise protection which this broker does not give. They stop the start.
 
-A user who sets one relies on it, and would otherwise learn from an intruder that it has no effect.
+A user that sets one relies on it, and would otherwise learn from an intruder that it has no effect.
 A value that promises nothing is accepted: Kafka's default, an empty one, or one of `_HARMLESS`.
 """
 
@@ -27,11 +27,11 @@ _PROMISES = (
     Promise(
         r"config\.providers",
         "values that are read from elsewhere, but each is taken as it is written",
-        "give the values themselves, in a file that nobody else may read",
+        "give the values themselves, in a file that only the broker's user may read",
     ),
     Promise(
         r"early\.start\.listeners",
-        "listeners that open before the authorizer knows its ACLs, but there are none",
+        "listeners that open before the authorizer knows its ACLs, but no listener does",
         "all ACLs are known before clients are served",
     ),
     Promise(
@@ -52,13 +52,13 @@ _PROMISES = (
     ),
     Promise(
         r"delegation\.token\..*",
-        "delegation tokens, but there are none",
+        "delegation tokens, but this broker has no such tokens",
         "give each client a user of its own, or tokens of OAUTHBEARER",
     ),
     Promise(
         r"password\.encoder\..*",
         "encrypted passwords, but settings are stored as they are given",
-        "let nobody else read the log directories",
+        "let only the broker's user read the log directories",
     ),
     Promise(
         r"max\.connections\.per\.ip(\.overrides)?",
@@ -67,7 +67,7 @@ _PROMISES = (
     ),
     Promise(
         r"quota\.(producer|consumer)\.default",
-        "a quota of every client by a setting, which Kafka has none of either",
+        "a quota of every client by a setting, which Kafka lacks, too",
         "set producer_byte_rate or consumer_byte_rate by kafka-configs --entity-type clients "
         "--entity-default",
     ),
@@ -79,7 +79,7 @@ _PROMISES = (
     Promise(
         r"(alter\.config|create\.topic)\.policy\.class\.name",
         "rules for topics and settings, but no class of Java is asked",
-        "let nobody reach the broker who would break them",
+        "keep clients that would break them from the broker",
     ),
 )
 _KERBEROS = "sasl.kerberos."
@@ -96,13 +96,13 @@ _BETWEEN_BROKERS = frozenset(
         "security.inter.broker.protocol",
     }
 )
-"""How brokers log in to each other: there is one, so nobody comes in by what they say."""
+"""How brokers log in to each other: with one broker they let no client in."""
 
 
 def find_promise(name: str) -> Promise | None:
     """Return what a setting promises, for one listener or for all; None if nothing.
 
-    What this broker obeys promises nothing more.
+    A setting that this broker obeys promises nothing more.
     """
     if name in BROKER or parse_name(name) is not None:
         return None
@@ -115,8 +115,8 @@ def find_promise(name: str) -> Promise | None:
 def broken_promise(known: Known, text: str, *, is_dynamic: bool = False) -> str | None:
     """Return why a value cannot be accepted; None if it promises nothing.
 
-    A broker that runs has begun without Kerberos: what tools alter of that then is taken, as by
-    Kafka, and lets nobody in.
+    A broker that runs has begun without Kerberos: changes of it by tools are taken then, as by
+    Kafka, and let no client in.
     """
     promise = find_promise(known.name)
     if promise is None or _is_harmless(known, text.strip()):

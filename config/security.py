@@ -63,7 +63,7 @@ class SecurityConfig:
     )
     authorizer_class_name: str = key(
         "",
-        "Who decides what clients may do: empty, and they may do everything, or "
+        "The class that decides what clients may do: empty, and they may do everything, or "
         "org.apache.kafka.metadata.authorizer.StandardAuthorizer, and ACLs decide.",
         check=Check(
             lambda name: name in {"", STANDARD_AUTHORIZER},
@@ -83,7 +83,7 @@ class SecurityConfig:
     )
     allow_everyone_if_no_acl_found: bool = key(
         False,
-        "Whether everybody may do everything with a resource that no ACL is for. Kafka's default.",
+        "Whether every client may do everything with a resource without ACLs. Kafka's default.",
     )
     audit_log_file: str = key(
         "",
@@ -211,7 +211,7 @@ _ENCRYPT = "give it SSL or SASL_SSL in listener.security.protocol.map, or remove
 
 
 def _unasked(config: SecurityConfig, asking: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what promises a login where no listener asks for one: somebody relies on it."""
+    """Yield settings that promise a login where no listener asks for one: a user relies on them."""
     if asking:
         return
     given = {
@@ -224,7 +224,7 @@ def _unasked(config: SecurityConfig, asking: Collection[str]) -> Iterator[tuple[
 
 
 def authorizer_faults(config: SecurityConfig) -> Iterator[tuple[str, str]]:
-    """Yield what promises rights where no authorizer asks for any."""
+    """Yield settings that promise rights where no authorizer asks for any."""
     if config.authorizer_class_name:
         return
     if config.super_users:
@@ -245,8 +245,8 @@ def listener_faults(
         config: the settings of all listeners.
         given: those of single listeners.
         protocols: the protocol of each listener that is served, and of the HTTP port.
-        controllers: the names of listeners of a controller, which are not opened: whatever is said
-            of them lets nobody in.
+        controllers: the names of listeners of a controller, which are not opened: their settings
+            let no client in.
         on_loopback: the names of those that only this machine reaches.
     """
     known = {name.lower() for name in protocols}

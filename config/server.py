@@ -158,7 +158,7 @@ class ServerConfig:
     )
     pins_max_count: int = key(
         1000,
-        "How many pins there may be at once: moments at which somebody reads the segment files. "
+        "How many pins may exist at once: moments at which a job reads the segment files. "
         "One more is refused. A DataFrame keeps its pin for some 20 seconds after its last task, "
         "so that a program may plan dozens in a second.",
         check=at_least(0),
@@ -201,11 +201,9 @@ class ServerConfig:
         dynamic=True,
         ours=True,
     )
-    num_partitions: int = key(
-        1, "How many partitions a topic gets when nobody says.", check=at_least(1)
-    )
+    num_partitions: int = key(1, "How many partitions a topic gets by default.", check=at_least(1))
     default_replication_factor: int = key(
-        1, "The replication factor of topics when nobody says; one node can only hold 1."
+        1, "The replication factor of topics by default; one node can only hold 1."
     )
     auto_create_topics_enable: bool = key(
         True, "Whether asking for the metadata of a topic that does not exist creates it."
@@ -214,14 +212,13 @@ class ServerConfig:
     socket_send_buffer_bytes: int = key(
         102_400,
         "How many bytes the kernel may hold of what a client has not taken (SO_SNDBUF; it grants "
-        "twice as many). -1: whatever the system does by itself.",
+        "twice as many). -1: the system's own choice.",
         check=between_or(1, (1 << 31) - 1, -1),
     )
     socket_receive_buffer_bytes: int = key(
         -1,
-        "How many bytes of requests the kernel may hold for us (SO_RCVBUF, likewise). -1: whatever "
-        "the system does by itself, which takes large produces faster than Kafka's default of "
-        "102400.",
+        "How many bytes of requests the kernel may hold for us (SO_RCVBUF, likewise). -1: the "
+        "system's own choice, which takes large produces faster than Kafka's default of 102400.",
         check=between_or(1, (1 << 31) - 1, -1),
     )
     socket_request_max_bytes: int = key(
@@ -399,7 +396,7 @@ class ServerConfig:
     )
     fetch_max_bytes: int = key(
         57_671_680,
-        "The most that one fetch answers, whatever the client asks.",
+        "The most that one fetch answers, also if the client asks for more.",
         check=at_least(1024),
     )
     max_incremental_fetch_session_cache_slots: int = key(
@@ -579,7 +576,7 @@ class ServerConfig:
     )
     group_consumer_assignors: tuple[str, ...] = key(
         ASSIGNORS,
-        "The assignors that members may ask for; the first is taken where none of them does.",
+        "The assignors that members may ask for; the first is taken where no member does.",
         check=KNOWN_ASSIGNORS,
     )
     group_consumer_migration_policy: str = key(
@@ -701,7 +698,7 @@ class ServerConfig:
 
     @property
     def http_refuses_strangers(self) -> bool:
-        """Whether nobody reads the HTTP port without the control token: it has no users.
+        """Whether the HTTP port is read only with the control token: it has no users.
 
         Raises:
             ValueError: one of the listeners is malformed.

@@ -23,7 +23,7 @@ def unit(name: str) -> int:
 def topic_value(name: str, value: Any) -> Any:
     """Return what the value of a broker synonym means for the topic setting.
 
-    Kafka takes every negative duration for "no limit", whatever its unit.
+    Kafka takes every negative duration for "no limit", in any unit.
     """
     if value is not None and name.endswith((".ms", ".hours", ".minutes")):
         return max(-1, value * unit(name))

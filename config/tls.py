@@ -112,7 +112,7 @@ class TlsConfig:
     )
     ssl_client_auth: str = key(
         "none",
-        "Whether clients show a certificate: required, requested (a client that has none is "
+        "Whether clients show a certificate: required, requested (a client without one is "
         "ANONYMOUS) or none. A listener with SASL_SSL asks for one only by listener.name.NAME."
         "ssl.client.auth, and the login names the client.",
         check=_CLIENT_AUTH,
@@ -273,7 +273,7 @@ def is_harmless(name: str, value: object) -> bool:
 
 
 def unasked(config: TlsConfig, asking: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what promises encryption where nobody encrypts: somebody relies on it."""
+    """Yield settings that promise encryption where no listener encrypts: a user relies on them."""
     if asking:
         return
     for name, setting in settings_of(TlsConfig).items():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def make_client_context(
     authorities: str | PathLike[str] | None = None, *, text: str | None = None
 ) -> ssl.SSLContext:
-    """Return what a client encrypts with, TLS 1.2 or newer.
+    """Return the context by which a client encrypts, TLS 1.2 or newer.
 
     ``authorities`` is a PEM file of those that are trusted, ``text`` what would be in one; without
     either those of the system are. Blocks.
