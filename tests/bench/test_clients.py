@@ -136,7 +136,7 @@ def test_everything_is_asked_for(load: Load, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mix", mix_cases(), ids=lambda mix: mix.name)
 @pytest.mark.timeout(120)
 def test_recorded_applications_are_played(broker: Broker, load: Load, mix: Mix) -> None:
-    """Every recording is served by our broker, without a refusal that was not there then."""
+    """Every recording is served by our broker, without a refusal that is new."""
     alone = dataclasses.replace(mix, connections=1)
 
     assert alone.measure(load, broker, PACE)["requests/s"] > 0

@@ -61,7 +61,7 @@ def test_requests_of_groups_are_answered(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_groups_settle_and_are_loaded(tmp_path: Path) -> None:
-    """Members become stable, many groups enter, and every offset is there after a start."""
+    """Members become stable, many groups enter, and every offset is back after a start."""
     lines = _measure(tmp_path, Rebalances(members=5), Memory(groups=20), Loading(offsets=1000))
 
     assert [line["quantity"] for line in lines if line["quantity"] != OTHERS] == [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Our broker with its user, who may log in by SCRAM."""
+    """Our broker with its user, which may log in by SCRAM."""
     made = make_secured(OURS, tmp_path_factory.mktemp("broker"))
     try:
         wait_for_first(Load(), made.broker, made.broker.launch(), "t")

@@ -145,7 +145,7 @@ def test_a_refusal_of_the_last_partition_is_an_error(
 
 @needs_compiler
 def test_an_answer_of_another_size_is_an_error(answering: Callable[..., dict[str, Any]]) -> None:
-    """What is as good as the rehearsal is as long as it was."""
+    """An answer as good as the rehearsal's is as long as it was."""
     step = _step(ErrorCode.none)
     longer = answer_frame(_offsets(ErrorCode.none, ErrorCode.none))
 

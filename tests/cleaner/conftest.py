@@ -1,4 +1,4 @@
-"""What the cleaner's tests share: the core in both forms."""
+"""Fixtures for the cleaner's tests: the core in both forms."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

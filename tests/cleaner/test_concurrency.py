@@ -85,7 +85,7 @@ class Busy:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_readers_never_miss_or_go_back(memory_path: Path) -> None:
-    """Each read from 0 has the last value that was there when it began, or a later one."""
+    """Each read from 0 has the last value of the moment when it began, or a later one."""
     folder = CompactedFolder(memory_path, chunk=500)
     folder.services.background.start()
     busy = Busy(folder)

@@ -1,4 +1,4 @@
-"""A damaged batch under a running broker: who notices, who goes on, and what heals it."""
+"""A damaged batch under a running broker: where it is noticed, what goes on, and what heals it."""
 
 import json
 import urllib.request

@@ -69,7 +69,7 @@ class Reader(ABC):
 
     @abstractmethod
     def poll(self) -> list[Record]:
-        """Return the next records, none if none came in time."""
+        """Return the next records, no record if they did not come in time."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which log is taken next, what is remembered of it, and who comes first."""
+"""Which log is taken next, what is remembered of it, and which caller comes first."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -238,7 +238,7 @@ def test_request_waits_for_who_works_on_the_log(home: CompactedLogs) -> None:
 def test_request_that_comes_while_the_log_is_looked_at(
     home: CompactedLogs, monkeypatch: pytest.MonkeyPatch, is_forced: bool
 ) -> None:
-    """It is not taken with the one before it, which is served from what was there then."""
+    """It is not taken with the one before it, which is served from the state of then."""
     log = home.create(min_compaction_lag_ms=3_600_000)
     home.fill(log)
     home.manager.request(log.topic_partition, is_forced=True)
@@ -377,7 +377,7 @@ def test_checkpoint_drops_partitions_that_are_gone(home: CompactedLogs) -> None:
 def test_log_whose_policy_changes_while_it_is_taken_is_given_back(
     home: CompactedLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever changes the policy either sees the state or is seen."""
+    """A change of the policy either sees the state or is seen."""
     log = home.create()
     home.fill(log)
     take = home.manager.states.take
@@ -395,7 +395,7 @@ def test_log_whose_policy_changes_while_it_is_taken_is_given_back(
 def test_log_that_another_thread_has_just_cleaned_is_given_back(
     home: CompactedLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was looked at before the other's checkpoint does not count any more."""
+    """A look from before the other's checkpoint does not count any more."""
     log = home.create()
     home.fill(log)
     other = taken(home)
@@ -493,7 +493,7 @@ def test_ranking_is_kept_for_a_while(home: CompactedLogs, monkeypatch: pytest.Mo
 def test_ranked_log_is_looked_at_again_before_it_is_taken(
     home: CompactedLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has changed since the look counts: here another policy."""
+    """A change since the look counts: here another policy."""
     logs = [home.create(f"t{number}") for number in range(2)]
     for log in logs:
         home.fill(log, 2)

@@ -36,7 +36,7 @@ PRODUCERS = (7, 8)
 
 @dataclass
 class Life:
-    """A topic, and what a reader who saw all of it would know."""
+    """A topic, and what a reader that saw all of it would know."""
 
     root: Path
     seed: int

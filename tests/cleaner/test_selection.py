@@ -1,4 +1,4 @@
-"""What of a log is clean, cleanable and neither, and which log is cleaned next."""
+"""Clean, cleanable and other parts of a log, and which log is cleaned next."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who works on a partition, and who keeps the cleaner away from it."""
+"""Workers on a partition, and callers that keep the cleaner away from it."""
 
 import threading
 
@@ -45,7 +45,7 @@ def home() -> Home:
 
 
 def test_log_has_one_owner(home: Home) -> None:
-    """Who comes second does not get it; other logs are free."""
+    """The second caller does not get it; other logs are free."""
     assert home.take()
     assert not home.take()
     assert home.states.get(ORDERS) is State.IN_PROGRESS
@@ -69,7 +69,7 @@ def test_paused_log_is_not_taken(home: Home) -> None:
 
 
 def test_abort_waits_for_the_worker(home: Home) -> None:
-    """The worker notices at its next check; then the log is paused for who waited."""
+    """The worker notices at its next check; then the log is paused for the caller that waited."""
     home.take()
     home.states.check(ORDERS)
 

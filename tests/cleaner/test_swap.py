@@ -271,7 +271,7 @@ def test_readers_in_flight_have_whole_old_bytes(tmp_path: Path) -> None:
 
 
 def test_old_files_wait_for_their_time(tmp_path: Path) -> None:
-    """They are there as .deleted for file.delete.delay.ms; snapshots of gone bases go with them."""
+    """They stay as .deleted for file.delete.delay.ms; snapshots of gone bases go with them."""
     folder = make_folder(tmp_path)
 
     clean(folder)
@@ -304,7 +304,7 @@ def test_closed_log_takes_no_new_segments(tmp_path: Path) -> None:
 
 
 def test_segments_that_retention_took_are_not_missed(tmp_path: Path) -> None:
-    """What left the log during the pass stays out; its offsets stay below the log's start."""
+    """A segment that left during the pass stays out; its offsets stay below the log's start."""
     folder = make_folder(tmp_path)
     old = folder.log.segments[0]
     folder.cleaner.clean(folder.to_clean(), _dropping(folder), lambda: None)

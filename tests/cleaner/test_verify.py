@@ -141,7 +141,7 @@ def test_damaged_batch(home: CleanerHome) -> None:
 
 
 def test_torn_file(home: CleanerHome) -> None:
-    """What is no batch is named by its position."""
+    """Bytes that are no batch are named by their position."""
     cleaned_file(home).write_bytes(cleaned_file(home).read_bytes() + b"x" * 100)
 
     assert any("no batch begins there" in fault for fault in verified(home).faults)
@@ -192,7 +192,7 @@ def test_file_that_somebody_took(home: CleanerHome) -> None:
 
 
 def test_end_that_is_lost(home: CleanerHome) -> None:
-    """No receipt names the active segment; the recovery point tells what was there."""
+    """No receipt names the active segment; the recovery point tells how far it went."""
     log = log_of(home)
     log.flush()
     active = path_of(home) / "00000000000000000032.log"
@@ -263,7 +263,7 @@ def test_log_without_a_receipt(home: CleanerHome) -> None:
 
 
 def test_log_that_was_never_cleaned(home: CleanerHome) -> None:
-    """Without a checkpoint a key may be there as often as it was written."""
+    """Without a checkpoint a key may occur as often as it was written."""
     log = home.create("fresh")
     home.fill(log, 2)
 
@@ -273,5 +273,5 @@ def test_log_that_was_never_cleaned(home: CleanerHome) -> None:
 
 
 def test_checkpoint_above_the_end(home: CleanerHome) -> None:
-    """A log that was cut: the next selection starts anew."""
+    """A log that was cut: the next selection starts from the beginning."""
     assert "the checkpoint 99 is above the end, 33" in verified(home, 99).notes

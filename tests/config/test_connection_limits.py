@@ -48,7 +48,7 @@ def test_one_listener_has_a_limit(limit: str) -> None:
 def test_a_limit_that_cannot_be_kept_stops_the_start(
     limit: str, listener: str, value: str, words: str
 ) -> None:
-    """A number that is none, and a listener that is none of Kafka's protocol."""
+    """A text that is no number, and a listener that does not speak Kafka's protocol."""
     with pytest.raises(ConfigError, match=words):
         load(None, {}, [f"listener.name.{listener}.{limit}={value}"])
 

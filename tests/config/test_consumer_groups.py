@@ -64,6 +64,6 @@ def test_the_migration_policy_is_read_whatever_its_case(policy: MigrationPolicy)
     ],
 )
 def test_what_is_refused(name: str, value: str) -> None:
-    """Assignors that are not there, policies and protocols that nobody knows."""
+    """Assignors that do not exist, policies and protocols that nobody knows."""
     with pytest.raises(ConfigError, match=name):
         read(name, value)

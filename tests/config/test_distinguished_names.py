@@ -45,6 +45,6 @@ def test_what_is_no_rule_is_refused(rules: str) -> None:
 
 
 def test_no_certificate_makes_an_expression_take_long() -> None:
-    """What costs other engines exponential time is linear here."""
+    """An expression that costs other engines exponential time is linear here."""
     with pytest.raises(NoRuleApplies):
         map_name(parse_rules("RULE:^(a+)+$/x/"), "a" * 5000 + "b")

@@ -164,7 +164,7 @@ def test_a_variable_wins_over_a_file_by_any_name(
 
 @pytest.mark.parametrize("name", ["VOTERS", "BOOTSTRAP_SERVERS"])
 def test_a_quorum_of_several_nodes_stops_the_start(name: str) -> None:
-    """By either name of Kafka's; one node is none."""
+    """By either name of Kafka's; one node is no cluster."""
     variable = f"KAFKA_CONTROLLER_QUORUM_{name}"
 
     assert load(None, {variable: "1@kafka:9093"}, []).server()
@@ -173,7 +173,7 @@ def test_a_quorum_of_several_nodes_stops_the_start(name: str) -> None:
 
 
 def test_advertised_listeners_beside_new_ones_are_obeyed_as_they_are() -> None:
-    """Both are given anew: a stranger among them is a fault, not left out."""
+    """Both are given again: a stranger among them is a fault, not left out."""
     environ = {
         "KAFKA_LISTENERS": "INSIDE://127.0.0.1:19092",
         "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://127.0.0.1:9092",
@@ -265,7 +265,7 @@ def test_what_is_no_setting_is_named() -> None:
     ],
 )
 def test_what_cannot_be_obeyed_stops_the_start(environ: dict[str, str], fault: str) -> None:
-    """What is relied on, and what contradicts itself; no secret is quoted."""
+    """Variables that users rely on, and such that contradict themselves; no secret is quoted."""
     with pytest.raises(ConfigError) as caught:
         load(None, environ, [])
 
@@ -274,7 +274,7 @@ def test_what_cannot_be_obeyed_stops_the_start(environ: dict[str, str], fault: s
 
 
 def test_the_command_line_overrules() -> None:
-    """It is there for that, so it contradicts nothing."""
+    """That is its purpose, so it contradicts nothing."""
     layers = load(None, {"KAFKA_NODE_ID": "1"}, ["node.id=2"])
 
     assert layers.server().node_id == 2

@@ -165,7 +165,7 @@ def test_an_empty_cleanup_policy_keeps_everything() -> None:
     ["num.partitions", "log.retention.hours", "listeners", "log.cleaner.enable", "process.roles"],
 )
 def test_some_settings_need_a_restart(name: str) -> None:
-    """What Kafka does not alter while it runs, or what we cannot, is refused as such."""
+    """A setting that Kafka, or we, cannot alter while it runs is refused as such."""
     with pytest.raises(NotAlterableError, match=f"{name} cannot be altered while the broker runs"):
         Layers().check_dynamic({name: "1"})
 
@@ -185,7 +185,7 @@ def test_dynamic_values_are_checked_together() -> None:
 
 
 def test_dynamic_settings_without_meaning_are_kept() -> None:
-    """What Kafka alters while it runs is taken, with a warning."""
+    """A setting that Kafka alters while it runs is taken, with a warning."""
     (warning,) = Layers().check_dynamic({"background.threads": "5"}, cluster=True)
 
     assert "no meaning here" in warning
@@ -223,7 +223,7 @@ def test_no_refusal_quotes_how_clients_log_in(mechanism: str) -> None:
 
 
 def test_settings_of_kerberos_are_taken_while_the_broker_runs() -> None:
-    """As by Kafka; at a start they promise a login that is not there, and stop it."""
+    """As by Kafka; at a start they promise a login that does not exist, and stop it."""
     (warning,) = Layers().check_dynamic({"sasl.kerberos.min.time.before.relogin": "58000"})
 
     assert "no meaning here" in warning

@@ -116,7 +116,7 @@ def test_a_controllers_listener_is_left_out() -> None:
     ],
 )
 def test_malformed_listeners(listeners: tuple[str, ...], message: str) -> None:
-    """What is not NAME://host:port with a known name is refused."""
+    """A listener that is not NAME://host:port with a known name is refused."""
     with pytest.raises(ValueError, match=message):
         _ = ServerConfig(listeners=listeners).bound_listeners
 
@@ -143,7 +143,7 @@ def test_malformed_protocol_map(text: str) -> None:
     ],
 )
 def test_security_is_never_to_be_given_up(settings: ServerConfig) -> None:
-    """Who asks for TLS is told what TLS needs, never to map it to PLAINTEXT."""
+    """The fault says what TLS needs, never to map it to PLAINTEXT."""
     fault = start_faults(settings)[0][1]
 
     assert "encrypts, but ssl.keystore.location is not set" in fault or "SASL_SSL:SASL_SSL" in fault
@@ -181,7 +181,7 @@ def test_http_addresses() -> None:
 
 
 def test_names_that_http_clients_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the listeners say, this machine's name, and whatever is allowed beside."""
+    """The hosts of the listeners, this machine's name, and whatever is allowed beside."""
     monkeypatch.setattr("socket.gethostname", lambda: "Box")
     server = ServerConfig(
         listeners=("PLAINTEXT://kafka:9092",),

@@ -136,7 +136,7 @@ def test_every_fault_is_reported_with_its_place(file: Path) -> None:
     ],
 )
 def test_files_that_are_no_settings(file: Path, text: str, fault: str) -> None:
-    """What is not a flat YAML mapping is named with its line."""
+    """A file that is not a flat YAML mapping is named with its line."""
     file.write_text(text)
 
     assert faults_of(file)[0].startswith(fault)
@@ -168,7 +168,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_settings_of_kafka_without_meaning_are_kept() -> None:
-    """What Kafka knows, or knew, is kept with one warning each and checked for its type."""
+    """A setting of any release of Kafka is kept with one warning each and checked for its type."""
     sets = ["num.replica.fetchers=3", "zookeeper.connect=zk:2181", "rsm.config.key=secret"]
 
     layers = load(None, {}, [*sets, "listener.name.lan.background.threads=5"])
@@ -207,7 +207,7 @@ def test_small_segments_are_a_warning() -> None:
 
 
 def test_variables_that_are_no_settings() -> None:
-    """What the commands use and what Kubernetes injects is passed over."""
+    """Variables that commands use or Kubernetes injects are passed over."""
     environ = {
         "SILTSTONE_CONFIG": "/etc/siltstone/server.yaml",
         "SILTSTONE_SERVICE_HOST": "10.0.0.1",
@@ -279,7 +279,7 @@ def test_the_first_synonym_wins_wherever_it_stands() -> None:
     ],
 )
 def test_checks_before_the_start(sets: list[str], fault: str) -> None:
-    """What keeps a broker from starting is found when its settings are loaded."""
+    """A fault that keeps a broker from starting is found when its settings are loaded."""
     (found,) = faults_of(sets=sets)
 
     assert fault in found

@@ -88,7 +88,7 @@ def test_unsigned_tokens_are_an_explicit_choice_on_loopback() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "192.0.2.1", "127.example.com", "localhost.com"])
 def test_unsigned_tokens_stop_the_start_elsewhere(host: str) -> None:
-    """Whoever reached it would be whoever he says."""
+    """A client that reached it could take any name."""
     faults = faults_of(
         f"listeners=LAN://{host}:9092",
         "advertised.listeners=LAN://192.0.2.1:9092",

@@ -44,7 +44,7 @@ PROMISING = sorted(
     if ABOUT_PROTECTION.search(name)
     and name not in BROKER
     and name not in PROMISE_NOTHING
-    and not name.startswith("zookeeper.")  # there is none to protect
+    and not name.startswith("zookeeper.")  # nothing of it runs here
 )
 
 
@@ -62,7 +62,7 @@ def faults_of(setting: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("name", PROMISING)
 def test_a_promise_of_protection_stops_the_start(name: str) -> None:
-    """Every setting about who may do what is refused in one sentence that says what to do."""
+    """Every setting about rights is refused in one sentence that says what to do."""
     (fault,) = faults_of(f"{name}={other_value(name)}")
 
     assert fault.startswith(f"--set: {name} promises ")
@@ -127,7 +127,7 @@ def test_a_promise_in_a_file_has_its_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_that_promises_nothing_passes(setting: str) -> None:
-    """Kafka's defaults, what is empty, and how brokers log in to others, of which there are none.
+    """Kafka's defaults, empty values, and logins of brokers to other brokers, which do not exist.
 
     They are taken with a warning as other settings are.
     """
@@ -158,7 +158,7 @@ def test_the_listener_of_a_controller_is_not_opened() -> None:
 
 
 def test_super_users_without_an_authorizer_stop_the_start() -> None:
-    """Kafka passes them over; who names them relies on rights."""
+    """Kafka passes them over; a user that names them relies on rights."""
     (fault,) = faults_of("super.users=User:admin")
 
     assert fault.startswith("--set: super.users promises access for some only")
@@ -173,7 +173,7 @@ def test_super_users_without_an_authorizer_stop_the_start() -> None:
     ],
 )
 def test_another_authorizer_or_no_principal_stops_the_start(setting: str, word: str) -> None:
-    """What cannot be obeyed is not passed over."""
+    """A setting that cannot be obeyed is not passed over."""
     (fault,) = faults_of(setting)
 
     assert word in fault
@@ -208,7 +208,7 @@ def test_a_promise_is_not_taken_while_the_broker_runs() -> None:
 
 
 def test_stored_promises_are_refused() -> None:
-    """What was stored before it was known as a promise is found at the next start."""
+    """A setting that was stored before it was known as a promise is found at the next start."""
     check_stored({"max.connections": "5", "background.threads": "5"})
 
     with pytest.raises(ConfigError, match=r"^client\.quota\.callback\.class promises"):

@@ -1,4 +1,4 @@
-"""What reading the settings again changes, and what it does not."""
+"""Changes by reading the settings again, and things that it leaves."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_what_may_change_is_taken_and_the_rest_waits(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_gone_gives_the_default_back(tmp_path: Path) -> None:
-    """As if it had never been there."""
+    """As if it had never been given."""
     sources = Sources(tmp_path, "log.cleaner.backoff.ms: 1\nmax.connections: 7\n")
 
     plan = sources.plan("max.connections: 7\n")
@@ -83,7 +83,7 @@ def test_a_dynamic_value_wins_and_is_named(tmp_path: Path) -> None:
 
 
 def test_set_and_environment_stay_over_the_file(tmp_path: Path) -> None:
-    """What the command line gave cannot be changed by the file."""
+    """The file cannot change a setting of the command line."""
     sources = Sources(tmp_path, "max.connections: 7\n", "max.connections=9")
 
     plan = sources.plan("max.connections: 8\n")

@@ -76,7 +76,7 @@ def test_a_listener_without_sasl_asks_nothing() -> None:
     ],
 )
 def test_a_login_that_no_listener_asks_for_stops_the_start(setting: str) -> None:
-    """Whoever set it believes that strangers are kept out."""
+    """A user that set it believes that strangers are kept out."""
     with pytest.raises(ConfigError) as caught:
         load(None, {}, [setting])
 

@@ -52,7 +52,7 @@ def test_what_a_listener_is_given_wins() -> None:
 
 
 def test_a_listener_with_sasl_asks_for_certificates_only_by_its_own_setting() -> None:
-    """As Kafka's do: there the login says who the client is."""
+    """As Kafka's do: there the login names the client."""
     trust = "ssl.truststore.location=/etc/trust.pem"
 
     found = settings(STORE, trust, "ssl.client.auth=REQUIRED")
@@ -120,7 +120,7 @@ def test_what_cannot_be_obeyed_stops_the_start(sets: tuple[str, ...], words: str
 
 
 def test_tls_that_no_listener_has_stops_the_start() -> None:
-    """Whoever set it believes that connections are encrypted; defaults promise nothing."""
+    """A user that set it believes that connections are encrypted; defaults promise nothing."""
     with pytest.raises(ConfigError, match="promises TLS, but no listener has it"):
         load(None, {}, [STORE])
     with pytest.raises(ConfigError, match="is for the listener plaintext, which does not encrypt"):

@@ -97,7 +97,7 @@ def test_an_authority_without_key_usage_is_taken(tmp_path: Path, *, as_text: boo
 
 @pytest.mark.usefixtures("a_python")
 def test_an_anchor_need_not_be_a_root(tmp_path: Path) -> None:
-    """What is named is trusted, the server's own certificate too, as in a trust store of Java."""
+    """A named one is trusted, the server's own certificate too, as in a trust store of Java."""
     pair = Home(tmp_path).issue("server")
 
     assert shake_hands(serving(pair), make_client_context(pair.certificate)) is None

@@ -47,7 +47,7 @@ def test_parses(kind: Kind, text: str, value: object) -> None:
     ],
 )
 def test_refuses(kind: Kind, text: str) -> None:
-    """What Kafka does not take for a value of the kind is refused."""
+    """A text that Kafka does not take for a value of the kind is refused."""
     with pytest.raises(ValueError, match=r"true or false|a whole number from|a number"):
         parse(kind, text)
 

@@ -119,7 +119,7 @@ class Campaign:
         )
 
     def _finish(self) -> None:
-        """Stop the load; read everything once more; what was acknowledged is there, once."""
+        """Stop the load; read everything once more: each acknowledged record comes, once."""
         for load in self.loads:
             load.finish(60)
         self.passing.show()

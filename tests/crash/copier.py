@@ -114,7 +114,7 @@ class Copier:
         self._consumer.close()
 
     def _succeed(self) -> Producer:
-        """Fence whoever was before, and have its last transaction ended."""
+        """Fence the one before, and have its last transaction ended."""
         producer = Producer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -197,7 +197,7 @@ class Copier:
         self._resume()
 
     def _freeze(self, producer: Producer) -> None:
-        """Stand still until a successor is there, then commit: the fence of the epoch must hold."""
+        """Stand still until a successor begins, then commit: the fence of the epoch must hold."""
         left = self._transaction
         self._die()
         self._producer = self._succeed()

@@ -88,7 +88,7 @@ class Follower:
     def _resume(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
         """Begin where the group has committed, and note where that is.
 
-        A client that leaves is told of an assignment that was on its way, but asks nobody any more.
+        A client that leaves gets an assignment that was on its way, but asks nobody any more.
         """
         if self._leaves:
             return

@@ -32,7 +32,7 @@ SETTING = "max.message.bytes"
 
 
 class Topic(NamedTuple):
-    """What a topic is."""
+    """A topic and its settings."""
 
     partitions: int
     setting: int
@@ -75,7 +75,7 @@ class PassingTopics:
 
     @property
     def partitions(self) -> list[Partition]:
-        """The partitions of the topics that are there."""
+        """The partitions of the topics that exist."""
         return [
             Partition(name, number, len(self._lives[name]))
             for name, topic in self._there.items()
@@ -122,7 +122,7 @@ class PassingTopics:
         def deliver(fault: KafkaError | None, message: Message) -> None:
             nonlocal delivered
             value, offset = message.value(), message.offset()
-            assert fault is None, f"a topic that is there refuses a record: {fault}"
+            assert fault is None, f"a topic that exists refuses a record: {fault}"
             assert value is not None
             assert offset is not None
             self._ledger.acknowledge(value, offset)
@@ -137,7 +137,7 @@ class PassingTopics:
         assert delivered == len(self.partitions)
 
     def delete_all(self) -> None:
-        """Delete what is there, and see that it is gone."""
+        """Delete the topics, and see that they are gone."""
         for name in list(self._there):
             self._delete(name)
         self.settle()

@@ -25,7 +25,7 @@ from tools.checker.events import Marker, Partition
 
 ROUNDS = int(os.environ.get("CRASH_COPIES") or 50)
 ROUNDS_AT_A_TIME = 100
-"""Each audit reads the whole history, so that it is begun anew now and then."""
+"""Each audit reads the whole history, so that a new one is begun now and then."""
 
 ENOUGH = 50
 """So many rounds have seen everything that copiers do, whatever the seed."""
@@ -46,7 +46,7 @@ SETTINGS = {
 
 
 class Copies:
-    """A topic that is written to, two copiers to another one, who follows it, and kills."""
+    """A topic that is written to, two copiers to another one, its follower, and kills."""
 
     def __init__(self, broker: Broker, seed: int) -> None:
         self.broker = broker

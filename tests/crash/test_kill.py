@@ -1,4 +1,4 @@
-"""SIGKILL at random moments under load: what was acknowledged is there, and nothing else moved.
+"""SIGKILL at random moments under load: acknowledged records stay, and nothing else moved.
 
 `CRASH_KILLS` sets the number of kills (default 100), `CRASH_SEED` repeats a run's random choices;
 `make crash` runs a long campaign. The page cache outlives a killed process, so every byte that the

@@ -90,7 +90,7 @@ def test_clients_are_told_the_name_that_is_in_the_certificate() -> None:
 
 
 def test_the_settings_are_secured() -> None:
-    """Encryption, logins and rights on every port, and a record of who did what."""
+    """Encryption, logins and rights on every port, and a record of what each user did."""
     layers = load(SETTINGS, {}, [])
     server = layers.server()
     given = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))

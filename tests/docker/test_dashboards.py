@@ -169,7 +169,7 @@ def test_every_query_returns_series(dashboard: Any, prometheus: Prometheus) -> N
 @pytest.mark.slow
 @pytest.mark.client
 def test_public_dashboards_find_series(prometheus: Prometheus) -> None:
-    """Metrics that are said to be there are there for a real scrape, with their labels."""
+    """Metrics of the page come at a real scrape, with their labels."""
     missing = {}
     for dashboard, asked in read_facts().items():
         found = [
@@ -189,7 +189,7 @@ def test_public_dashboards_find_series(prometheus: Prometheus) -> None:
 @pytest.mark.slow
 @pytest.mark.client
 def test_what_happened_is_what_is_told(prometheus: Prometheus) -> None:
-    """Records, refused batches, lag, and the software of who is connected."""
+    """Records, refused batches, lag, and the software of connected clients."""
     topics = "kafka_server_brokertopicmetrics"
 
     assert prometheus.value(f'{topics}_messagesin_total{{topic="orders"}}') == 20

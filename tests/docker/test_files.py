@@ -57,7 +57,7 @@ def test_images_of_others_are_pinned() -> None:
 
 
 def test_ports_are_this_machines_alone_and_different() -> None:
-    """What has no password is published on loopback."""
+    """A service without a password is published on loopback."""
     ports = [port for each in read_compose()["services"].values() for port in each["ports"]]
 
     assert {port.split(":")[0] for port in ports} == {"127.0.0.1"}

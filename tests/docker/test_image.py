@@ -84,7 +84,7 @@ def test_the_tools_of_the_build_are_left_behind(root: Path) -> None:
 
 
 def test_python_need_not_compile_at_a_start(root: Path) -> None:
-    """On a read-only root the bytecode of Python's library and of ours must be there before."""
+    """On a read-only root the bytecode of Python's library and of ours must exist before."""
     assert [each for each in BYTECODE if not any(root.glob(f"{each}/__pycache__/*.pyc"))] == []
 
 

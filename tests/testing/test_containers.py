@@ -1,4 +1,4 @@
-"""What Testcontainers does with the image, step by step, without an engine.
+"""The steps of Testcontainers with the image, step by step, without an engine.
 
 Not tried here: an engine, its networks, and the image itself (`tests/docker`). Its entry point, its
 settings and its variables are the real ones, and the mapped port is another one than the bound.

@@ -32,7 +32,7 @@ with siltstone.testing.broker() as kafka:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process is there and is no zombie."""
+    """Tell whether a process lives and is no zombie."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -156,7 +156,7 @@ def test_clear_deletes_topics_and_groups(kafka: Kafka) -> None:
 
 
 def test_names_are_made_of_any_words(kafka: Kafka) -> None:
-    """What a topic must not be called is left out."""
+    """Letters that the name of a topic must not have are left out."""
     name = kafka.unique_name("test_it[größer als/der Rest]" * 30)
 
     assert kafka.create_topic(name) == name
@@ -195,7 +195,7 @@ def test_tombstones_vanish_when_time_passes(kafka: Kafka) -> None:
 
 
 def test_lags_are_over_when_time_passes(kafka: Kafka) -> None:
-    """What is younger than min.compaction.lag.ms is left alone, and an hour later it is not."""
+    """A record younger than min.compaction.lag.ms is left alone, and an hour later it is not."""
     config = {"cleanup.policy": "compact", "min.compaction.lag.ms": 3_600_000}
     topic = kafka.create_topic(config=config)
     producer = make_producer(kafka)
@@ -319,7 +319,7 @@ def test_only_of_one_topic(kafka: Kafka) -> None:
     ],
 )
 def test_a_consumer_gets_over_it(kafka: Kafka, api: str, error: str) -> None:
-    """What every client has to: it reads all records, once each."""
+    """The duty of every client: it reads all records, once each."""
     topic = kafka.create_topic()
     producer = make_producer(kafka)
     send(producer, topic, b"1")
@@ -414,7 +414,7 @@ def test_a_pause(kafka: Kafka) -> None:
 
 
 def test_a_kill_and_a_restart(kafka: Kafka) -> None:
-    """What was acknowledged is there, and clients find it where it was."""
+    """Acknowledged records stay, and clients find them where they were."""
     topic = kafka.create_topic()
     producer = make_producer(kafka, reconnect_backoff_ms=1, reconnect_backoff_max_ms=5)
     send(producer, topic, b"1")
@@ -491,7 +491,7 @@ def look(kafka: Kafka, topic: str) -> list[Any]:
 
 
 def test_what_a_test_changed_is_put_back() -> None:
-    """Settings, ACLs, users and transactions, over a kill too; what was there before stays."""
+    """Settings, ACLs, users and transactions, over a kill too; those of before stay."""
     with broker(SECURED) as kafka:
         plain: Any = {"bootstrap.servers": kafka.listeners["PLAINTEXT"]}
         admin = AdminClient(plain)

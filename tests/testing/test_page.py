@@ -1,4 +1,4 @@
-"""What docs/testing.md shows, run."""
+"""The examples of docs/testing.md, run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bandit finds is an exception with a reason, or a fault."""
+"""A finding of bandit is an exception with a reason, or a fault."""
 
 import json
 import tomllib
@@ -53,7 +53,7 @@ def test_an_exception_needs_a_reason() -> None:
 
 
 def test_the_exceptions_name_files_of_ours() -> None:
-    """Each has a reason, and files that are there."""
+    """Each has a reason, and files that exist."""
     for each in exceptions():
         assert each["reason"]
         for file in each.get("files", ()):

@@ -4,5 +4,5 @@ from tools.compatibility import PAGE, page
 
 
 def test_the_page_is_not_stale() -> None:
-    """Whoever changes the table or a handler's head runs `make docs`."""
+    """After a change of the table or of a handler's head run `make docs`."""
     assert PAGE.read_text(encoding="utf-8") == page()

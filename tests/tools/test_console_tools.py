@@ -6,7 +6,7 @@ from tools.console_tools import PAGE, Scene, Step, page, read_steps
 
 
 def test_the_page_is_not_stale() -> None:
-    """Whoever changes the steps runs `make docs`."""
+    """After a change of the steps run `make docs`."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

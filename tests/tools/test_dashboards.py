@@ -1,4 +1,4 @@
-"""What dashboards ask for is read right, and public ones find as much as docs/metrics.md says."""
+"""Queries of dashboards are read right, and public ones find as much as docs/metrics.md says."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_a_query_is_read(text: str, asked: list[tuple[str, str]]) -> None:
 
 
 def test_a_label_that_a_metric_lacks_is_missing() -> None:
-    """A series that is never chosen is not there; what the target adds is."""
+    """A series that is never chosen does not count; one that the target adds does."""
     size = "kafka_log_log_size"
 
     assert find_missing([Asked(size, frozenset({"topic", "env"}))]) == []

@@ -4,5 +4,5 @@ from tools.rights import PAGE, page
 
 
 def test_the_page_is_not_stale() -> None:
-    """Whoever changes the table runs `make docs`."""
+    """After a change of the table run `make docs`."""
     assert PAGE.read_text(encoding="utf-8") == page()

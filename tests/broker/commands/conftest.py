@@ -1,4 +1,4 @@
-"""What the tests of commands share: a terminal that says nothing of itself."""
+"""Fixtures for tests of commands: a terminal that says nothing of itself."""
 
 import pytest
 

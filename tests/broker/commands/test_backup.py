@@ -73,7 +73,7 @@ async def test_a_broker_starts_on_a_backup(
 
 
 async def test_what_a_backup_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder that is not there, and a broker; each is said in a sentence."""
+    """A folder that does not exist, and a broker; each is asked for in a sentence."""
     assert await run(tmp_path, tmp_path / "monday") == 1
     assert "of a broker that does not run, copy the log directories" in capsys.readouterr().err
     assert await run(tmp_path, tmp_path) == 2
@@ -95,7 +95,7 @@ async def test_a_folder_of_somebody_else_is_left_alone(
 async def test_a_pin_that_ends_too_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What may have been copied of another moment gets no name, and nothing is left."""
+    """A copy that may be of another moment gets no name, and nothing is left."""
     data, target = tmp_path / "data", tmp_path / "monday"
     data.mkdir()
     asked: list[str] = []

@@ -202,7 +202,7 @@ def test_copy_of_the_folders_is_explained_without_a_broker(typed: Typed, tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_active_segment_is_closed_on_demand(alone: Typed) -> None:
-    """What explain advises where all that is dirty is in it."""
+    """The advice of explain where all that is dirty is in it."""
     alone.client.create("active", 1, {"cleanup.policy": "compact"})
     rows = [Message(b"k", b"v%d" % number, (), TIMESTAMP) for number in range(10)]
     alone.client.produce("active", rows)

@@ -24,7 +24,7 @@ NOBODY = ("--set", "http.listener=127.0.0.1:1")
 
 
 def test_empty_variable_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who empties SILTSTONE_CONFIG wants no file, and not the folder that he stands in."""
+    """An empty SILTSTONE_CONFIG stands for no file, and not for the working folder."""
     monkeypatch.setenv("SILTSTONE_CONFIG", "")
 
     assert main(["check"]) == 0
@@ -103,7 +103,7 @@ def test_a_level_that_is_none_is_a_fault(
 def test_dynamic_values_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What kafka-configs changed counts before the file, without a broker too."""
+    """A change by kafka-configs counts before the file, without a broker too."""
     catalog = Catalog([tmp_path])
     catalog.write(
         CatalogState(

@@ -21,7 +21,7 @@ async def rows(
     capsys: pytest.CaptureFixture[str], folder: Path, *more: str
 ) -> tuple[dict[str, dict[str, Any]], str]:
     """Return what the command prints for the broker of a folder, and what it says beside."""
-    # This process has the lock itself, so that nobody sees who has the folder open.
+    # This process has the lock itself, so that nobody sees which one has the folder open.
     note = folder / files.CONTROL_ADDRESS
     http = note.read_text().strip() if note.exists() else "127.0.0.1:0"
     sets = ("--set", f"log.dirs={folder}", "--set", f"http.listener={http}")

@@ -1,4 +1,4 @@
-"""What `siltstone doctor` finds: folders, ports, and addresses that fail clients."""
+"""The findings of `siltstone doctor`: folders, ports, and addresses that fail clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def consult(
 
 
 def test_before_a_start_all_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The folder is not there yet, the ports are free, and nobody listens: no faults."""
+    """The folder does not exist yet, the ports are free, and nobody listens: no faults."""
     code, found = consult(capsys, tmp_path / "data")
 
     assert code == 0
@@ -107,7 +107,7 @@ def test_a_port_that_two_want(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_listener_and_an_address_of_different_places(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A mapped port or a proxy makes both right, so they are no faults; who has none is told."""
+    """A mapped port or a proxy makes both right, so they are hints and no faults."""
     code, found = consult(
         capsys,
         tmp_path,

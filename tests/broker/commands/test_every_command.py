@@ -1,4 +1,4 @@
-"""What every command of `siltstone` has."""
+"""Common parts of every command of `siltstone`."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_port_0_is_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_an_output_that_takes_nothing(output: str, code: int, said: str) -> None:
-    """It is told in a sentence that it is full; whoever closes it wants to see nothing."""
+    """A sentence says that it is full; a reader that closes it wants to see nothing."""
     done = subprocess.run(
         ["sh", "-c", f'"$0" -m siltstone version {output}', sys.executable],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What `siltstone explain` prints for a person: sums, advice, columns, lines that fit."""
+"""The output of `siltstone explain` for a person: sums, advice, columns, lines that fit."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_lines_fit_the_terminal(width: int, in_detail: bool) -> None:
 
 
 def test_a_long_word_stays_whole() -> None:
-    """A path is there to be copied."""
+    """A path is to be copied."""
     path = "/" + "x" * 60
 
     assert wrap(f"look at {path} now", 30) == ["look at", f"    {path}", "    now"]

@@ -37,7 +37,7 @@ def test_a_long_name_does_not_make_every_line_long(
 def test_a_pipe_gets_whole_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What reads them wants a row a line."""
+    """A program that reads them wants a row a line."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
     lines = table(capsys, ("orders", 3, "1.5 KiB"), (LONG, 12, "0 B"))

@@ -38,7 +38,7 @@ def read(folder: Path) -> UserStore:
 def test_users_are_made_as_kafka_storage_makes_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a folder that is not there yet; what is printed names no secret."""
+    """In a folder that does not exist yet; the output names no secret."""
     folder = tmp_path / "new" / "data"
     assert not users(
         folder,
@@ -137,7 +137,7 @@ def test_a_salted_password_is_taken_with_its_salt() -> None:
     ],
 )
 def test_a_text_that_is_no_user_is_refused_and_not_quoted(text: str, fault: str) -> None:
-    """What is wrong in one sentence, without the password."""
+    """The fault is in one sentence, without the password."""
     with pytest.raises(ValueError, match=fault) as caught:
         parse_scram(text)
 

@@ -1,4 +1,4 @@
-"""What a password over HTTP costs: the same for everybody, and few are checked at a time."""
+"""The cost of a password over HTTP: the same for everybody, and few are checked at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def request(user: str, password: str = "wrong") -> HttpRequest:
-    """Return the request of somebody who says who he is."""
+    """Return a request with a user and its password."""
     said = base64.b64encode(f"{user}:{password}".encode())
     return HttpRequest(
         method="GET",
@@ -89,7 +89,7 @@ class Threads:
 
 
 async def test_few_passwords_are_checked_at_a_time(tmp_path: Path) -> None:
-    """Strangers leave the io threads to others, also those who go away meanwhile."""
+    """Strangers leave the io threads to others, also those that go away meanwhile."""
     io = Threads()
     asked = credentials(UserStore(tmp_path), io)
     tasks = [asyncio.create_task(asked.refuse(request(f"user-{each}"))) for each in range(5)]

@@ -56,7 +56,7 @@ def test_lag_is_never_negative() -> None:
 
 
 async def test_a_failed_cleaning_is_told_and_no_fault() -> None:
-    """Clients are served; whoever asks for the health sees it nevertheless."""
+    """Clients are served; the health shows it nevertheless."""
     remarks = ["partition a-0 is not compacted: why"]
     readiness = Readiness(FakeClock(), Trips(), list, lambda: remarks)
 
@@ -96,7 +96,7 @@ async def test_disk_that_cannot_be_written_is_named(io: IoThreads, tmp_path: Pat
 async def test_disk_is_tried_again_after_some_seconds(
     io: IoThreads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer is kept for a while, then asked for anew."""
+    """The answer is kept for a while, then asked for again."""
     clock = FakeClock()
     check = DiskCheck(tmp_path, io, clock)
     assert await check.find_fault() is None
@@ -139,7 +139,7 @@ async def test_full_disk_is_told_and_no_fault(
 async def test_disk_that_hangs_costs_one_thread(
     io: IoThreads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks while a try hangs is told so; no second try is started."""
+    """A question while a try hangs is answered so; no second try is started."""
     release = threading.Event()
     tries: list[Path] = []
 

@@ -87,7 +87,7 @@ def test_produce_response_is_understood() -> None:
 @pytest.mark.parametrize("aborted", [None, ()])
 @pytest.mark.parametrize("records", [None, b"", b"r" * 300])
 def test_fetch_response_is_understood(records: bytes | None, aborted: tuple[()] | None) -> None:
-    """The records are found behind aborted transactions that are none or null."""
+    """The records are found behind aborted transactions that are empty or null."""
     partition = PartitionData(
         partition_index=i32(0),
         error_code=ErrorCode.none,

@@ -1,4 +1,4 @@
-"""Who may read the HTTP port where it is not on loopback, with users and without."""
+"""Rights to read the HTTP port where it is not on loopback, with users and without."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_with_an_authorizer_users_need_a_right(tmp_path: Path) -> None:
 
 
 def get_as(folder: Path, path: str, context: ssl.SSLContext, token: str = "") -> int:
-    """Return the status of a page for who shows a certificate."""
+    """Return the status of a page for a client that shows a certificate."""
     port = (folder / files.CONTROL_ADDRESS).read_text().strip().rpartition(":")[2]
     request = urllib.request.Request(f"https://127.0.0.1:{port}{path}")
     if token:
@@ -145,7 +145,7 @@ def get_as(folder: Path, path: str, context: ssl.SSLContext, token: str = "") ->
 async def test_the_principal_of_a_certificate_needs_the_same_right(
     tmp_path: Path, sets: tuple[str, ...], expected: list[int]
 ) -> None:
-    """By the name that the rules make of it; who shows none is a stranger; health is for all."""
+    """By the name that the rules make of it; without one it is a stranger; health is for all."""
     authority = Authority(tmp_path / "authority")
     server = authority.issue("server")
     folder = tmp_path / "data"

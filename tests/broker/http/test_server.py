@@ -285,7 +285,7 @@ async def slow(
 
 @asynccontextmanager
 async def patient(**limits: Any) -> AsyncIterator[tuple[HttpServer, int]]:
-    """A server that waits for a minute for whoever is slow, and takes three clients."""
+    """A server that waits for a minute for a slow client, and takes three clients."""
     seconds = dict.fromkeys(("head_seconds", "request_seconds", "idle_seconds"), 60.0)
     server = HttpServer(having(ROUTES), HttpLimits(**{"connections": 3, **seconds, **limits}))
     ((_, port),) = await server.start("127.0.0.1", 0)
@@ -305,7 +305,7 @@ async def test_silent_clients_make_room(sent: bytes) -> None:
 
 
 async def test_a_machine_with_many_clients_takes_places_from_itself() -> None:
-    """A client of another address, which was there first, keeps its own."""
+    """A client of another address, which came first, keeps its own."""
     async with patient() as (server, port):
         streams = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
         await give_turns_until(lambda: server.connections, "the first", equals(1))
@@ -414,7 +414,7 @@ class Starved(socket.socket):
 
 
 class Begun:
-    """What does handshakes: it notes the sockets that it gets."""
+    """A double that does handshakes: it notes the sockets that it gets."""
 
     def __init__(self) -> None:
         self.open: list[socket.socket] = []
@@ -432,7 +432,7 @@ class Begun:
 async def test_without_descriptors_the_encrypted_port_pauses(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The kernel tells of the client again at once, so that the loop would do nothing else."""
+    """The kernel reports the client again at once, so that the loop would do nothing else."""
     monkeypatch.setattr(http_server, "PAUSE_SECONDS", 0.01)
 
     def listen(address: tuple[str, int], **_: object) -> socket.socket:
@@ -497,7 +497,7 @@ def test_names_of_ours(host: str, names: tuple[str, ...], ours: bool) -> None:
 
 
 async def test_the_token_stands_for_the_host_and_for_a_long_body() -> None:
-    """Who has it is no web page; without it, a body has a few kilobytes."""
+    """A client that has it is no web page; without it, a body has a few kilobytes."""
     admission = Admission(is_trusted=lambda headers: headers.get(b"authorization") == b"t")
     limits = HttpLimits(body_bytes=1000, stranger_body_bytes=10)
     server = HttpServer(having(ROUTES), limits, admission)
@@ -623,7 +623,7 @@ async def test_a_spare_place_is_for_one_urgent_page() -> None:
 
 
 async def test_the_pages_come_with_the_first_connection() -> None:
-    """Before that they take no memory; who asks waits for them, and nobody else."""
+    """Before that they take no memory; their reader waits for them, and nobody else."""
     loaded = asyncio.Event()
     asked: list[int] = []
 
@@ -647,7 +647,7 @@ async def test_the_pages_come_with_the_first_connection() -> None:
 async def test_pages_that_cannot_be_made_are_told_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Who asks finds the connection closed, and the operator why; the place is free again."""
+    """The reader finds the connection closed, and the operator why; the place is free again."""
 
     async def find() -> Routes:
         raise ImportError("no descriptors are left")

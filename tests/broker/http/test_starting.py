@@ -1,4 +1,4 @@
-"""What a broker says over HTTP while it still opens its logs: later, and never "not there"."""
+"""Answers over HTTP while a broker still opens its logs: later, and never that a thing is gone."""
 
 import asyncio
 import threading

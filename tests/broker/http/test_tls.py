@@ -134,7 +134,7 @@ async def test_users_read_what_is_not_on_loopback(
 async def test_everybody_reads_on_loopback(
     tmp_path: Path, server: Pair, authority: Authority
 ) -> None:
-    """Who is on the machine need not say who it is to read, and still may not change anything."""
+    """A client on the machine needs no name to read, and still may not change anything."""
     async with running(tmp_path, *sets(server), "http.security.protocol=SASL_SSL"):
         url = address_of(tmp_path)
         assert (await asyncio.to_thread(get, f"{url}/metrics", trusting(authority)))[0] == 200

@@ -1,4 +1,4 @@
-"""What `explain` says of real logs, situation by situation, and that the cleaner then does just so.
+"""Sentences of `explain` about real logs, one by one, and that the cleaner then does just so.
 
 A partition that is said to be eligible is cleaned in the next round, any other is not; one that is
 said to become eligible at some time is cleaned in the round at that time and in none before.

@@ -195,7 +195,7 @@ def test_ratio_of_one_is_never_exceeded() -> None:
 
 
 def test_ratio_below_until_max_lag() -> None:
-    """What makes it eligible by itself is told."""
+    """The reason that makes it eligible by itself is named."""
     log = snapshot(*four(), checkpoint=20, max_compaction_lag_ms=2 * DAY)
 
     found = explain(view(log))
@@ -301,7 +301,7 @@ def test_limit_that_does_not_matter_is_not_blamed() -> None:
 
 @pytest.mark.parametrize("checkpoint", [20, 30])
 def test_expired_tombstones_wait_for_a_pass(checkpoint: int) -> None:
-    """What may go stays as long as nothing else makes the log eligible."""
+    """A tombstone that may go stays as long as nothing else makes the log eligible."""
     last = LAST._replace(end_offset=checkpoint, next_horizon_ms=NOW - 1)
 
     found = explain(view(snapshot(*four(), checkpoint=checkpoint), last_pass=last))

@@ -10,7 +10,7 @@ from siltstone.config.topic import TopicConfig
 
 @dataclass(eq=False)
 class FakeSegment:
-    """What grouping asks of a segment; indexes are ranges of as many entries."""
+    """Values that grouping asks of a segment; indexes are ranges of as many entries."""
 
     base_offset: int
     size: int = 100

@@ -90,7 +90,7 @@ def template(memory_path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Course:
-    """What a pass that nothing disturbs does to a log: the views, and what is there at the end."""
+    """An undisturbed pass over a log: its views, and the log at its end."""
 
     views: tuple[View, ...]
     records: list[Record]
@@ -132,7 +132,7 @@ class Course:
         return number
 
     def check_end(self, home: Home) -> None:
-        """Check that all has become as if nothing had happened, to who verifies the files too."""
+        """Check that all has become as if nothing had happened, by verify of the files too."""
         check_log(home.log)
         assert home.log.has_unfinished_swap is False
         assert read_all(home.log) == self.records

@@ -1,4 +1,4 @@
-"""What a pass writes: index entries by the rule of appends, further segments where offsets end."""
+"""Files of a pass: index entries by the rule of appends, further segments where offsets end."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

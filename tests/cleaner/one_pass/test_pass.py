@@ -66,7 +66,7 @@ def test_worked_example(tmp_path: Path) -> None:
     [(7, [4, 5, 6]), (6, [3, 4, 5, 6]), (5, [2, 3, 4, 5, 6]), (4, [1, 2, 3, 4, 5, 6])],
 )
 def test_seed_example(tmp_path: Path, active: int, survivors: list[int]) -> None:
-    """What survives depends on where the active segment begins."""
+    """The records that survive depend on where the active segment begins."""
     folder = CompactedFolder(tmp_path)
     for offset, key in enumerate([A, B, A, C, B, A, C]):
         if offset == active:
@@ -511,7 +511,7 @@ def test_offset_and_timestamp_lookups_after_cleaning(tmp_path: Path) -> None:
 
 
 def test_folder_is_the_same_after_a_start(tmp_path: Path) -> None:
-    """What was cleaned is read again as it is, cleanly and after a crash."""
+    """A cleaned log is read again as it is, cleanly and after a crash."""
     folder = CompactedFolder(tmp_path)
     write_each(folder, *((b"%d" % (number % 7), b"v") for number in range(40)))
     folder.roll()

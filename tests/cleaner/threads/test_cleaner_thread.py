@@ -159,7 +159,7 @@ def test_damage_stops_its_partition_only(
 
 
 def test_aborted_pass_leaves_the_log_as_it_was(home: CleanerHome) -> None:
-    """No checkpoint, no unfinished file; whoever waited has the partition."""
+    """No checkpoint, no unfinished file; the caller that waited has the partition."""
     log = home.create()
     home.fill(log, 3)
     with ExitStack() as stack:
@@ -263,7 +263,7 @@ def test_log_that_somebody_holds_is_not_trimmed(home: CleanerHome) -> None:
 
 
 def test_prediction_comes_true(home: CleanerHome) -> None:
-    """What a dry run says is what the pass does, if nothing was written in between."""
+    """The pass does what a dry run says, if nothing was written in between."""
     log = home.create()
     home.fill(log, 3)
     append_unchecked(log, [(b"k1", None), (b"k2", b"other")])
@@ -299,7 +299,7 @@ def test_prediction_comes_true_later(home: CleanerHome) -> None:
 
 
 def test_prediction_of_another_log_is_not_judged(home: CleanerHome) -> None:
-    """What was written meanwhile makes another pass than the one that was predicted."""
+    """Records that were written meanwhile make another pass than the predicted one."""
     log = home.create()
     home.fill(log, 3)
     cleanable = find_cleanable(home.manager.snapshot(log), home.clock.now_ms())
@@ -409,7 +409,7 @@ def test_one_line_tells_of_a_pass(home: CleanerHome, caplog: pytest.LogCaptureFi
 
 
 def test_log_is_free_when_the_thread_dies_in_its_pass(home: CleanerHome) -> None:
-    """What kills the thread does not keep the partition for ever."""
+    """An error that kills the thread does not keep the partition for ever."""
 
     class Deadly:
         progress = None

@@ -100,7 +100,7 @@ def test_stop_without_a_start(home: CleanerHome) -> None:
 
 
 def test_deletion_does_not_wait_for_the_end_of_a_pass(home: CleanerHome) -> None:
-    """Whoever deletes a topic aborts the pass and has the partition for himself."""
+    """A deletion of a topic aborts the pass and has the partition for itself."""
     worker = Endless()
     log = home.create()
     home.fill(log, 3)

@@ -60,7 +60,7 @@ def test_idle_time_is_not_saved_up() -> None:
 
 
 def test_two_share_one_rate() -> None:
-    """What one thread books the other waits for."""
+    """One thread waits for what another one books."""
     waiting = Waiting(1000)
     waiting.add(1000)
     before = waiting.clock.monotonic()
@@ -90,7 +90,7 @@ def test_waits_are_cut_so_that_a_stop_is_heard() -> None:
 
 
 def test_another_rate_ends_waits() -> None:
-    """Who waits for the old rate goes on when it is changed."""
+    """A thread that waits for the old rate goes on when it is changed."""
     waiting = Waiting(1)
 
     waited = waiting.throttle.add(1000, lambda: waiting.throttle.set_rate(math.inf))

@@ -17,7 +17,7 @@ OUT = (Partition("out", 0), Partition("out", 1))
 
 @dataclass(slots=True)
 class Stored:
-    """What lies at one offset."""
+    """The record at one offset."""
 
     record: RecordId
     content: int
@@ -44,7 +44,7 @@ class Broker:
         self.former[thing].append(value)
 
     def append(self, partition: Partition, batch: list[Stored]) -> list[int]:
-        """Write what is not there yet; return the offsets."""
+        """Write what is missing; return the offsets."""
         log = self.logs[partition]
         at = {each.record: offset for offset, each in enumerate(log) if each is not None}
         for each in batch:

@@ -43,7 +43,7 @@ ROUNDS = 16
 
 
 class Fate(Enum):
-    """What becomes of a request."""
+    """The fate of a request."""
 
     ANSWERED = 0
     UNANSWERED = 1
@@ -87,7 +87,7 @@ class Simulation:
         return stored
 
     def copy_once_more(self, source: Position, stored: Stored) -> None:
-        """Copy a record in a transaction, as somebody does who should have been fenced."""
+        """Copy a record in a transaction, as a producer does that should have been fenced."""
         name = self._begin()
         self._attempt_copy(name, source, stored)
         self.history += [Change(self.offset_of("copier", source.partition), None, name)]

@@ -1,4 +1,4 @@
-"""What the launcher of Apache Kafka's own tests prints, and what it says about each method."""
+"""The output of the launcher of Apache Kafka's own tests, and what it says about each method."""
 
 from tools.compat.apache_kafka import read_feed
 from tools.compat.suite import Outcome

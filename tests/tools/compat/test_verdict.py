@@ -1,4 +1,4 @@
-"""What a run of a public suite says about its allow-list."""
+"""The verdict of a run of a public suite about its allow-list."""
 
 from tools.compat.suite import Outcome
 from tools.compat.verdict import ALLOWED, Verdict, read_allowed
@@ -29,7 +29,7 @@ def test_a_listed_test_that_was_not_run_breaks_nothing() -> None:
 
 
 def test_a_test_that_passes_unlisted_is_to_be_added() -> None:
-    """What passes for the first time is reported."""
+    """A test that passes for the first time is reported."""
     assert verdict().unlisted == ["good"]
 
 

@@ -246,7 +246,7 @@ async def test_a_port_that_speaks_http(capsys: pytest.CaptureFixture[str]) -> No
 
 
 async def test_a_listener_with_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command says that it is one, and one that wants TLS of another says that it is none."""
+    """The command says that it is one; a command that wants TLS of another port says so."""
     pair = Authority(tmp_path / "ca").issue("server")
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SSL\n")
@@ -367,7 +367,7 @@ async def test_a_terminal_is_not_steered_by_records(shell: Shell, broker: Runnin
 
 
 async def test_where_to_begin_and_how_many(shell: Shell) -> None:
-    """By number, from the end, by time, and no further than what was there."""
+    """By number, from the end, by time, and no further than the end at the start."""
     await shell.run("topics", "create", "numbers")
     await shell.run("produce", "numbers", given=b"".join(b"%d\n" % each for each in range(10)))
 
@@ -388,7 +388,7 @@ async def test_where_to_begin_and_how_many(shell: Shell) -> None:
 
 
 async def test_follow_waits_for_more(shell: Shell, broker: Running) -> None:
-    """What comes after the end is printed too; a count ends it."""
+    """Records after the end are printed too; a count ends it."""
     await shell.run("topics", "create", "orders")
     follow = asyncio.create_task(shell.run("consume", "orders", "-o", "end", "--follow", "-n", "1"))
     while not broker.waiting.count:
@@ -415,7 +415,7 @@ async def test_groups_with_their_lag(shell: Shell, broker: Running) -> None:
 
 
 async def test_members_that_have_committed_nothing(shell: Shell, broker: Running) -> None:
-    """Their partitions are there with the ends; who has none has a line, too."""
+    """Their partitions are listed with the ends; a member without one has a line, too."""
     await shell.run("topics", "create", "orders")
     await shell.run("produce", "orders", given=b"1\n2\n3\n")
     await (await broker.call()).ask(

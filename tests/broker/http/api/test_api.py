@@ -1,4 +1,4 @@
-"""What /api/ answers about a running broker."""
+"""Answers of /api/ about a running broker."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_groups_and_their_lag(broker: Running) -> None:
 
 
 async def test_connections_by_software(broker: Running) -> None:
-    """What clients say that they are, and by what ids; those that say nothing are one sort."""
+    """Names that clients say of themselves, and their ids; those without a name are one sort."""
     caller = await broker.call()
     caller.client_id = "billing"
     await caller.ask(

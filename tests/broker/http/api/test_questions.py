@@ -1,4 +1,4 @@
-"""Who may ask what is under /api/, and what nonsense is answered."""
+"""Rights to ask under /api/, and the answers to nonsense."""
 
 from __future__ import annotations
 

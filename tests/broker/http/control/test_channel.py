@@ -81,7 +81,7 @@ def body(response: HttpResponse) -> str:
 
 
 async def test_status_needs_no_token() -> None:
-    """Anyone who reaches the port may read the status."""
+    """Any client that reaches the port may read the status."""
     response = await ask("GET", "/v1/status")
 
     assert response.status == 200

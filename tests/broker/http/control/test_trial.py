@@ -1,4 +1,4 @@
-"""What a test has the broker do: time that passes, and requests that fail, over a socket."""
+"""Orders of a test to the broker: time that passes, and requests that fail, over a socket."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def test_connections_that_close(home: Trying) -> None:
 
 
 async def test_metadata_fails_without_the_loss_of_the_broker(home: Trying) -> None:
-    """The topics are in error, all of them if none is named; the broker is still told."""
+    """The topics are in error, all of them without a name; the broker is still told."""
     caller = await home.call()
     metadata = request_class(3, 12)
     named = request_class(3, 12, "MetadataRequestTopic")
@@ -271,7 +271,7 @@ async def test_nonsense_is_a_400(home: Trying, page: str, sentence: str) -> None
 
 
 async def test_quotas_and_settings_of_groups_and_clients_are_put_back(home: Trying) -> None:
-    """What is told afterwards is what was told before, or what was made of it."""
+    """The answer afterwards is the one of before, or what was made of it."""
     before = await home.post("state")
     changed = json.loads(before) | {
         "groups": {"billing": {"consumer.session.timeout.ms": "50000"}},

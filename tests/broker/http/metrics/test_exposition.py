@@ -101,7 +101,7 @@ KAFKAS = """
 
 
 def test_logs_and_cleaner_have_kafkas_names() -> None:
-    """What Kafka tells of logs and of their cleaner is there under the exporter's names."""
+    """Kafka's metrics of logs and of their cleaner have the exporter's names."""
     lines = [line.split() for line in KAFKAS.strip().splitlines()]
     names = {f"kafka_log_{bean[:-1]}_{each}".lower() for bean, *rest in lines for each in rest}
     meters = "NoKeyCompactedTopic InvalidMagicNumber InvalidMessageCrc InvalidOffsetOrSequence"

@@ -30,7 +30,7 @@ def test_lag_is_what_is_left_to_the_end_of_the_log() -> None:
 
 
 def test_a_partition_that_is_gone_has_an_offset_and_no_lag() -> None:
-    """What was committed is told; nothing is left to read."""
+    """The committed offset is shown; nothing is left to read."""
     lines = lag_lines({("billing", "gone", 7): 5})
 
     assert lines[0].endswith('topic="gone",partition="7"} 5')
@@ -53,7 +53,7 @@ def test_series_are_bounded_and_the_rest_is_counted() -> None:
 
 
 def test_a_limit_of_0_tells_none() -> None:
-    """Whoever has lag from elsewhere can switch it off."""
+    """A user that has lag from elsewhere can switch it off."""
     assert lag_lines({("billing", "orders", 0): 1}, limit=0) == [
         "siltstone_consumergroup_series_omitted 1"
     ]

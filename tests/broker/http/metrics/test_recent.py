@@ -50,7 +50,7 @@ def test_connections_come_and_go_at_a_rate() -> None:
 
 
 def test_old_requests_leave_the_quantiles() -> None:
-    """What was slow an hour ago does not make the present slow."""
+    """A slow request of an hour ago does not make the present slow."""
     broker = Broker()
     for _ in range(100):
         broker.requests.by_key[PRODUCE].observe(4.0)
@@ -64,7 +64,7 @@ def test_old_requests_leave_the_quantiles() -> None:
 
 
 def test_samples_are_bounded() -> None:
-    """Who scrapes each second makes the broker remember as much as who scrapes each minute."""
+    """A scrape each second makes the broker remember as much as one each minute."""
     broker = Broker()
     for _ in range(10_000):
         broker.later(1)

@@ -173,7 +173,7 @@ async def test_the_keyboard_goes_everywhere(broker: Running, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.client
 def test_a_broker_that_ends_is_seen(tmp_path: Path) -> None:
-    """What stands there is old then, and the page says so."""
+    """The content is old then, and the page says so."""
     find_chromium()
     broker = SiltstoneProcess(tmp_path)
     broker.start()
