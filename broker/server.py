@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.net.tls.handshakes import Handshakes
     from siltstone.broker.net.tls.senders import TlsSenders
-    from siltstone.broker.security.gate.gatekeeper import Gatekeeper
+    from siltstone.broker.security.changes import Changes
     from siltstone.broker.security.quotas.book import Quotas
     from siltstone.broker.security.quotas.meter import Meter
     from siltstone.cleaner.threads.pool import CleanerPool
@@ -180,8 +180,8 @@ class Broker:
         self.coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
         self._rooms = self._make_rooms()
         self.requests = RequestStats((api.key, api.name) for api in APIS)
-        self._gatekeeper = _make_gatekeeper(self._security)
-        self._dispatcher = Dispatcher(self.requests, self._gatekeeper)
+        self._changes = _make_changes(self._security)
+        self._dispatcher = Dispatcher(self.requests, self._changes)
         self.meter = OnFirstUse(self._build_meter)
         self._buffers = _make_buffers(settings)
         self._round = LoopRound(asyncio.get_running_loop(), self.logs.appends)
@@ -378,8 +378,8 @@ class Broker:
             self.coordinators.built.groups.release()
         drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
         await asyncio.gather(*(listener.drain(drain_until) for listener in self.listeners))
-        if self._gatekeeper is not None:
-            await self._gatekeeper.finish()
+        if self._changes is not None:
+            await self._changes.finish()
         await self._security.finish()
         await self._tasks.cancel()
         await self.probe.close()
@@ -645,12 +645,12 @@ def _reachable(listener: Listener, told: tuple[str, int]) -> str:
     return show_address(*told)
 
 
-def _make_gatekeeper(security: Security) -> Gatekeeper | None:
+def _make_changes(security: Security) -> Changes | None:
     if security.audit is None:
         return None
-    from siltstone.broker.security.gate.gatekeeper import Gatekeeper  # noqa: PLC0415  # few brokers judge
+    from siltstone.broker.security.changes import Changes  # noqa: PLC0415  # few brokers tell
 
-    return Gatekeeper(security, security.audit)
+    return Changes(security.audit)
 
 
 def _make_logins(listener: str, security: Security) -> Logins | None:

@@ -58,8 +58,10 @@ cdef class FetchRead:
     cdef public bint _is_committed, _is_follower, _is_refused_by_leader, finds_some
     cdef public set absent
 
-    @cython.locals(remaining="long long", total="long long", size="long long", limit="long long", urgent=bint, number=Py_ssize_t, place=Py_ssize_t, topic=TopicRead, earlier=Grid)
+    @cython.locals(remaining="long long", total="long long", size="long long", limit="long long", urgent=bint, number=Py_ssize_t, place=Py_ssize_t, topic=TopicRead, earlier=Grid, may_read=bint)
     cpdef tuple read_some(self, object topics, object before, long long found)
+
+    cpdef bint may_read(self, object key) except *
 
     @cython.locals(topics=list, is_id=bint)
     cpdef name_topics(self, object session_id, object told)

@@ -11,11 +11,13 @@ columns in `protocol.messages.columns`.
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
+from siltstone.broker.security.operations import CLUSTER, CLUSTER_ACTION, READ, TOPIC
 from siltstone.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
     NotLeaderOrFollower,
     OffsetOutOfRange,
+    TopicAuthorizationFailed,
     UnknownLeaderEpoch,
     UnknownServerError,
     UnknownTopicId,
@@ -137,6 +139,13 @@ if TYPE_CHECKING:
         def advertised(self) -> tuple[str, int]:
             """Host and port where the client asks."""
 
+        @property
+        def rights(self) -> object:
+            """What the client may do; None: everything."""
+
+        def may(self, operation: int, resource: int, name: str = ...) -> bool:
+            """Tell whether the client may do something."""
+
 
 READ_COMMITTED = 1
 LATEST, EARLIEST = -1, -2  # as timestamps of ListOffsets
@@ -155,6 +164,7 @@ _NO_SNAPSHOTS = [_NO_SNAPSHOT] * _SOME
 _FIRST_WITH_LEADER = 16
 # For these Kafka writes an empty list of aborted transactions, for all others null.
 _NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
+_DENIED = TopicAuthorizationFailed.code.value
 _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.code.value})
 
 
@@ -390,8 +400,8 @@ class TopicRead:
 class FetchRead:
     """The partitions of one request, and what was read of them, in rows of PartitionData.
 
-    ``absent`` has those that do not exist. They end no wait, as in Kafka, unless all are absent:
-    ``finds_some`` tells whether any was found.
+    ``absent`` has those that do not exist, or that the client may not read. They end no wait, as in
+    Kafka, unless all are absent: ``finds_some`` tells whether any was found.
     """
 
     __slots__ = (
@@ -433,7 +443,7 @@ class FetchRead:
         were: what was read to its end and has not changed since is not read again.
 
         The first partition with data gives at least one batch, whatever the limits say, so that a
-        consumer always makes progress (KIP-74).
+        consumer always makes progress (KIP-74). Its rights are those of now, also if it has waited.
 
         Returns:
             Bytes found here, and whether the answer must be sent now.
@@ -446,9 +456,13 @@ class FetchRead:
         earlier: Grid | None = None
         for number, (key, partitions) in enumerate(topics):
             topic = TopicRead(key, self._find_logs(key), partitions)
+            may_read = self.context.rights is None or self.may_read(key)
             if before:
                 earlier = before[number][1]
             for place in range(len(topic.rows)):
+                if not may_read:
+                    self._refuse(topic, place, TopicAuthorizationFailed())
+                    continue
                 if earlier is not None and self._is_unchanged(topic, place, earlier):
                     topic.keep(place, earlier, self._is_committed)
                     self.finds_some = True
@@ -466,6 +480,18 @@ class FetchRead:
             urgent = urgent or topic.divergences is not None
             self.fetched.append((key, topic.end()))
         return total, urgent
+
+    def may_read(self, key: "TopicKey") -> bool:
+        """Tell whether the client may read a topic; an id that no topic has is refused as such."""
+        if self._is_follower:  # which must be a broker (CVE-2018-1288)
+            return self.context.may(CLUSTER_ACTION, CLUSTER)
+        name: Any = key
+        if isinstance(key, bytes):
+            topic = self.rooms.topics.by_id.get(key)
+            if topic is None:
+                return True
+            name = topic.name
+        return self.context.may(READ, TOPIC, name)
 
     def name_topics(self, session_id: int, told: "Sequence[Told]") -> FetchResponse:
         """Return the answer that names these partitions, and the leader if the client lacks it."""
@@ -559,7 +585,8 @@ class FetchRead:
         code = error.code.value
         number = cell_of(topic.wanted, place, PARTITION)
         is_known = 0 <= number < len(topic.logs) and topic.logs[number] is not None
-        is_absent = code in _NOT_HERE and not is_known  # else it goes while it is read
+        # What is known and not here goes while it is read.
+        is_absent = code == _DENIED or (code in _NOT_HERE and not is_known)
         if is_absent:
             self.absent.add((topic.key, number))
         if code in _LEADER_ERRORS:

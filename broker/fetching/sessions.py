@@ -67,8 +67,7 @@ class SessionRoom(NamedTuple):
 class FetchSessions:
     """The cache of sessions, as many as ``room`` says (loop only).
 
-    ``moved_starts`` is what `storage.log.services.LogServices` says. ``judged`` has, of sessions
-    that are there, by what was granted to a client all of it may be read.
+    ``moved_starts`` is what `storage.log.services.LogServices` says.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class FetchSessions:
         # In order of last use, the longest unused first.
         self.sessions: dict[int, FetchSession] = {}
         self.evicted_count = 0
-        self.judged: dict[int, object] = {}
+        self._read_by: dict[int, object] = {}  # the rights by which all of a session was read last
         self.partition_count = 0
         """How many partitions stand in all sessions together."""
         self._counted: dict[int, int] = {}  # of them, by session
@@ -120,11 +119,12 @@ class FetchSessions:
         self._advance(session)
         return self._plan_changed(session)
 
-    def end(self, session_id: int) -> None:
-        """Close a session, if it is there."""
+    def hold_against(self, session_id: int, rights: object) -> None:
+        """Have all of a session read again if that was last done with other rights than these."""
         session = self.sessions.get(session_id)
-        if session is not None:
-            self._close(session)
+        if session is not None and self._read_by.get(session_id) != rights:
+            self._read_by[session_id] = rights
+            session.group.changed.update(session.partitions.values())
 
     async def plan_in_shares(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
         """Do what `plan` does with an incremental request, and let others be served in between.
@@ -266,7 +266,7 @@ class FetchSessions:
     def _close(self, session: FetchSession) -> None:
         del self.sessions[session.session_id]
         self.partition_count -= self._counted.pop(session.session_id)
-        self.judged.pop(session.session_id, None)
+        self._read_by.pop(session.session_id, None)
         session.close()
 
     def _create(self, plan: FetchPlan) -> FetchSession | None:

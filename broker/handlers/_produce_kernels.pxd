@@ -1,7 +1,17 @@
 # C types of _produce_kernels.py; the algorithm stands there alone.
 cimport cython
 from siltstone.broker.net._dispatch_kernels cimport RequestContext
-from siltstone.protocol.core._format cimport field_of, slot_of
+from siltstone.protocol.core._format cimport (
+    ATTRIBUTES_POSITION,
+    TRANSACTIONAL,
+    Region,
+    acquire,
+    field_of,
+    no_region,
+    read_int16,
+    release,
+    slot_of,
+)
 from siltstone.storage.appending._append_kernels cimport LogEnd
 
 # The number of protocol/topic_key.py
@@ -10,9 +20,16 @@ cdef enum:
 
 @cython.final
 cdef class PlainProduce:
-    cdef object _go_on
+    cdef object _go_on, _judge
 
     cpdef handle(self, RequestContext context, object request)
+    cpdef append(self, RequestContext context, object request)
+
+@cython.locals(by_id=bint)
+cdef bint _may_all(RequestContext context, object request) except *
+
+@cython.locals(region=Region, found=bint)
+cpdef bint is_transactional(object topics) except *
 
 @cython.locals(version=int, count=Py_ssize_t)
 cdef bint _append_plain(RequestContext context, object request, list produced, list unflushed) except *

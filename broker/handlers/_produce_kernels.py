@@ -5,6 +5,7 @@ The types of C stand in ``_produce_kernels.pxd``.
 
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.names import INTERNAL_TOPICS
 
@@ -14,7 +15,15 @@ except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
     from siltstone.protocol.records import _portable as cython
 
 if not cython.compiled:
-    from siltstone.protocol.records._portable import field_of, slot_of
+    from siltstone.protocol.records._portable import (
+        acquire,
+        field_of,
+        no_region,
+        read_int16,
+        release,
+        slot_of,
+    )
+    from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL
     from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
         [dispatch_kernels.RequestContext, ProduceRequest, list[Any], list[Any], KafkaError | None],
         Produced,
     ]
+    Judge = Callable[[dispatch_kernels.RequestContext, ProduceRequest], Produced]
 
 
 AT_ONCE = 500
@@ -42,14 +52,26 @@ _NO_LEADER = (-1, -1)
 
 
 class PlainProduce:
-    """Serves requests whose batches break no rule; ``go_on`` serves the others."""
+    """Serves requests whose batches break no rule; ``go_on`` serves the others.
 
-    __slots__ = ("_go_on",)
+    ``judge`` serves a request of which the client may not do everything.
+    """
 
-    def __init__(self, go_on: "GoOn") -> None:
+    __slots__ = ("_go_on", "_judge")
+
+    def __init__(self, go_on: "GoOn", judge: "Judge") -> None:
         self._go_on = go_on
+        self._judge = judge
 
     def handle(
+        self, context: "dispatch_kernels.RequestContext", request: "ProduceRequest"
+    ) -> "Produced":
+        """Append what the client may, and answer."""
+        if context.rights is not None and not _may_all(context, request):
+            return self._judge(context, request)
+        return self.append(context, request)
+
+    def append(
         self, context: "dispatch_kernels.RequestContext", request: "ProduceRequest"
     ) -> "Produced":
         """Append inline and answer; return a coroutine if a batch must be opened or flushed first.
@@ -65,6 +87,48 @@ class PlainProduce:
         except KafkaError as refusal:
             error = refusal
         return self._go_on(context, request, produced, unflushed, error)
+
+
+def _may_all(context: "dispatch_kernels.RequestContext", request: "ProduceRequest") -> bool:
+    """Tell whether the client may append all that a request has; few topics are looked at."""
+    topics = request.topic_data
+    if len(topics) > AT_ONCE:
+        return False
+    if is_transactional(topics):
+        transactional_id = request.transactional_id
+        if transactional_id is None or not context.sees(WRITE, TRANSACTIONAL_ID, transactional_id):
+            return False
+    by_id = context.version >= FIRST_WITH_TOPIC_ID
+    known = context.rooms.topics.by_id
+    for row in topics:
+        name = field_of(row, 0)
+        if by_id:
+            topic = known.get(field_of(row, 1))
+            if topic is None:
+                continue
+            name = topic.name
+        if not context.sees(WRITE, TOPIC, name):
+            return False
+    return True
+
+
+def is_transactional(topics: "Sequence[TopicProduceData]") -> bool:
+    """Tell whether a batch of some topics says that it belongs to a transaction."""
+    region = no_region()
+    found = False
+    for row in topics:
+        for partition in field_of(row, 2):
+            records = field_of(partition, 1)
+            if records is not None:
+                acquire(records, region)
+                found = (
+                    region.len >= ATTRIBUTES_POSITION + 2
+                    and read_int16(region.buf, ATTRIBUTES_POSITION) & TRANSACTIONAL != 0
+                )
+                release(region)
+                if found:
+                    return True
+    return found
 
 
 def _append_plain(

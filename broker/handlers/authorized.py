@@ -19,7 +19,7 @@ from siltstone.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Form
@@ -91,14 +91,12 @@ def find_refusal(
 
 def split_topics(
     context: RequestContext, operation: int, rows: Sequence[Row], *, by_id: bool
-) -> tuple[Sequence[Row], dict[int, Row]]:
+) -> Generator[None, None, tuple[Sequence[Row], dict[int, Row]]]:
     """Return the rows with whose topics a client may do something, and the others by their places.
 
-    A row begins with the name and the id of its topic. An id that no topic has is nobody's to
-    refuse: the handler says that it is unknown.
+    It does so in steps. A row begins with the name and the id of its topic. An id that no topic has
+    is in the first: its handler says that it is unknown.
     """
-    if context.rights is None:
-        return rows, {}
     known = context.rooms.topics.by_id
     refused: dict[int, Row] = {}
     for place, row in enumerate(rows):
@@ -108,6 +106,7 @@ def split_topics(
             name = None if topic is None else topic.name
         if name is not None and not context.may(operation, operations.TOPIC, name):
             refused[place] = row
+        yield
     if not refused:
         return rows, refused
     return [row for place, row in enumerate(rows) if place not in refused], refused

@@ -49,6 +49,8 @@ def handle(
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Answer at once when there is enough to send, else return a coroutine that waits."""
     by_id = context.version >= FIRST_WITH_TOPIC_ID
+    if context.rights is not None and request.session_epoch > 0:
+        context.rooms.sessions.hold_against(request.session_id, context.rights.in_force)
     if request.session_epoch > 0 and request.topics and NAMED.is_large(request):
         return _serve_large(context, request, by_id=by_id)
     try:
@@ -105,9 +107,12 @@ class _Fetch(FetchRead):
 
     @property
     def is_of_somebody(self) -> bool:
-        """Return whether any of the partitions is here."""
+        """Return whether any of the partitions is here, and may be read."""
         get_log = self.rooms.topics.get_log
-        return any(get_log(key, wanted.partition) for key, wanted in self.plan.all_partitions)
+        return any(
+            get_log(key, wanted.partition) and (self.context.rights is None or self.may_read(key))
+            for key, wanted in self.plan.all_partitions
+        )
 
     def read(self) -> tuple[int, bool]:
         """Read what the plan says; return bytes found and whether an answer may not wait.

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         OffsetCommitRequestTopic,
     )
 
+    Refused = dict[int, OffsetCommitRequestTopic]
     Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
     Lists = list[tuple[str, bytes, list[tuple[int, int]]]]
 
@@ -58,17 +59,29 @@ def handle(
         return _answer(_refuse_topics(request.topics, GroupAuthorizationFailed.code))
     if context.rights is not None:
         by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
-        topics, refused = split_topics(context, READ, request.topics, by_id=by_id)
+        steps = split_topics(context, READ, request.topics, by_id=by_id)
+        if len(request.topics) > ELEMENTS:
+            return _handle_many(context, request, steps)
+        topics, refused = finish(steps)
         if refused:
             return _handle_some(context, request, topics, refused)
     return _handle(context, request)
+
+
+async def _handle_many(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    steps: Generator[None, None, tuple[Sequence[OffsetCommitRequestTopic], Refused]],
+) -> OffsetCommitResponse:
+    """Commit some of many topics; they are judged in shares of the loop."""
+    return await _handle_some(context, request, *await finish_in_shares(steps))
 
 
 async def _handle_some(
     context: RequestContext,
     request: OffsetCommitRequest,
     topics: Sequence[OffsetCommitRequestTopic],
-    refused: dict[int, OffsetCommitRequestTopic],
+    refused: Refused,
 ) -> OffsetCommitResponse:
     """Commit some topics, and refuse the others."""
     answered: Sequence[Any] = ()

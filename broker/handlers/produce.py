@@ -17,6 +17,7 @@ write. Large compressed batches that a rule wants opened, and fsyncs, do hop.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers._produce_kernels import (
@@ -24,10 +25,13 @@ from siltstone.broker.handlers._produce_kernels import (
     PlainProduce,
     append_all,
     count_once,
+    is_transactional,
     may_be_plain,
 )
+from siltstone.broker.handlers.authorized import split_topics, weave
 from siltstone.broker.net._dispatch_kernels import AT_ONCE as READ_AT_ONCE
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
+from siltstone.broker.security.operations import TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
@@ -37,6 +41,8 @@ from siltstone.protocol.errors import (
     ProtocolError,
     RecordListTooLarge,
     RecordTooLarge,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.produce import (
@@ -45,6 +51,7 @@ from siltstone.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceData,
+    TopicProduceResponse,
 )
 from siltstone.protocol.names import INTERNAL_TOPICS
 from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
@@ -53,7 +60,7 @@ from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 from siltstone.storage.appending.validation import check_records, must_open, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.transactions.producing import TransactionalProduce
@@ -62,7 +69,9 @@ if TYPE_CHECKING:
     from siltstone.storage.appending.values import ValidatedBatch
     from siltstone.storage.log.log import Log
 
-__all__ = ["go_on", "handle"]
+    Split = tuple[Sequence[TopicProduceData], dict[int, TopicProduceData]]
+
+__all__ = ["go_on", "handle", "judge"]
 
 _PRODUCE = 0
 _ACKS = frozenset({-1, 0, 1})
@@ -110,7 +119,91 @@ def go_on(
     return _Produce(context, request, produced, unflushed).go_on(error)
 
 
-handle = PlainProduce(go_on).handle
+def judge(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    """Append what the client may, and refuse the rest beside it.
+
+    A transactional batch needs the right to its transaction, too.
+
+    Raises:
+        ProtocolError: acks=0 and nothing may be appended.
+    """
+    topics = request.topic_data
+    if is_transactional(topics):
+        name = request.transactional_id
+        if name is None or not context.may(WRITE, TRANSACTIONAL_ID, name):
+            if request.acks == 0:
+                raise _closing(TransactionalIdAuthorizationFailed)
+            refusal = TransactionalIdAuthorizationFailed()
+            return ProduceResponse([_refuse_topic(each, refusal) for each in topics])
+    by_id = context.version >= FIRST_WITH_TOPIC_ID
+    steps = split_topics(context, WRITE, topics, by_id=by_id)
+    if 2 * len(topics) > READ_AT_ONCE:  # so the frame is not others' meanwhile
+        return _judge_many(context, request, steps)
+    return _append_some(context, request, *finish(steps))
+
+
+async def _judge_many(
+    context: RequestContext, request: ProduceRequest, steps: Generator[None, None, Split]
+) -> ProduceResponse | None:
+    answer = _append_some(context, request, *await finish_in_shares(steps))
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _append_some(
+    context: RequestContext,
+    request: ProduceRequest,
+    topics: Sequence[TopicProduceData],
+    refused: Mapping[int, TopicProduceData],
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    if not refused:
+        return _plain.append(context, request)
+    refusal = TopicAuthorizationFailed()
+    rows = {place: _refuse_topic(each, refusal) for place, each in refused.items()}
+    if topics:
+        answer = _plain.append(context, request._replace(topic_data=topics))
+        return _append_beside(request, answer, rows)
+    if request.acks == 0:
+        raise _closing(TopicAuthorizationFailed)
+    return ProduceResponse(list(rows.values()))
+
+
+async def _append_beside(
+    request: ProduceRequest,
+    answer: ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None,
+    refused: Mapping[int, TopicProduceResponse],
+) -> ProduceResponse:
+    """Answer what is appended beside what is refused.
+
+    Raises:
+        ProtocolError: acks=0: closing the connection is the only way to refuse something.
+    """
+    if isinstance(answer, Coroutine):
+        answer = await answer
+    if answer is None:
+        raise _closing(TopicAuthorizationFailed)
+    return ProduceResponse(weave(answer[0], refused, len(request.topic_data)))
+
+
+def _refuse_topic(topic: TopicProduceData, refusal: KafkaError) -> TopicProduceResponse:
+    code, message = refusal.code.value, refusal.message
+    return TopicProduceResponse(
+        topic.name,
+        topic.topic_id,
+        [
+            PartitionProduceResponse(each[0], code, base_offset=-1, error_message=message)
+            for each in topic.partition_data
+        ],
+    )
+
+
+def _closing(error: type[KafkaError]) -> ProtocolError:
+    return ProtocolError(f"acks=0 and the request failed with {error.code.name.upper()}")
+
+
+_plain = PlainProduce(go_on, judge)
+handle = _plain.handle
 
 
 class _Produce:

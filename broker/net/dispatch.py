@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import Connection, RequestContext, TurnTimer
     from siltstone.broker.net.answers import Answer
     from siltstone.broker.net.request_stats import RequestStats
-    from siltstone.broker.security.gate.gatekeeper import Gatekeeper
+    from siltstone.broker.security.changes import Changes
     from siltstone.protocol.core import Table
 
 log = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ SERVED = [
 class Dispatcher:
     """The table of APIs as it is served (loop only); every request passes through ``gate``.
 
-    Without a ``gatekeeper`` everybody may do everything, and no request is looked at for it.
+    ``changes`` tell the audit log what clients change, if there is one.
     """
 
-    def __init__(self, stats: RequestStats, gatekeeper: Gatekeeper | None = None) -> None:
-        apis = APIS if gatekeeper is None else [gatekeeper.guard(api) for api in APIS]
+    def __init__(self, stats: RequestStats, changes: Changes | None = None) -> None:
+        apis = APIS if changes is None else [changes.follow(api) for api in APIS]
         self._routes = {api.key: Route(api, stats.by_key[api.key]) for api in apis}
         self._replaced: set[int] = set()
         self._metered: set[int] = set()

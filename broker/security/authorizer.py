@@ -13,7 +13,7 @@ and an answer that was given once, is remembered until a rule changes.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from siltstone.broker.security.acl import (
     WILDCARD,
@@ -29,11 +29,14 @@ from siltstone.broker.security.prefixes import Prefixes
 from siltstone.broker.security.principals import EVERYBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from siltstone.broker.security.principals import Principal
 
 _EVERYBODY: Final = str(EVERYBODY)
+Answers: TypeAlias = dict[tuple[int, int, str], bool]
+"""What a client may do, by operation, resource type and name."""
+
 _MAX_REMEMBERED: Final = 20_000
 _MAX_NAME: Final = 256
 """Of a name: longer ones are a stranger's, and remembering them would let him fill the memory."""
@@ -123,9 +126,10 @@ class Authorizer:
         self._acls: dict[Pattern, dict[Acl, None]] = {}
         self._rights: dict[tuple[int, int, str], _Rights] = {}
         self._prefixes: dict[int, Prefixes] = {}
-        self._remembered: dict[tuple[str, str, int, int, str], bool] = {}
+        self._remembered: dict[tuple[str, str], Answers] = {}
+        self._remembered_count = 0
         self._of_prefixes: dict[tuple[str, str, int, str], tuple[int, int]] = {}
-        self._changed: list[Callable[[], None]] = []
+        self.change_count = 0  # how often rules have changed
         self.add(acls)
 
     def __len__(self) -> int:
@@ -170,10 +174,6 @@ class Authorizer:
                     self._prefixes[acl.pattern.resource_type].remove(acl.pattern.name)
         self._renew(changed)
 
-    def on_change(self, forget: Callable[[], None]) -> None:
-        """Call ``forget`` in the moment in which rules change."""
-        self._changed.append(forget)
-
     def find(self, wanted: AclFilter) -> list[Acl]:
         """Return the rules that a filter asks for."""
         return [acl for acl in self if wanted.matches(acl)]
@@ -182,15 +182,32 @@ class Authorizer:
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
         """Return whether a client may do it; ``principal`` is as ``Principal`` prints itself."""
-        question = (principal, host, operation, resource_type, name)
-        answer = self._remembered.get(question)
+        question = operation, resource_type, name
+        answer = self.find_answers(principal, host).get(question)
         if answer is None:
-            answer = self._decide(*question)
+            answer = self._decide(principal, host, operation, resource_type, name)
             if len(name) <= _MAX_NAME:
-                if len(self._remembered) >= _MAX_REMEMBERED:
-                    self._remembered.clear()
-                self._remembered[question] = answer
+                if self._remembered_count >= _MAX_REMEMBERED:
+                    self._forget_answers()
+                self.find_answers(principal, host)[question] = answer
+                self._remembered_count += 1
         return answer
+
+    def find_answers(self, principal: str, host: str) -> Answers:
+        """Return what is remembered of a client: it is emptied when rules change."""
+        answers = self._remembered.get((principal, host))
+        if answers is None:
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._forget_answers()
+            answers = self._remembered[principal, host] = {}
+        return answers
+
+    def _forget_answers(self) -> None:
+        """Forget all; a client that keeps what it was given has an empty one from then on."""
+        for answers in self._remembered.values():
+            answers.clear()
+        self._remembered.clear()
+        self._remembered_count = 0
 
     def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Return whether a client may do it with some resource of a type, there or not.
@@ -286,10 +303,11 @@ class Authorizer:
                 self._rights.pop(pattern, None)
             else:
                 self._rights[pattern] = _Rights(acls)
-        self._remembered.clear()
+        self.change_count += 1
+        for answers in self._remembered.values():
+            answers.clear()
+        self._remembered_count = 0
         self._of_prefixes.clear()
-        for forget in self._changed:
-            forget()
 
 
 def _is_covered(pattern: Pattern, denied: set[Pattern]) -> bool:

@@ -1,9 +1,9 @@
 """What each API asks of its caller: the operation, the resource, and where the request names it.
 
-One row for each API that is served (Kafka: KafkaApis, AclApis, ControllerApis, AuthHelper), which
-the guards of `siltstone.broker.security.gate` ask for. Who is refused sees it where Kafka says so:
-in the whole answer, in the element that names the resource, or not at all, since the element is
-left out.
+One row for each API that is served (Kafka: KafkaApis, AclApis, ControllerApis, AuthHelper), from
+which documents and tests are made: handlers ask for it themselves. A client that is refused sees it
+where Kafka says so: in the whole answer, in the element that names the resource, or not at all,
+since the element is left out.
 """
 
 from __future__ import annotations

@@ -22,24 +22,33 @@ CLUSTER_OPERATIONS: Final = (5, 7, 8, 9, 10, 11, 12)
 class Rights:
     """The rights of a principal that comes from one host (loop only)."""
 
-    __slots__ = ("_audit", "authorizer", "host", "principal")
+    __slots__ = ("_answers", "_audit", "authorizer", "host", "principal")
 
     def __init__(self, authorizer: Authorizer, audit: Audit, principal: str, host: str) -> None:
         self.authorizer = authorizer
+        self._answers = authorizer.find_answers(principal, host)
         self._audit = audit
         self.principal = principal
         self.host = host
 
+    @property
+    def in_force(self) -> tuple[str, str, int]:
+        """What tells rights from those of another client, or by other rules."""
+        return self.principal, self.host, self.authorizer.change_count
+
     def may(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do it; if not, the audit log says so."""
-        if self.authorizer.allows(self.principal, self.host, operation, resource, name):
+        if self._answers.get((operation, resource, name)) or self.sees(operation, resource, name):
             return True
         self._note_refused(operation, resource, name)
         return False
 
     def sees(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do it; what it does not see is no refusal."""
-        return self.authorizer.allows(self.principal, self.host, operation, resource, name)
+        answer = self._answers.get((operation, resource, name))
+        if answer is None:
+            answer = self.authorizer.allows(self.principal, self.host, operation, resource, name)
+        return answer
 
     def sees_topic(self, name: str) -> bool:
         """Return whether the client may describe a topic."""

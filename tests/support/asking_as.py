@@ -1,4 +1,4 @@
-"""Requests by somebody: through the gate to the handler, and back as clients read the answer."""
+"""Requests by somebody: to the handler, and back as clients read the answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from siltstone.broker.security.acl import (
     Permission,
     ResourceType,
 )
-from siltstone.broker.security.gate.gatekeeper import Gatekeeper
+from siltstone.broker.security.changes import Changes
 from siltstone.config.security import STANDARD_AUTHORIZER
 from tests.support.rooms import RoomsOnDisk
 
@@ -75,11 +75,11 @@ class Guarded:
         self.authorizer.add([rule(operation, kind, name)])
 
     @property
-    def keeper(self) -> Gatekeeper:
-        """What stands before its handlers."""
+    def changes(self) -> Changes:
+        """The changes that its audit log tells."""
         security = self.home.rooms.security
         assert security.audit is not None
-        return Gatekeeper(security, security.audit)
+        return Changes(security.audit)
 
     def context(
         self, key: int, version: int | None = None, who: str = "User:bob"
@@ -105,7 +105,7 @@ class Guarded:
         key = context.api_key
         handler = self._handlers.get(key)
         if handler is None:
-            handler = self._handlers[key] = self.keeper.guard(BY_KEY[key]).load()
+            handler = self._handlers[key] = self.changes.follow(BY_KEY[key]).load()
         answer = handler(context, request)
         response: Any = await answer if isawaitable(answer) else answer
         answered = BY_KEY[key].load_messages()[1]

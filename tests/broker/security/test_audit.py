@@ -194,10 +194,10 @@ async def test_a_change_is_told_though_its_client_has_gone(
         30: CreateAclsRequest([acl]),
         51: AlterUserScramCredentialsRequest([], [user]),
     }[key]
-    keeper = guarded.keeper
-    serve = keeper.guard(BY_KEY[key]).load()
+    changes = guarded.changes
+    serve = changes.follow(BY_KEY[key]).load()
     await begin_and_go(serve(guarded.context(key, who="User:admin"), request))
-    await keeper.finish()
+    await changes.finish()
     security = guarded.home.rooms.security
     made = [*guarded.authorizer, *security.users.get().credentials]
     await guarded.close()

@@ -208,11 +208,29 @@ def test_memory_of_answers_is_bounded() -> None:
 
     for number in range(20_050):
         authorizer.allows("User:a", "h", Operation.READ, ResourceType.GROUP, str(number))
-    remembered = len(authorizer._remembered)
+    remembered = len(authorizer.find_answers("User:a", "h"))
     authorizer.allows("User:a", "h", Operation.READ, ResourceType.GROUP, "x" * 10_000)
 
     assert remembered == 50
-    assert len(authorizer._remembered) == 50
+    assert len(authorizer.find_answers("User:a", "h")) == 50
+
+
+def test_a_client_that_kept_its_answers_learns_of_a_change() -> None:
+    """Also when so many clients have asked that its own were forgotten."""
+    authorizer = Authorizer([rule("t")])
+    question = "User:a", "h", Operation.READ, ResourceType.TOPIC, "t"
+    kept = authorizer.find_answers("User:a", "h")
+    allowed = authorizer.allows(*question)
+    before = dict(kept)
+    for number in range(20_000):
+        authorizer.find_answers(f"User:{number}", "h")
+    forgotten = dict(kept)
+    authorizer.remove([rule("t")])
+
+    assert allowed
+    assert before == {question[2:]: True}
+    assert (forgotten, kept) == ({}, {})
+    assert not authorizer.allows(*question)
 
 
 def test_the_bits_of_what_is_authorized() -> None:

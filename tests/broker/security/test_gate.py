@@ -1,4 +1,4 @@
-"""The gate: who may not is refused as by Apache Kafka, beside those that are served."""
+"""Rights: who may not is refused as by Apache Kafka, beside those that are served."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_what_tests_plant_gives_no_rights(
 ) -> None:
     """A request that a fault of `siltstone.testing` lets pass is asked for its rights as before."""
     home = guarded.home
-    dispatcher = Dispatcher(home.stats, guarded.keeper)
+    dispatcher = Dispatcher(home.stats, guarded.changes)
     planted: list[Any] = []
     monkeypatch.setattr(dispatcher, "replace_handler", lambda _, handler: planted.append(handler))
     Faults(dispatcher).slow(BY_KEY[19], 0)

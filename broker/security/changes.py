@@ -1,18 +1,31 @@
-"""What the audit log says of changes: the names in a request that has succeeded, never a value."""
+"""What the audit log says of changes: the names in a request that has succeeded, never a value.
+
+A change that is told is made to its end, also if its client has gone.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.broker.api import Api
+from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
+from siltstone.broker.security.principals import ANONYMOUS
 from siltstone.broker.security.scram import MECHANISM_BY_CODE
 from siltstone.broker.topics.settings.resources import ResourceType as ConfigType
+from siltstone.protocol.errors import KafkaError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
+    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.security.audit import Audit
+
+    Handler = Callable[[Any, Any], Any]
     Change = dict[str, Any]
 
+_ANONYMOUS: Final = str(ANONYMOUS)
 _MAX_NAMES: Final = 100
 _CONFIGS: Final = {each.value: each.name for each in ConfigType}
 
@@ -127,3 +140,60 @@ CHANGES: Final[dict[int, Callable[[Any, Any], Iterator[Change]]]] = {
     57: _features,
 }
 """By API, what finds the changes in a request and its answer."""
+
+
+class Changes:
+    """The changes that clients make, which the audit log tells (loop only)."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._tasks = Tasks()
+
+    async def finish(self) -> None:
+        """Wait until the changes that clients have begun are made and told."""
+        await self._tasks.finish()
+
+    def follow(self, api: Api) -> Api:
+        """Return the row of an API whose changes are told."""
+        if api.key not in CHANGES:
+            return api
+        return _FollowedApi(**{each.name: getattr(api, each.name) for each in fields(Api)}, to=self)
+
+    def tell(self, api: Api, handler: Handler) -> Handler:
+        """Return a handler whose changes are told."""
+        find = CHANGES[api.key]
+
+        def serve(context: RequestContext, request: Any) -> Any:
+            client = context.connection
+            principal, host = (
+                (_ANONYMOUS, "") if client is None else (client.principal, client.host)
+            )
+
+            def note(answer: Any) -> Any:
+                self._audit.changed(principal, host, api.name, list(find(request, answer)))
+                return answer
+
+            async def note_later(work: Coroutine[Any, Any, Any]) -> Any:
+                return note(await work)
+
+            answer = handler(context, request)
+            if isinstance(answer, tuple):
+                return note(answer)
+            return self._make(note_later(answer), api.name)
+
+        return serve
+
+    async def _make(self, change: Coroutine[Any, Any, Any], name: str) -> Any:
+        return await to_its_end(self._tasks.start(change, name), KafkaError, ProtocolError)
+
+
+@dataclass(frozen=True, slots=True)
+class _FollowedApi(Api):
+    """A row of the table of APIs whose changes are told."""
+
+    to: Changes | None = None
+
+    def load(self) -> Handler:
+        """Import and return the handler, which tells its changes."""
+        assert self.to is not None  # noqa: S101
+        return self.to.tell(self, Api.load(self))
