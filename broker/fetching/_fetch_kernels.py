@@ -11,7 +11,7 @@ columns in `protocol.messages.columns`.
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from siltstone.broker.security.operations import CLUSTER, CLUSTER_ACTION, READ, TOPIC
+from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC
 from siltstone.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,

@@ -5,7 +5,7 @@ The types of C stand in ``_produce_kernels.pxd``.
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
+from siltstone.broker.security.rights import TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.names import INTERNAL_TOPICS
 
@@ -101,9 +101,9 @@ def _may_all(context: "dispatch_kernels.RequestContext", request: "ProduceReques
     by_id = context.version >= FIRST_WITH_TOPIC_ID
     known = context.rooms.topics.by_id
     for row in topics:
-        name = field_of(row, 0)
+        name = row.name
         if by_id:
-            topic = known.get(field_of(row, 1))
+            topic = known.get(row.topic_id)
             if topic is None:
                 continue
             name = topic.name

@@ -20,7 +20,7 @@ from siltstone.broker.security.acl import (
     ResourceType,
     check_acl,
 )
-from siltstone.broker.security.operations import ALTER, CLUSTER, CLUSTER_NAME, DESCRIBE
+from siltstone.broker.security.rights import ALTER, CLUSTER, CLUSTER_NAME, DESCRIBE
 from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from siltstone.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
 from siltstone.protocol.messages.delete_acls import (

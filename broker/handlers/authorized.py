@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from siltstone.broker.security import operations
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.principals import ANONYMOUS
+from siltstone.broker.security.rights import (
+    CLUSTER,
+    CLUSTER_OPERATIONS,
+    GROUP,
+    GROUP_OPERATIONS,
+    TOPIC,
+    TOPIC_OPERATIONS,
+)
 from siltstone.broker.topics.settings.resources import ResourceType
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
@@ -19,7 +27,7 @@ from siltstone.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.topic import Form
@@ -27,24 +35,20 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", bound="tuple[Any, ...]")
 
 NOT_ASKED = -(2**31)
+_PIECE: Final = 100
 _OF_CLUSTER: Final = frozenset(
     {ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS}
 )
 _ANONYMOUS: Final = str(ANONYMOUS)
 
 
-def _bits(*operations: int) -> int:
+def _bits(operations: Sequence[int]) -> int:
     return sum(1 << operation for operation in operations)
 
 
-TOPIC = _bits(3, 4, 5, 6, 7, 8, 10, 11)
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-
-GROUP = _bits(3, 6, 8, 10, 11)
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-
-CLUSTER = _bits(5, 7, 8, 9, 10, 11, 12)
-"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+_ALL_WITH_TOPIC: Final = _bits(TOPIC_OPERATIONS)
+_ALL_WITH_GROUP: Final = _bits(GROUP_OPERATIONS)
+_ALL_WITH_CLUSTER: Final = _bits(CLUSTER_OPERATIONS)
 
 CLUSTER_REFUSED: Final[dict[str, Any]] = {
     "error_code": ClusterAuthorizationFailed.code,
@@ -60,14 +64,14 @@ def of_topics(context: RequestContext, *, asked: bool) -> int:
     """Return what an answer tells of operations with topics."""
     if not asked:
         return NOT_ASKED
-    return TOPIC if context.rights is None else OF_THE_CLIENT
+    return _ALL_WITH_TOPIC if context.rights is None else OF_THE_CLIENT
 
 
 def of_cluster(context: RequestContext, *, asked: bool) -> int:
     """Return what an answer tells of operations with the cluster."""
     if not asked:
         return NOT_ASKED
-    return CLUSTER if context.rights is None else context.rights.cluster_operations()
+    return _ALL_WITH_CLUSTER if context.rights is None else context.rights.cluster_operations()
 
 
 def find_refusal(
@@ -79,23 +83,23 @@ def find_refusal(
     """
     refusal: KafkaError | None = None
     if kind == ResourceType.TOPIC:
-        if not context.may(operation, operations.TOPIC, name):
+        if not context.may(operation, TOPIC, name):
             refusal = TopicAuthorizationFailed()
     elif kind == ResourceType.GROUP:
-        if not context.may(operation, operations.GROUP, name):
+        if not context.may(operation, GROUP, name):
             refusal = GroupAuthorizationFailed()
-    elif kind in _OF_CLUSTER and not context.may(operation, operations.CLUSTER):
+    elif kind in _OF_CLUSTER and not context.may(operation, CLUSTER):
         refusal = ClusterAuthorizationFailed()
     return refusal
 
 
 def split_topics(
     context: RequestContext, operation: int, rows: Sequence[Row], *, by_id: bool
-) -> Generator[None, None, tuple[Sequence[Row], dict[int, Row]]]:
+) -> tuple[Sequence[Row], dict[int, Row]]:
     """Return the rows with whose topics a client may do something, and the others by their places.
 
-    It does so in steps. A row begins with the name and the id of its topic. An id that no topic has
-    is in the first: its handler says that it is unknown.
+    A row begins with the name and the id of its topic. An id that no topic has is in the first: its
+    handler says that it is unknown.
     """
     known = context.rooms.topics.by_id
     refused: dict[int, Row] = {}
@@ -104,12 +108,27 @@ def split_topics(
         if by_id:
             topic = known.get(row[1])
             name = None if topic is None else topic.name
-        if name is not None and not context.may(operation, operations.TOPIC, name):
+        if name is not None and not context.may(operation, TOPIC, name):
             refused[place] = row
-        yield
     if not refused:
         return rows, refused
     return [row for place, row in enumerate(rows) if place not in refused], refused
+
+
+async def split_many(
+    context: RequestContext, operation: int, rows: Sequence[Row], *, by_id: bool
+) -> tuple[Sequence[Row], dict[int, Row]]:
+    """Do what `split_topics` does, some rows at a time, and let others be served in between."""
+    allowed: list[Row] = []
+    refused: dict[int, Row] = {}
+    share = LoopShare()
+    for start in range(0, len(rows), _PIECE):
+        piece = rows[start : start + _PIECE]
+        some, others = split_topics(context, operation, piece, by_id=by_id)
+        allowed += some
+        refused |= {start + place: row for place, row in others.items()}
+        await share.rest()
+    return allowed, refused
 
 
 def weave(answered: Sequence[Any], refused: Mapping[int, Any], count: int) -> Sequence[Any]:
@@ -129,7 +148,7 @@ def of_group(context: RequestContext, group_id: str, *, asked: bool) -> int:
     """Return what an answer tells of operations with a group."""
     if not asked:
         return NOT_ASKED
-    return GROUP if context.rights is None else context.rights.group_operations(group_id)
+    return _ALL_WITH_GROUP if context.rights is None else context.rights.group_operations(group_id)
 
 
 def user_of(context: RequestContext) -> str:
@@ -147,4 +166,4 @@ def form_for(context: RequestContext, form: Form, name: str) -> Form:
     """Return the form of a topic's part of an answer, with what the client may do with it."""
     rights = context.rights
     key, version, _ = form
-    return key, version, TOPIC if rights is None else rights.topic_operations(name)
+    return key, version, _ALL_WITH_TOPIC if rights is None else rights.topic_operations(name)

@@ -18,8 +18,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
-from siltstone.broker.security.operations import ALTER_CONFIGS, CLUSTER, DESCRIBE_CONFIGS
 from siltstone.broker.security.quotas.book import IP, QUOTAS, TYPES, check_quota, make_entity
+from siltstone.broker.security.rights import ALTER_CONFIGS, CLUSTER, DESCRIBE_CONFIGS
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
 from siltstone.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,

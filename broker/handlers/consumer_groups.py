@@ -14,7 +14,7 @@ from siltstone.broker.groups.consumer.target import preferred_assignor
 from siltstone.broker.handlers import authorized
 from siltstone.broker.handlers.consumer_heartbeat import check_enabled
 from siltstone.broker.process.loop_share import answer_rows
-from siltstone.broker.security.operations import DESCRIBE, GROUP, TOPIC
+from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
 from siltstone.protocol.errors import (
     ErrorCode,

@@ -18,7 +18,7 @@ from siltstone.broker.groups.client_host import client_host
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import finish, finish_in_shares, sort_once
-from siltstone.broker.security.operations import DESCRIBE, GROUP, READ, TOPIC
+from siltstone.broker.security.rights import DESCRIBE, GROUP, READ, TOPIC
 from siltstone.protocol.errors import (
     GroupAuthorizationFailed,
     InvalidRequest,

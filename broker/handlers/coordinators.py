@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.security.operations import (
+from siltstone.broker.security.rights import (
     CLUSTER,
     CLUSTER_ACTION,
     DESCRIBE,

@@ -9,8 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
-from siltstone.broker.security.operations import ALTER, TOPIC
 from siltstone.broker.security.quotas.rates import take_partitions
+from siltstone.broker.security.rights import ALTER, TOPIC
 from siltstone.broker.topics.assignments import check_replicas, check_total
 from siltstone.protocol.errors import (
     InvalidPartitions,

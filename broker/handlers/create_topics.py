@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
-from siltstone.broker.security.operations import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC
 from siltstone.broker.security.quotas.rates import take_partitions
+from siltstone.broker.security.rights import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC
 from siltstone.broker.topics.assignments import (
     check_indexes,
     check_replicas,

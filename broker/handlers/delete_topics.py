@@ -13,8 +13,8 @@ from uuid import UUID
 
 from siltstone.broker.handlers.authorized import weave
 from siltstone.broker.process.loop_share import LoopShare, work_off
-from siltstone.broker.security.operations import CLUSTER, DELETE, DESCRIBE, TOPIC
 from siltstone.broker.security.quotas.rates import take_partitions
+from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, TOPIC
 from siltstone.protocol.errors import (
     InvalidRequest,
     InvalidTopic,

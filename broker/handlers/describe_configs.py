@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.handlers.authorized import find_refusal
 from siltstone.broker.process import logs
 from siltstone.broker.process.loop_share import answer_rows, finish, finish_in_shares
-from siltstone.broker.security.operations import CLUSTER, DESCRIBE_CONFIGS
+from siltstone.broker.security.rights import CLUSTER, DESCRIBE_CONFIGS
 from siltstone.broker.topics.settings.resources import (
     ALL_BROKERS,
     ResourceType,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.security.operations import READ, TOPIC
+from siltstone.broker.security.rights import READ, TOPIC
 from siltstone.protocol.errors import InvalidTopic, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.describe_producers import (
     DescribeProducersResponse,

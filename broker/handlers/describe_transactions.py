@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.regular_expression import compile_expression
-from siltstone.broker.security.operations import DESCRIBE, TOPIC, TRANSACTIONAL_ID
+from siltstone.broker.security.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID
 from siltstone.broker.transactions.transaction import TransactionState
 from siltstone.protocol.coordinator.transaction_records import group_by_topic
 from siltstone.protocol.errors import KafkaError, TransactionalIdAuthorizationFailed

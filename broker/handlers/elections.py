@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
-from siltstone.broker.security.operations import ALTER, CLUSTER, DESCRIBE
+from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
 from siltstone.broker.topics.assignments import check_replicas
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,

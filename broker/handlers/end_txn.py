@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.handlers.transactions import client_version_of, code_of
-from siltstone.broker.security.operations import TRANSACTIONAL_ID, WRITE
+from siltstone.broker.security.rights import TRANSACTIONAL_ID, WRITE
 from siltstone.broker.transactions.ending import End
 from siltstone.protocol.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
 from siltstone.protocol.messages.end_txn import EndTxnResponse

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
-from siltstone.broker.security.operations import ALTER, CLUSTER
+from siltstone.broker.security.rights import ALTER, CLUSTER
 from siltstone.broker.topics.eligible_leaders import agree
 from siltstone.broker.topics.features import Update
 from siltstone.protocol.errors import KafkaError

@@ -16,7 +16,7 @@ from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import answer_rows
-from siltstone.broker.security.operations import CLUSTER, DELETE, DESCRIBE, GROUP
+from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, GROUP
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,

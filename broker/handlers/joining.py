@@ -25,7 +25,7 @@ from siltstone.broker.groups.classic.messages import (
 )
 from siltstone.broker.groups.client_host import client_host
 from siltstone.broker.handlers.authorized import user_of
-from siltstone.broker.security.operations import GROUP, READ
+from siltstone.broker.security.rights import GROUP, READ
 from siltstone.protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     InconsistentGroupProtocol,

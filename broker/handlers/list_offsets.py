@@ -21,7 +21,7 @@ from siltstone.broker.fetching._fetch_kernels import (
 from siltstone.broker.handlers.leader_epochs import UNKNOWN, judge_leader_epoch
 from siltstone.broker.net.slices import ELEMENTS
 from siltstone.broker.process.loop_share import finish_in_shares
-from siltstone.broker.security.operations import DESCRIBE, TOPIC
+from siltstone.broker.security.rights import DESCRIBE, TOPIC
 from siltstone.protocol.errors import ErrorCode, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,

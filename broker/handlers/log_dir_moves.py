@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.broker.security.operations import ALTER, CLUSTER
+from siltstone.broker.security.rights import ALTER, CLUSTER
 from siltstone.protocol.errors import ClusterAuthorizationFailed, ErrorCode, KafkaError
 from siltstone.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

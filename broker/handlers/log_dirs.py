@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.process.loop_share import finish, finish_in_shares, free, sort_once
-from siltstone.broker.security.operations import CLUSTER, DESCRIBE
+from siltstone.broker.security.rights import CLUSTER, DESCRIBE
 from siltstone.protocol.errors import ClusterAuthorizationFailed, ErrorCode
 from siltstone.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,

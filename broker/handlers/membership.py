@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.security.operations import GROUP, READ
+from siltstone.broker.security.rights import GROUP, READ
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,

@@ -26,7 +26,7 @@ from siltstone.broker.process.loop_share import (
     in_pieces,
     work_off,
 )
-from siltstone.broker.security.operations import CLUSTER, CREATE, DESCRIBE, TOPIC
+from siltstone.broker.security.rights import CLUSTER, CREATE, DESCRIBE, TOPIC
 from siltstone.broker.topics.assignments import check_total
 from siltstone.broker.topics.internal import preset_for
 from siltstone.broker.topics.topic import keep

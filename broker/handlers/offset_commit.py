@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups._commit_kernels import NewOffsets, judge_offsets
 from siltstone.broker.groups.consumer.checks import check_partitions
-from siltstone.broker.handlers.authorized import split_topics, weave
+from siltstone.broker.handlers.authorized import split_many, split_topics, weave
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
-from siltstone.broker.security.operations import GROUP, READ
+from siltstone.broker.security.rights import GROUP, READ
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
 from siltstone.protocol.errors import (
     GroupAuthorizationFailed,
@@ -59,22 +59,20 @@ def handle(
         return _answer(_refuse_topics(request.topics, GroupAuthorizationFailed.code))
     if context.rights is not None:
         by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
-        steps = split_topics(context, READ, request.topics, by_id=by_id)
         if len(request.topics) > ELEMENTS:
-            return _handle_many(context, request, steps)
-        topics, refused = finish(steps)
+            return _handle_many(context, request, by_id=by_id)
+        topics, refused = split_topics(context, READ, request.topics, by_id=by_id)
         if refused:
             return _handle_some(context, request, topics, refused)
     return _handle(context, request)
 
 
 async def _handle_many(
-    context: RequestContext,
-    request: OffsetCommitRequest,
-    steps: Generator[None, None, tuple[Sequence[OffsetCommitRequestTopic], Refused]],
+    context: RequestContext, request: OffsetCommitRequest, *, by_id: bool
 ) -> OffsetCommitResponse:
-    """Commit some of many topics; they are judged in shares of the loop."""
-    return await _handle_some(context, request, *await finish_in_shares(steps))
+    """Commit what the client may of many topics."""
+    split = await split_many(context, READ, request.topics, by_id=by_id)
+    return await _handle_some(context, request, *split)
 
 
 async def _handle_some(

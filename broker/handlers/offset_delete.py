@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import finish, finish_in_shares
-from siltstone.broker.security.operations import DELETE, GROUP, READ, TOPIC
+from siltstone.broker.security.rights import DELETE, GROUP, READ, TOPIC
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.groups._commit_kernels import answer_rows
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
-from siltstone.broker.security.operations import DESCRIBE, GROUP, TOPIC
+from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
 from siltstone.protocol.errors import (
     GroupAuthorizationFailed,

@@ -28,10 +28,10 @@ from siltstone.broker.handlers._produce_kernels import (
     is_transactional,
     may_be_plain,
 )
-from siltstone.broker.handlers.authorized import split_topics, weave
+from siltstone.broker.handlers.authorized import split_many, split_topics, weave
 from siltstone.broker.net._dispatch_kernels import AT_ONCE as READ_AT_ONCE
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
-from siltstone.broker.security.operations import TRANSACTIONAL_ID, WRITE
+from siltstone.broker.security.rights import TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.appending.values import ValidatedBatch
     from siltstone.storage.log.log import Log
-
-    Split = tuple[Sequence[TopicProduceData], dict[int, TopicProduceData]]
 
 __all__ = ["go_on", "handle", "judge"]
 
@@ -138,16 +136,16 @@ def judge(
             refusal = TransactionalIdAuthorizationFailed()
             return ProduceResponse([_refuse_topic(each, refusal) for each in topics])
     by_id = context.version >= FIRST_WITH_TOPIC_ID
-    steps = split_topics(context, WRITE, topics, by_id=by_id)
     if 2 * len(topics) > READ_AT_ONCE:  # so the frame is not others' meanwhile
-        return _judge_many(context, request, steps)
-    return _append_some(context, request, *finish(steps))
+        return _judge_many(context, request, by_id=by_id)
+    return _append_some(context, request, *split_topics(context, WRITE, topics, by_id=by_id))
 
 
 async def _judge_many(
-    context: RequestContext, request: ProduceRequest, steps: Generator[None, None, Split]
+    context: RequestContext, request: ProduceRequest, *, by_id: bool
 ) -> ProduceResponse | None:
-    answer = _append_some(context, request, *await finish_in_shares(steps))
+    split = await split_many(context, WRITE, request.topic_data, by_id=by_id)
+    answer = _append_some(context, request, *split)
     return await answer if isinstance(answer, Coroutine) else answer
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.security.operations import (
+from siltstone.broker.security.rights import (
     CLUSTER,
     IDEMPOTENT_WRITE,
     TOPIC,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
-from siltstone.broker.security.operations import CLUSTER, DESCRIBE
+from siltstone.broker.security.rights import CLUSTER, DESCRIBE
 from siltstone.protocol.errors import UnknownTopicOrPartition
 from siltstone.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,

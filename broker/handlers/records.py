@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.security.operations import DELETE, TOPIC
+from siltstone.broker.security.rights import DELETE, TOPIC
 from siltstone.protocol.errors import (
     InvalidTopic,
     KafkaError,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
-from siltstone.broker.security.operations import ALTER, CLUSTER, DESCRIBE
+from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
 from siltstone.broker.security.scram import (
     MAX_ITERATIONS,
     MECHANISM_BY_CODE,

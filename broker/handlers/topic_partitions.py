@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares, sort_once
-from siltstone.broker.security.operations import DESCRIBE, TOPIC
+from siltstone.broker.security.rights import DESCRIBE, TOPIC
 from siltstone.broker.topics.topic import keep
 from siltstone.protocol.errors import (
     ErrorCode,

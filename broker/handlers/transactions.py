@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
-from siltstone.broker.security.operations import (
+from siltstone.broker.security.rights import (
     CLUSTER,
     CLUSTER_ACTION,
     TOPIC,

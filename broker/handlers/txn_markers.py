@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.broker.security.operations import ALTER, CLUSTER, CLUSTER_ACTION
+from siltstone.broker.security.rights import ALTER, CLUSTER, CLUSTER_ACTION
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from siltstone.protocol.errors import (

@@ -20,7 +20,7 @@ from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
-from siltstone.broker.security.operations import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
+from siltstone.broker.security.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.broker.transactions.producing import Rules, admit
 from siltstone.protocol.coordinator.group_errors import (
     IllegalGeneration,
@@ -113,16 +113,17 @@ def commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     """Write offsets that count once their transaction is committed."""
-    refusal = _find_refusal(context, request)
-    if refusal is not None:
-        return finish(_respond(request, {}, refusal.code))
-    if _SLICES.is_large(request):
-        return _commit_large(context, request)
-    codes, too_long, offsets = _sort(context, request)
+    codes: Codes = {}
 
     def refuse(error: KafkaError) -> TxnOffsetCommitResponse:
         return finish(_respond(request, codes, _code_of(error, context.version)))
 
+    refusal = _find_refusal(context, request)
+    if refusal is not None:
+        return refuse(refusal)
+    if _SLICES.is_large(request):
+        return _commit_large(context, request)
+    codes, too_long, offsets = _sort(context, request)
     code = _try(context, request, offsets) if offsets.count or too_long else ErrorCode.none
     if not code:
         codes |= too_long

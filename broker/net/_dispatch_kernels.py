@@ -6,7 +6,7 @@ The types of C stand in ``_dispatch_kernels.pxd``.
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.slices import BODY_BYTES, handle_in_slices
-from siltstone.broker.security.operations import CLUSTER_NAME
+from siltstone.broker.security.rights import CLUSTER_NAME
 from siltstone.config.listeners import AUTO
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError

@@ -1,22 +1,58 @@
 """What one client may do: an authorizer's answers, and a line of the audit log for each no.
 
-Handlers ask by the context of a request, which has rights where there is an authorizer.
+Handlers ask by the context of a request, which has rights where there is an authorizer. Operations
+and kinds of resources are Kafka's numbers here: `acl` has them as types, which take milliseconds to
+make, and a start without an authorizer does without them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.security.acl import Operation, ResourceType
-from siltstone.broker.security.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP, TOPIC
-
 if TYPE_CHECKING:
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.authorizer import Authorizer
 
-TOPIC_OPERATIONS: Final = (3, 4, 5, 6, 7, 8, 10, 11)
-GROUP_OPERATIONS: Final = (3, 6, 8, 10, 11)
-CLUSTER_OPERATIONS: Final = (5, 7, 8, 9, 10, 11, 12)
+READ: Final = 3
+WRITE: Final = 4
+CREATE: Final = 5
+DELETE: Final = 6
+ALTER: Final = 7
+DESCRIBE: Final = 8
+CLUSTER_ACTION: Final = 9
+DESCRIBE_CONFIGS: Final = 10
+ALTER_CONFIGS: Final = 11
+IDEMPOTENT_WRITE: Final = 12
+TWO_PHASE_COMMIT: Final = 15
+
+TOPIC: Final = 2
+GROUP: Final = 3
+CLUSTER: Final = 4
+TRANSACTIONAL_ID: Final = 5
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the one cluster."""
+
+TOPIC_OPERATIONS: Final = (
+    READ,
+    WRITE,
+    CREATE,
+    DELETE,
+    ALTER,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    ALTER_CONFIGS,
+)
+GROUP_OPERATIONS: Final = (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+CLUSTER_OPERATIONS: Final = (
+    CREATE,
+    ALTER,
+    DESCRIBE,
+    CLUSTER_ACTION,
+    DESCRIBE_CONFIGS,
+    ALTER_CONFIGS,
+    IDEMPOTENT_WRITE,
+)
 
 
 class Rights:
@@ -78,6 +114,8 @@ class Rights:
         return self.authorizer.operations(self.principal, self.host, resource, name, among)
 
     def _note_refused(self, operation: int, resource: int, name: str) -> None:
+        from siltstone.broker.security.acl import Operation, ResourceType  # noqa: PLC0415  # see above
+
         self._audit.refused(
             self.principal, self.host, Operation(operation).name, ResourceType(resource).name, name
         )

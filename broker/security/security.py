@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from siltstone.broker.process.first_use import OnFirstUse
-from siltstone.broker.security.operations import CLUSTER, DESCRIBE
 from siltstone.broker.security.principals import ANONYMOUS
+from siltstone.broker.security.rights import CLUSTER, DESCRIBE
 from siltstone.config.oauth import URL, path_of
 from siltstone.storage import files
 

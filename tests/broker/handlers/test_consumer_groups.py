@@ -12,6 +12,7 @@ from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 from kio.schema.errors import ErrorCode
 
 from siltstone.broker.handlers import authorized
+from siltstone.broker.security.rights import GROUP_OPERATIONS
 from siltstone.broker.topics.features import Update, UpgradeType
 from tests.support.ask import ask
 from tests.support.rooms import RoomsOnDisk
@@ -61,7 +62,7 @@ async def test_a_member_joins_and_is_described(home: RoomsOnDisk, version: int) 
         "uniform",
     )
     assert (group.group_epoch, group.assignment_epoch) == (2, 2)
-    assert group.authorized_operations == authorized.GROUP
+    assert group.authorized_operations == sum(1 << each for each in GROUP_OPERATIONS)
     [member] = group.members
     assert (member.member_id, member.member_epoch, member.client_id) == ("m", 2, "test")
     assert member.subscribed_topic_names == ("t",)

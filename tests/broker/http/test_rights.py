@@ -21,8 +21,8 @@ from siltstone.broker.security.acl import (
     Permission,
     ResourceType,
 )
-from siltstone.broker.security.operations import CLUSTER_NAME
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
+from siltstone.broker.security.rights import CLUSTER_NAME
 from siltstone.broker.security.scram import make_verifier
 from siltstone.broker.security.users import UserStore
 from siltstone.config.load import load

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.faults import Faults
+from siltstone.broker.security import rights
 from siltstone.broker.security.acl import Operation, ResourceType
 from siltstone.broker.security.requirements import REQUIREMENTS
 from siltstone.protocol.messages import NO_ID
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from siltstone.broker.api import Api
 
 _OF_SETTINGS = {32, 33, 44}
+KINDS = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
 EMPTY = {16, 66}
 """Listings: what may not be seen is left out of them."""
 REFUSED = [api for api in APIS if REQUIREMENTS[api.key]]
@@ -86,17 +93,57 @@ async def test_who_may_nothing_is_refused(guarded: Guarded, api: Api) -> None:
 @pytest.mark.parametrize("api", REFUSED, ids=lambda api: api.name)
 async def test_who_may_everything_is_served(guarded: Guarded, api: Api) -> None:
     """The rules say so for every kind of resource; no answer has a code of rights."""
-    for kind in (
-        ResourceType.TOPIC,
-        ResourceType.GROUP,
-        ResourceType.CLUSTER,
-        ResourceType.TRANSACTIONAL_ID,
-    ):
+    for kind in KINDS:
         guarded.allow(Operation.ALL, kind)
     version = api.versions[-1]
     answer = await guarded.ask(api.key, request_of(guarded, api, version), version)
 
     assert not set(codes_in(answer)) & DENIED
+
+
+NOT_ASKED = {"ListTransactions"}
+"""There is none to list."""
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+async def test_a_handler_asks_what_the_table_says(
+    guarded: Guarded, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents are made from the table: a handler asks for nothing else, and for some of it."""
+    asked: set[tuple[int, int]] = set()
+    find = rights.Rights.sees
+
+    def sees(client: rights.Rights, operation: int, resource: int, *name: str) -> bool:
+        asked.add((operation, resource))
+        return find(client, operation, resource, *name)
+
+    def may_any(_: rights.Rights, operation: int, resource: int) -> bool:
+        asked.add((operation, resource))
+        return False
+
+    monkeypatch.setattr(rights.Rights, "sees", sees)
+    monkeypatch.setattr(rights.Rights, "may", sees)
+    monkeypatch.setattr(rights.Rights, "may_any", may_any)
+    version = api.versions[-1]
+    if REQUIREMENTS[api.key]:
+        for _ in range(2):  # without rights, and with all
+            await guarded.ask(api.key, request_of(guarded, api, version), version)
+            for kind in KINDS:
+                guarded.allow(Operation.ALL, kind)
+    needs = {(each.operation, each.resource) for each in REQUIREMENTS[api.key]}
+
+    assert asked <= needs
+    assert asked or not needs or api.name in NOT_ASKED
+
+
+def test_handlers_have_kafkas_numbers() -> None:
+    """Those of the types that rules are made of."""
+    names = {name for name, each in vars(rights).items() if type(each) is int}
+    kinds = {each.name for each in KINDS}
+
+    assert kinds < names
+    for name in names:
+        assert getattr(rights, name) == (ResourceType if name in kinds else Operation)[name]
 
 
 async def test_what_tests_plant_gives_no_rights(
