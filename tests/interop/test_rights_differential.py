@@ -22,6 +22,7 @@ from tests.support.rights_requests import KEYS, RightsRequests
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.kafka import KafkaJars
@@ -44,24 +45,51 @@ pytestmark = [
 ]
 
 
-def test_apache_kafka_and_ours_refuse_the_same(kafka_jars: KafkaJars, tmp_path: Path) -> None:
-    """Element by element, in each version of each request."""
+@pytest.fixture
+def sides(kafka_jars: KafkaJars, tmp_path: Path) -> Iterator[tuple[Side, Side]]:
+    """Apache Kafka and ours, with the same topics, groups and transactional ids."""
     kafka = KafkaBroker(kafka_jars, tmp_path / "kafka", SETTINGS)
     ours = SiltstoneProcess(tmp_path / "ours", SETTINGS)
-    other: list[tuple[Any, ...]] = []
     with closing(kafka), closing(ours):
         kafka.start(), ours.start()
         with (
             closing(Side(kafka.bootstrap)) as their_side,
             closing(Side(ours.bootstrap)) as our_side,
         ):
-            sides = their_side, our_side
-            for side in sides:
+            for side in (their_side, our_side):
                 side.prepare()
-            for seed in range(FIRST_SEED, FIRST_SEED + WORLDS):
-                other += play(sides, seed)
+            yield their_side, our_side
+
+
+def test_apache_kafka_and_ours_refuse_the_same(sides: tuple[Side, Side]) -> None:
+    """Element by element, in each version of each request."""
+    other: list[tuple[Any, ...]] = []
+    for seed in range(FIRST_SEED, FIRST_SEED + WORLDS):
+        other += play(sides, seed)
 
     assert not other, "\n\n".join("\n".join(map(str, each)) for each in other)
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_rights_that_change_within_a_fetch_session(sides: tuple[Side, Side], version: int) -> None:
+    """What is refused is told in each answer, beside the rest, until it may be read."""
+    readable = ["a", "a", "ab", "ab", "b", "b", "", "", "ab", "ab"]
+    answers: list[list[Any]] = []
+    for side in sides:
+        session_id = 0
+        answers.append([])
+        for epoch, names in enumerate(readable):
+            side.set_rules({(2, name, 3, "User:bob", "*", 3, 3) for name in names})
+            answer = side.fetch(version, () if epoch else ("a", "b"), session_id, epoch)
+            session_id = session_id or answer.session_id
+            told = {
+                side.name_of(topic): [each.error_code.name for each in topic.partitions]
+                for topic in answer.responses
+            }
+            answers[-1].append((answer.error_code.name, answer.session_id == session_id, told))
+        assert session_id
+
+    assert answers[0] == answers[1]
 
 
 def play(sides: tuple[Side, Side], seed: int) -> list[tuple[Any, ...]]:

@@ -18,6 +18,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
+from siltstone.protocol.messages.fetch import FetchPartition
+from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.kio_messages import encode
 from tests.support.kio_schemas import request_class
 from tests.support.rights_requests import GROUPS, IDS, TOPICS
@@ -25,7 +27,9 @@ from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from siltstone.protocol.topic_key import TopicKey
 
 _MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SETTINGS: Final = {
@@ -61,6 +65,7 @@ _LITERAL, _PREFIXED = 3, 4
 _DENY, _ALLOW = 2, 3
 _TIMEOUT: Final = timedelta(seconds=5)
 _HANDSHAKE, _AUTHENTICATE, _FETCH = 17, 36, 1
+_LAST_BY_NAME: Final = 12
 
 _LEFT_OUT: Final = frozenset(
     [
@@ -198,6 +203,24 @@ class Side:
     def ask(self, request: Any) -> Any:
         """Return what bob is answered, as it is compared."""
         return self._plain(self._bob.ask(request), type(request).__api_key__)
+
+    def fetch(self, version: int, names: Sequence[str], session_id: int, epoch: int) -> Any:
+        """Return what bob is answered to a Fetch of a session, as it is."""
+        partition = FetchPartition(0, partition_max_bytes=1000)
+        keys: list[TopicKey] = [
+            self.ids[name].bytes if version > _LAST_BY_NAME else name for name in names
+        ]
+        request = FetchRequest(
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[(key, [partition]) for key in keys],
+        )
+        return self._bob.ask(request_entity(version, request))
+
+    def name_of(self, topic: Any) -> str:
+        """Return the name of a topic in the answer to a Fetch."""
+        names = {topic_id: name for name, topic_id in self.ids.items()}
+        return getattr(topic, "topic", None) or names[topic.topic_id]
 
     def prepare(self) -> None:
         """Make topics, groups with offsets, and transactional ids."""
