@@ -9,9 +9,8 @@ import os
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from siltstone.protocol.core.plain_format import put_varint
 from siltstone.protocol.records import compression
-from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.build import build_batch, frame_batch, put_varint
 from siltstone.protocol.records.record import Record
 from siltstone.storage.files import segment_file_name
 

@@ -22,7 +22,7 @@ stamps base offset and leader epoch into a client's batch without a new CRC.
 """
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siltstone.protocol.core import crc32c
 from siltstone.protocol.core.constants import (
@@ -48,7 +48,6 @@ from siltstone.protocol.core.constants import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
 )
-from siltstone.protocol.core.plain_format import HEADER, BatchHeader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -82,13 +81,91 @@ __all__ = [
     "stamp_timestamp",
 ]
 
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+
+_SEQUENCES: Final = 1 << 31
 _INT64: Final = struct.Struct(">q")
 _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 
+_read = HEADER.unpack_from
 _write_int64 = _INT64.pack_into
 _write_int32 = _INT32.pack_into
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch header in their order on the wire."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # Kafka's word; nobody counts a header's fields
+
+    @classmethod
+    def read(cls, buffer: "Buffer", position: int = 0) -> "BatchHeader":
+        """Read the header at `position`; nothing is checked.
+
+        Raises:
+            struct.error: fewer than 61 bytes are there.
+        """
+        return cls._make(_read(buffer, position))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that the batch stands for, inclusive."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence, wrapping from 2^31-1 to 0; -1 without a base sequence."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
+
+    @property
+    def codec(self) -> int:
+        """The compression codec, 0 to 4; 5 to 7 are illegal."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether every record's timestamp is `max_timestamp`, the time of the append."""
+        return self.attributes & LOG_APPEND_TIME != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a marker instead of data."""
+        return self.attributes & CONTROL != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether `base_timestamp` is the time after which tombstones may go (KIP-534)."""
+        return self.attributes & DELETE_HORIZON != 0
 
 
 def stamp(buffer: "Buffer", position: int, base_offset: int, leader_epoch: int) -> None:

@@ -5,7 +5,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypedDict
 
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.core.plain_format import put_varint
 from siltstone.protocol.records import compression
 from siltstone.protocol.records.batch import (
     ATTRIBUTES_POSITION,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 ABORT = 0
 COMMIT = 1
 
+_SINGLE_BYTES = [bytes((value,)) for value in range(0x80)]
 _CRC = struct.Struct(">I")
 _NULL = b"\1"
 # The record of a marker: length, no attributes, no deltas; a key of 4 bytes with version 0 and the
@@ -130,6 +130,21 @@ def build_marker(
     fields.setdefault("base_timestamp", timestamp)
     fields.setdefault("max_timestamp", timestamp)
     return frame_batch(payload, 1, base_offset=offset, **fields)
+
+
+def put_varint(number: int) -> bytes:
+    """Write a zig-zag varint, or varlong: their bytes are the same."""
+    rest = number << 1 if number >= 0 else ~(number << 1)
+    if rest < 0x80:
+        return _SINGLE_BYTES[rest]
+    if rest < 0x4000:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
+    output = bytearray()
+    while rest > 0x7F:
+        output.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    output.append(rest)
+    return bytes(output)
 
 
 def _write_record(output: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:

@@ -6,9 +6,16 @@ is strict: what does not parse exactly raises InvalidRecord, never IndexError. T
 tools and rare paths; the core checks what clients send.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siltstone.protocol.core.plain_format import VARINT_BYTES, read_field, read_record, read_varint
+from siltstone.protocol.core.constants import (
+    BAD_BODY,
+    BAD_FIELD,
+    BAD_HEADERS,
+    BAD_LENGTH,
+    BAD_NUMBER,
+    FAULTS,
+)
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records import compression
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
@@ -19,6 +26,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
+
+VARINT_BYTES: Final = 5
+VARLONG_BYTES: Final = 10
 
 
 class Record(NamedTuple):
@@ -168,3 +178,116 @@ def _read_record(
 
 def _take(data: "bytes | memoryview", start: int, size: int) -> bytes | None:
     return None if size < 0 else bytes(data[start : start + size])
+
+
+class BrokenRecord(InvalidRecord):
+    """A record does not parse; ``fault`` is the number of the reason."""
+
+    def __init__(self, fault: int) -> None:
+        super().__init__(f"a record is broken: {FAULTS[fault]}")
+        self.fault = fault
+
+
+class RecordFront(NamedTuple):
+    """Where the parts of a record before its headers are; a size of -1 is a null."""
+
+    stop: int
+    """Where the record ends."""
+    attributes: int
+    timestamp_delta: int
+    offset_delta: int
+    tail: int
+    """The size of the key. The bytes from here on are the same wherever the record stands."""
+    key_size: int
+    key: int
+    value_size: int
+    value: int
+
+
+class RecordFields(NamedTuple):
+    """Where all parts of a record are; what `RecordFront` has comes first."""
+
+    stop: int
+    attributes: int
+    timestamp_delta: int
+    offset_delta: int
+    tail: int
+    key_size: int
+    key: int
+    value_size: int
+    value: int
+    header_count: int
+    headers: int
+    """Where the first begins."""
+
+
+def read_varint(
+    data: bytes | memoryview, position: int, end: int, max_bytes: int = VARINT_BYTES
+) -> tuple[int, int]:
+    """Return the number at `position` and the position after it.
+
+    Raises:
+        BrokenRecord: it runs past `end` or `max_bytes`, or has more than 32 (64) bits.
+    """
+    if position < end and (byte := data[position]) < 0x80:  # most numbers have one byte
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    rest = shift = 0
+    for at in range(position, min(end, position + max_bytes)):
+        byte = data[at]
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if rest >> (32 if max_bytes == VARINT_BYTES else 64):
+                break
+            return (rest >> 1) ^ -(rest & 1), at + 1
+        shift += 7
+    raise BrokenRecord(BAD_NUMBER)
+
+
+def read_field(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
+    """Return the size of a key or value, -1 for null, and where its bytes begin."""
+    size, position = read_varint(data, position, end)
+    if size < -1 or size > end - position:
+        raise BrokenRecord(BAD_FIELD)
+    return size, position
+
+
+def read_front(data: bytes | memoryview, position: int, end: int) -> RecordFront:
+    """Read the record at ``position`` up to its value: size, attributes, deltas, key and value.
+
+    Raises:
+        BrokenRecord: so much of it does not parse, or it does not end before ``end``.
+    """
+    size, start = read_varint(data, position, end)
+    if size < 1 or size > end - start:
+        raise BrokenRecord(BAD_LENGTH)
+    stop = start + size
+    timestamp_delta, at = read_varint(data, start + 1, stop, VARLONG_BYTES)
+    offset_delta, tail = read_varint(data, at, stop)
+    key_size, key = read_field(data, tail, stop)
+    value_size, value = read_field(data, key + max(key_size, 0), stop)
+    return RecordFront(
+        stop, data[start], timestamp_delta, offset_delta, tail, key_size, key, value_size, value
+    )
+
+
+def read_record(data: bytes | memoryview, position: int, end: int) -> RecordFields:
+    """Read the record at ``position``, its headers too.
+
+    Raises:
+        BrokenRecord: it does not parse exactly, or not before ``end``.
+    """
+    front = read_front(data, position, end)
+    stop = front.stop
+    count, headers = read_varint(data, front.value + max(front.value_size, 0), stop)
+    if count < 0 or count > stop - headers:
+        raise BrokenRecord(BAD_HEADERS)
+    at = headers
+    for _ in range(count):
+        size, at = read_field(data, at, stop)
+        if size < 0:
+            raise BrokenRecord(BAD_HEADERS)
+        size, at = read_field(data, at + size, stop)
+        at += max(size, 0)
+    if at != stop:
+        raise BrokenRecord(BAD_BODY)
+    return RecordFields(*front, count, headers)

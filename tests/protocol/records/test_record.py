@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.protocol.core.plain_format import VARLONG_BYTES, put_varint, read_varint
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.batch import LENGTH_POSITION
-from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.build import build_batch, frame_batch, put_varint
 from siltstone.protocol.records.compression import GZIP, LZ4, SNAPPY, UNLIMITED, ZSTD, compress
-from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.protocol.records.record import VARLONG_BYTES, Record, iterate_records, read_varint
 from tests.support.batches import make_batch
 
 octets = st.binary(max_size=40)
