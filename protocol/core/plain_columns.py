@@ -27,15 +27,9 @@ from siltstone.protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from siltstone.protocol.core.plain_format import (
-    INT64_MAX,
-    INT64_MIN,
-    BatchHeader,
-    BrokenRecord,
-    RecordFields,
-    read_field,
-    read_record,
-)
+from siltstone.protocol.core.plain_format import INT64_MAX, INT64_MIN
+from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.record import BrokenRecord, RecordFields, read_field, read_record
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

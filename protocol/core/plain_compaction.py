@@ -49,15 +49,13 @@ from siltstone.protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from siltstone.protocol.core.plain_format import (
-    HEADER,
-    INT64_MAX,
+from siltstone.protocol.core.plain_format import INT64_MAX, choose_package
+from siltstone.protocol.records.batch import HEADER, BatchHeader
+from siltstone.protocol.records.build import put_varint
+from siltstone.protocol.records.record import (
     VARLONG_BYTES,
-    BatchHeader,
     BrokenRecord,
     RecordFront,
-    choose_package,
-    put_varint,
     read_front,
     read_varint,
 )

@@ -50,19 +50,12 @@ from siltstone.protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from siltstone.protocol.core.plain_format import (
-    HEADER,
-    INT64_MAX,
-    INT64_MIN,
-    BatchHeader,
-    BrokenRecord,
-    RecordFields,
-    choose_package,
-    put_varint,
-    read_record,
-)
+from siltstone.protocol.core.plain_format import INT64_MAX, INT64_MIN, choose_package
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.framing import describe_bad_size
+from siltstone.protocol.records.batch import HEADER, BatchHeader
+from siltstone.protocol.records.build import put_varint
+from siltstone.protocol.records.record import BrokenRecord, RecordFields, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
