@@ -59,8 +59,8 @@ HEADERS = tuple(dict.fromkeys(str(Path(path).parent) for path in DEPENDS if path
 # sees into: there -O1 costs a request no more than -O3, and compiles in less than half the time.
 # The cleaner's loops have the parser of a record inside: 7 % fewer instructions than by calls.
 LOOPS = {
-    "siltstone/protocol/core/_columns.pyx": ("-O3",),
-    "siltstone/protocol/core/_compaction.pyx": ("-O3", "-finline-limit=3000"),
+    "siltstone/protocol/core/columns.pyx": ("-O3",),
+    "siltstone/protocol/core/compaction.pyx": ("-O3", "-finline-limit=3000"),
     "siltstone/protocol/core/_records.pyx": ("-O3",),
 }
 EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")

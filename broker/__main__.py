@@ -25,16 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by who started it
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser_for(given).parse_args(given)
-    if getattr(options, "ca", None):
-        os.environ["SILTSTONE_CA"] = options.ca
     try:
+        options = parser_for(given).parse_args(given)
+        if getattr(options, "ca", None):
+            os.environ["SILTSTONE_CA"] = options.ca
         exit_code: int = options.run(options)
         sys.stdout.flush()  # while it can be said what becomes of it
     except ConfigError as error:
         for fault in error.faults:
             print(fault, file=sys.stderr)
         return 2
+    except ImportError as error:
+        _tell_not_compiled(error)
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -48,6 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return 1
     return exit_code
+
+
+def _tell_not_compiled(error: ImportError) -> None:
+    """Say that the core is missing; any other module must be there."""
+    if error.name != "siltstone":
+        raise error
+    print(error, file=sys.stderr)
 
 
 def _drop_output() -> None:

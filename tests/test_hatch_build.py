@@ -132,7 +132,7 @@ def test_kernels_are_found_where_they_are(tmp_path: Path) -> None:
     """A kernel in a new folder, however deep, needs no entry in a list."""
     folder = tmp_path / "siltstone/broker/deep/down"
     folder.mkdir(parents=True)
-    for name in ("kernel.py", "kernel.pxd", "_native.pxd", "_native.h", "_portable.py", "x.py"):
+    for name in ("kernel.py", "kernel.pxd", "_native.pxd", "_native.h", "kernel.pyi", "x.py"):
         (folder / name).touch()
 
     assert hatch_build.find_kernels(tmp_path) == ("siltstone/broker/deep/down/kernel.py",)

@@ -43,7 +43,7 @@ SMALL: Final = 40
 DEEP: Final = 2
 """Classes that may stand above each other, a class itself among them."""
 
-_COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
+_COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".pyi", ".h")
 _PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py")
 _SHARED_NUMBERS: Final = (
     "constants.py",
@@ -374,7 +374,8 @@ def _is_error(chain: list[str], bases: Mapping[str, set[str]]) -> bool:
 def count_unused(tree: Tree) -> Iterator[Figure]:
     """Names at the top of a module that nothing outside of the tests uses.
 
-    A use is the name in another place of its module, or in a file that names the module as well.
+    A use is the name in another place of its module, or in a file that names the module as well;
+    of numbers that C shares, in any compiled file.
     """
     words = {
         path: Counter(re.findall(r"\w+", tree.text(path)))
@@ -391,8 +392,11 @@ def count_unused(tree: Tree) -> Iterator[Figure]:
         own = [path.with_suffix(suffix) for suffix in PYTHON if path.with_suffix(suffix) in words]
         declared = Counter(name for each in own for name in _names_at_the_top(tree.product[each]))
         for name in _names_at_the_top(tops):
+            shared = any(path.match(pattern) for pattern in _SHARED_NUMBERS)  # C includes them all
             is_named = sum(words[each][name] for each in own) > declared[name] or any(
-                module in words[other] for other in naming[name] if other not in own
+                module in words[other] or (shared and other.suffix in _COMPILED_SUFFIXES)
+                for other in naming[name]
+                if other not in own
             )
             if not is_named and not _is_named_by_parts(path, name):
                 names.append(f"{path} {name}")

@@ -4,12 +4,14 @@ Logs tell their changes to those who watch them: fetch sessions, and fetches tha
 `Watch` is one partition. It is among the watchers of its log (`Log.watchers`), which tells it of
 every change. So neither an idle session nor a fetch that waits looks at its partitions one by one.
 
-Compiled by Cython, or run as plain Python. The types of C stand in ``_fetch_kernels.pxd``, the
+Compiled by Cython. The types of C stand in ``_fetch_kernels.pxd``, the
 columns in `protocol.messages.columns`.
 """
 
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
+
+import cython
 
 from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC
 from siltstone.protocol.errors import (
@@ -33,13 +35,10 @@ from siltstone.protocol.messages.fetch import (
     SnapshotId,
 )
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from siltstone.protocol.records import _portable as cython
-
-if not cython.compiled:
+if not cython.compiled:  # for the type checkers: what the .pxd has
     from siltstone.protocol.core import Grid, grid_of
+    from siltstone.protocol.core._format import field_of, number_of, row_of, slot_of
+    from siltstone.protocol.core._messages import cell_of, put_cell, value_of
     from siltstone.protocol.messages.columns import (
         ABORTED,
         ASKED_COLUMNS,
@@ -73,15 +72,6 @@ if not cython.compiled:
         STABLE_OFFSET,
         START_OFFSET,
         WANTED_COLUMNS,
-    )
-    from siltstone.protocol.records._portable import (
-        cell_of,
-        field_of,
-        number_of,
-        put_cell,
-        row_of,
-        slot_of,
-        value_of,
     )
 
 

@@ -1,10 +1,12 @@
 """The partitions of a commit, one after the other: which exist, their records, what is kept.
 
-Compiled by Cython, or plain Python as it stands. The types of C stand in ``_commit_kernels.pxd``,
+Compiled by Cython. The types of C stand in ``_commit_kernels.pxd``,
 the columns in `protocol.messages.columns`.
 """
 
 from typing import TYPE_CHECKING, Any
+
+import cython
 
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.protocol.coordinator.group_errors import OffsetMetadataTooLarge
@@ -14,13 +16,9 @@ from siltstone.protocol.errors import UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from siltstone.protocol.records import _portable as cython
-
-if not cython.compiled:
+if not cython.compiled:  # for the type checkers: what the .pxd has
     from siltstone.protocol.core import Grid, grid_of
+    from siltstone.protocol.core._messages import cell_of, put_cell, value_of
     from siltstone.protocol.messages.columns import (
         COMMIT_CODES_COLUMNS,
         COMMITTED_COLUMNS,
@@ -32,7 +30,6 @@ if not cython.compiled:
         STORED_COLUMNS,
         STORED_VALUE,
     )
-    from siltstone.protocol.records._portable import cell_of, put_cell, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,21 +1,18 @@
-"""The common Produce request; compiled by Cython, or run as plain Python.
+"""The common Produce request; compiled by Cython.
 
 The types of C stand in ``_produce_kernels.pxd``.
 """
 
 from typing import TYPE_CHECKING, Any
 
+import cython
+
 from siltstone.broker.security.rights import TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.names import INTERNAL_TOPICS
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from siltstone.protocol.records import _portable as cython
-
-if not cython.compiled:
-    from siltstone.protocol.records._portable import (
+if not cython.compiled:  # for the type checkers: what the .pxd has
+    from siltstone.protocol.core._format import (
         acquire,
         field_of,
         no_region,

@@ -1,9 +1,11 @@
-"""From a frame to its handler and back. Compiled by Cython, or run as plain Python.
+"""From a frame to its handler and back. Compiled by Cython.
 
 The types of C stand in ``_dispatch_kernels.pxd``.
 """
 
 from typing import TYPE_CHECKING, Any
+
+import cython
 
 from siltstone.broker.net.slices import BODY_BYTES, handle_in_slices
 from siltstone.broker.security.rights import CLUSTER_NAME
@@ -12,12 +14,7 @@ from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
 from siltstone.storage.appending.values import NotWrittenError
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from siltstone.protocol.records import _portable as cython
-
-if not cython.compiled:
+if not cython.compiled:  # for the type checkers: what the .pxd has
     from time import perf_counter
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from siltstone.pipeline.columns import HEADER, TYPES
-from siltstone.protocol.core.columns import Filled
+from siltstone.protocol.core.rows import Filled
 
 _ALIGNMENT: Final = 64
 

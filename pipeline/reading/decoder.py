@@ -15,8 +15,9 @@ from siltstone.pipeline.columns import TYPES, WALKED, arrow_schema, check_names
 from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
 from siltstone.pipeline.reading.arena import Arena
 from siltstone.pipeline.reading.scanned import Scanned
-from siltstone.protocol.core.columns import BatchRow, Filled, Rows, Selection, Survey, fill_columns
+from siltstone.protocol.core.columns import Rows, Survey, fill_columns
 from siltstone.protocol.core.constants import BAD_COUNT, BAD_RECORD, FAULTS, FULL, MIN_RECORD_BYTES
+from siltstone.protocol.core.rows import BatchRow, Filled, Selection
 from siltstone.protocol.errors import CorruptMessage, KafkaError
 from siltstone.protocol.records import compression
 from siltstone.protocol.records.batch import (

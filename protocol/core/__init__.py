@@ -1,14 +1,12 @@
-"""The compiled core and its plain twin: bytes and numbers in, values out, nothing of the broker.
+"""The compiled core: bytes and numbers in, values out, nothing of the broker.
 
-`plain_messages` and `plain_records` are the specification: they are what runs where there is no
-compiler, and what the tests hold the compiled forms against. Import the names from here, and
-numbers from `constants`.
+`tests/reference` says in plain Python what each step means, and is what the tests hold the core
+against. Import the names from here, and numbers from `constants`; `compaction` and `columns` are
+parts for the cleaner and for readers of topics.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from siltstone.protocol.core.plain_messages import (
+try:
+    from siltstone.protocol.core._messages import (
         Grid,
         Table,
         fill_versioned,
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
         write_response,
         write_response_in_steps,
     )
-    from siltstone.protocol.core.plain_records import (
-        COMPILED,
+    from siltstone.protocol.core._records import (
         SegmentScan,
         check_batch,
         crc32c,
@@ -37,41 +34,18 @@ if TYPE_CHECKING:
         take_plain,
         walk_records,
     )
-else:
-    try:
-        import siltstone.protocol.core._messages as messages
-        import siltstone.protocol.core._records as records
-    except ModuleNotFoundError:  # they are not compiled, or are not wanted (`siltstone`)
-        import siltstone.protocol.core.plain_messages as messages
-        import siltstone.protocol.core.plain_records as records
-    Grid = messages.Grid
-    Table = messages.Table
-    fill_versioned = messages.fill_versioned
-    grid_of = messages.grid_of
-    read = messages.read
-    read_head = messages.read_head
-    read_in_steps = messages.read_in_steps
-    write = messages.write
-    write_alike = messages.write_alike
-    write_response = messages.write_response
-    write_response_in_steps = messages.write_response_in_steps
-    COMPILED = messages.COMPILED and records.COMPILED
-    SegmentScan = records.SegmentScan
-    check_batch = records.check_batch
-    crc32c = records.crc32c
-    crc32c_by_tables = records.crc32c_by_tables
-    find_batch = records.find_batch
-    find_end = records.find_end
-    list_bad_records = records.list_bad_records
-    next_frame = records.next_frame
-    pack_rows = records.pack_rows
-    read_journal = records.read_journal
-    rewrite_records = records.rewrite_records
-    take_plain = records.take_plain
-    walk_records = records.walk_records
+except ModuleNotFoundError as error:
+    if error.name not in {f"{__name__}._messages", f"{__name__}._records"}:
+        raise
+    import sys
+
+    raise ImportError(
+        f"siltstone is not compiled for this Python ({sys.executable}, {sys.version.split()[0]}): "
+        "install it again with this Python, in a clone by make run",
+        name="siltstone",
+    ) from None
 
 __all__ = [
-    "COMPILED",
     "Grid",
     "SegmentScan",
     "Table",

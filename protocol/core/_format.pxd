@@ -1,6 +1,6 @@
 # Batches and records as they lie in bytes, for compiled code: the header, the numbers of varying
-# size, the one parser of a record. `plain_format` has the same in Python. What C and the system give
-# to kernels stands in `_format.h`, and for uncompiled ones in `protocol.records._portable`.
+# size, the one parser of a record; `protocol.records.record` has the same in Python. What C and the
+# system give to kernels stands in `_format.h`. `_format.pyi` tells the type checkers.
 from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 

@@ -1,4 +1,4 @@
-# The grid, for other compiled modules; plain_messages.py and _messages.pyx say the rest.
+# The grid, for other compiled modules; _messages.pyx says the rest.
 cimport cython
 
 @cython.final

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Messages read and written by tables; `protocol.core.plain_messages` explains each step.
+"""Messages read and written by tables; `tests/reference/messages.py` explains each step.
 
 A `Table` is one structure of one version as an array of `Field`. One recursive function reads, one
 writes. No memory is reserved before its bytes are known to have arrived, and the caller
@@ -50,8 +50,6 @@ cdef extern from *:
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t count)
-
-COMPILED = True
 
 # The order is that of `protocol.core.fields.KINDS`.
 cdef enum Kind:
@@ -180,7 +178,7 @@ cdef class Table:
 
 @cython.final
 cdef class Grid:
-    """Rows of numbers, with other values in some columns; see `plain_messages.Grid`."""
+    """Rows of numbers, with other values in some columns; see `reference.messages.Grid`."""
 
     def __cinit__(self, Py_ssize_t count, Py_ssize_t width):
         if count < 0 or width < 1:
@@ -220,13 +218,13 @@ cdef class Grid:
         return repr(list(self))
 
     cpdef put(self, Py_ssize_t place, Py_ssize_t column, long long number):
-        """Set a number; see `plain_messages.Grid.put`."""
+        """Set a number; see `reference.messages.Grid.put`."""
         if place < 0 or place >= self.count or column < 0 or column >= self.width:
             raise IndexError(f"row {place}, column {column}")
         self.numbers[place * self.width + column] = number
 
     cpdef put_column(self, Py_ssize_t column, list values):
-        """Set a column of other values; see `plain_messages.Grid.put_column`."""
+        """Set a column of other values; see `reference.messages.Grid.put_column`."""
         if column < 0 or column >= self.width or len(values) < self.count:
             raise IndexError(f"{len(values)} values for column {column}")
         if self.columns is None:
@@ -276,7 +274,7 @@ cdef class Grid:
 
 
 cpdef Grid grid_of(object rows, Py_ssize_t width):
-    """Return rows as a grid of their first columns; see `plain_messages.grid_of`."""
+    """Return rows as a grid of their first columns; see `reference.messages.grid_of`."""
     cdef Py_ssize_t place = 0, column
     cdef Grid grid
     cdef object value
@@ -323,7 +321,7 @@ cdef int begin(Source* source, Table table, object buffer, Py_buffer* view, Py_s
 
 
 def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room, Py_ssize_t at_once=NO_LIMIT):
-    """Read a structure from ``buffer[position:end]``; see `plain_messages.read`."""
+    """Read a structure from ``buffer[position:end]``; see `reference.messages.read`."""
     cdef Source source
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -340,7 +338,7 @@ def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssi
 
 
 def fill_versioned(Grid grid, Py_ssize_t first, list tables, list cells, tuple missing):
-    """Put the first columns of structures into a grid; see `plain_messages.fill_versioned`."""
+    """Put the first columns of structures into a grid; see `reference.messages.fill_versioned`."""
     cdef Source source
     cdef Py_ssize_t i, place, count = len(missing)
     cdef int64_t version
@@ -402,7 +400,7 @@ cdef int fill_row(Table table, Source* source, long long* numbers, list others, 
 
 
 def read_in_steps(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
-    """Return what `read` would, after some steps; see `plain_messages.read_in_steps`."""
+    """Return what `read` would, after some steps; see `reference.messages.read_in_steps`."""
     cdef Reader reader = Reader(table, buffer, position, end, room)
     return reader.whole(table)
 
@@ -508,7 +506,7 @@ cdef object make_row(Table table, list values):
 
 
 def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
-    """Read the head of the request ``buffer[start:end]``; see `plain_messages.read_head`."""
+    """Read the head of the request ``buffer[start:end]``; see `reference.messages.read_head`."""
     cdef Source source
     cdef Py_buffer view
     cdef int key, version, length
@@ -1040,7 +1038,7 @@ cdef int keep_sink(Sink sink) except -1:
 
 
 def write(Table table, object row, int head=NO_HEAD):
-    """Return a structure's bytes behind an int16, if one is given; see `plain_messages.write`."""
+    """Return a structure's bytes behind an int16, if one is given; see `reference.messages.write`."""
     cdef Sink sink = take_sink()
     written = put_whole(sink, table, row, head)
     keep_sink(sink)
@@ -1055,7 +1053,7 @@ cdef struct Place:
 
 
 def write_alike(Table table, object row, int head, Grid grid, tuple columns, Py_ssize_t start, Py_ssize_t stop):
-    """Return structures that differ in numbers of a grid; see `plain_messages.write_alike`."""
+    """Return structures that differ in numbers of a grid; see `reference.messages.write_alike`."""
     cdef Sink sink
     cdef Field* field
     cdef Place* places
@@ -1139,7 +1137,7 @@ cdef Sink begin_response(int32_t correlation_id, bint has_tags, list errors):
 
 
 def write_response(Table table, object row, int32_t correlation_id, bint has_tags, list errors, Py_ssize_t at_once=NO_LIMIT):
-    """Return a response with its size and head; see `plain_messages.write_response`."""
+    """Return a response with its size and head; see `reference.messages.write_response`."""
     cdef Sink sink = begin_response(correlation_id, has_tags, errors)
     cdef Py_ssize_t before = 0 if errors is None else len(errors)
     sink.at_once = at_once
@@ -1155,7 +1153,7 @@ def write_response(Table table, object row, int32_t correlation_id, bint has_tag
 
 
 def write_response_in_steps(Table table, object row, int32_t correlation_id, bint has_tags, list errors):
-    """Return what `write_response` would, after some steps; see `plain_messages`."""
+    """Return what `write_response` would, after some steps; see `tests/reference/messages.py`."""
     cdef Writer writer = Writer()
     writer.sink = begin_response(correlation_id, has_tags, errors)
     return writer.whole(table, row)

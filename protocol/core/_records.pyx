@@ -1,4 +1,4 @@
-"""Frames, batches, records, segments and journals; `plain_records` explains each step.
+"""Frames, batches, records, segments and journals; `tests/reference/records.py` explains each step.
 
 The bytes come from the wire or from a disk: no length, count or number in them is believed before
 it was compared with the end of the buffer.
@@ -18,8 +18,6 @@ from siltstone.protocol.core._format cimport *
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.framing import describe_bad_size
 
-COMPILED = True
-
 ctypedef const unsigned char* Octets
 
 prepare()
@@ -28,7 +26,7 @@ prepare()
 # Frames ------------------------------------------------------------------------------------------
 
 cpdef Py_ssize_t next_frame(object buffer, Py_ssize_t position, Py_ssize_t filled, long long limit) except -1:
-    """Return where the frame at ``position`` ends; see `plain_records.next_frame`."""
+    """Return where the frame at ``position`` ends; see `reference.records.next_frame`."""
     cdef Py_buffer view
     cdef long long size = 0
     if filled - position < SIZE_PREFIX:
@@ -81,7 +79,7 @@ cdef inline Verdict verdict_of(long long code, long long index, long long timest
 
 
 def check_batch(object buffer, long long low, long long high, bint keys_required):
-    """Check a buffer that is exactly one batch; see `plain_records.check_batch`."""
+    """Check a buffer that is exactly one batch; see `reference.records.check_batch`."""
     cdef Py_buffer view
     cdef Verdict verdict = verdict_of(BAD_LENGTH, 0, NO_TIMESTAMP)
     cdef Header header
@@ -97,7 +95,7 @@ def check_batch(object buffer, long long low, long long high, bint keys_required
 
 
 cpdef (long long, long long, long long, long long, long long, long long, long long) take_plain(object buffer, long long low, long long high, bint keys_required, int flags, int codecs) except *:
-    """Return the numbers of a common batch; see `plain_records.take_plain`."""
+    """Return the numbers of a common batch; see `reference.records.take_plain`."""
     cdef Py_buffer view
     cdef Verdict verdict
     cdef Header header
@@ -127,7 +125,7 @@ def walk_records(
     object buffer, Py_ssize_t start, Py_ssize_t end, long long count, long long base_timestamp,
     long long low, long long high, bint keys_required,
 ):
-    """Check ``count`` records that fill a range; see `plain_records.walk_records`."""
+    """Check ``count`` records that fill a range; see `reference.records.walk_records`."""
     cdef Py_buffer view
     cdef Verdict verdict
     cdef Octets data
@@ -146,7 +144,7 @@ def list_bad_records(
     object buffer, Py_ssize_t start, Py_ssize_t end, long long count, long long base_timestamp,
     long long low, long long high, bint keys_required, Py_ssize_t most,
 ):
-    """List the records that a walk flagged; see `plain_records.list_bad_records`."""
+    """List the records that a walk flagged; see `reference.records.list_bad_records`."""
     cdef Py_buffer view
     cdef Record record
     cdef long long index, timestamp
@@ -263,7 +261,7 @@ cdef long long difference(long long a, long long b) noexcept nogil:
 # Writing batches ---------------------------------------------------------------------------------
 
 def rewrite_records(object buffer, Py_ssize_t start, Py_ssize_t end, long long count, object output):
-    """Write records again, numbered from 0; see `plain_records.rewrite_records`."""
+    """Write records again, numbered from 0; see `reference.records.rewrite_records`."""
     cdef Py_buffer view, target
     cdef Py_ssize_t size
     take_range(buffer, &view, start, end)
@@ -313,7 +311,7 @@ cdef Py_ssize_t rewrite(
 
 
 cpdef bytearray pack_rows(object rows, long long timestamp, long long producer_id, long long producer_epoch):
-    """Return one plain batch of keys and values; see `plain_records.pack_rows`."""
+    """Return one plain batch of keys and values; see `reference.records.pack_rows`."""
     cdef Header header
     cdef Py_ssize_t size = HEADER_SIZE
     cdef Py_ssize_t count = 0
@@ -377,7 +375,7 @@ cdef inline Py_ssize_t write_field(unsigned char* output, Py_ssize_t at, bytes f
 # Segments ----------------------------------------------------------------------------------------
 
 cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, long long offset) except? -1:
-    """Return the first batch that ends at an offset or above; see `plain_records.find_batch`."""
+    """Return the first batch that ends at an offset or above; see `reference.records.find_batch`."""
     cdef Py_buffer view
     cdef Octets data
     cdef Py_ssize_t position = max(start, 0)
@@ -402,7 +400,7 @@ cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, lon
 
 
 cpdef Py_ssize_t find_end(object buffer, Py_ssize_t start, Py_ssize_t end) except -1:
-    """Return where the last whole batch ends; see `plain_records.find_end`."""
+    """Return where the last whole batch ends; see `reference.records.find_end`."""
     cdef Py_buffer view
     cdef Py_ssize_t position = max(start, 0)
     cdef long long length
@@ -440,7 +438,7 @@ cdef enum:
 
 @cython.final
 cdef class SegmentScan:
-    """Walks a segment from its start, chunk by chunk; see `plain_records.SegmentScan`."""
+    """Walks a segment from its start, chunk by chunk; see `reference.records.SegmentScan`."""
 
     cdef readonly long long base_offset, batches, first_timestamp, indexed, last_offset
     cdef readonly long long leader_epoch, max_timestamp, max_timestamp_offset, needed, position
@@ -469,7 +467,7 @@ cdef class SegmentScan:
         PyMem_Free(self.notable)
 
     def scan(self, object chunk):
-        """Walk the whole batches of a chunk; see `plain_records.SegmentScan.scan`."""
+        """Walk the whole batches of a chunk; see `reference.records.SegmentScan.scan`."""
         cdef Py_buffer view
         cdef long long origin = self.position
         cdef Py_ssize_t first, index
@@ -589,7 +587,7 @@ cdef class SegmentScan:
 # Journals ----------------------------------------------------------------------------------------
 
 def read_journal(object buffer, Py_ssize_t position, Py_ssize_t most, bint has_offsets):
-    """Return the entries of whole batches and why they end; see `plain_records.read_journal`."""
+    """Return the entries of whole batches and why they end; see `reference.records.read_journal`."""
     cdef Py_buffer view
     cdef Octets data
     cdef Header header

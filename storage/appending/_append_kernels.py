@@ -1,4 +1,4 @@
-"""The end of a partition, where it grows. Compiled by Cython, or run as plain Python.
+"""The end of a partition, where it grows. Compiled by Cython.
 
 A batch that breaks no rule is stamped, written and counted in compiled code; only the write leaves
 it. For what is rare the log or the segment is asked. The types of C stand in
@@ -8,22 +8,19 @@ it. For what is rare the log or the segment is asked. The types of C stand in
 from os import pwrite
 from typing import TYPE_CHECKING, Any
 
+import cython
+
 from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.values import AppendResult, NotWrittenError, Origin, ValidatedBatch
 from siltstone.storage.producers.entry import KEPT_BATCHES, AppendedBatch
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from siltstone.protocol.records import _portable as cython
-
-if not cython.compiled:
+if not cython.compiled:  # for the type checkers: what the .pxd has
     from _thread import LockType
     from _thread import allocate_lock as new_lock
     from os import pwrite as write_at
 
     from siltstone.protocol.core import take_plain
-    from siltstone.protocol.records._portable import (
+    from siltstone.protocol.core._format import (
         INT32_MAX,
         INT64_MAX,
         acquire,

@@ -3,25 +3,22 @@
 A consumer's next fetch begins where its last one ended, so the reader remembers where reads ended,
 and a consumer at the log's end never searches. Others use the offset index and a short walk over
 batch headers, a few KiB at a time and never past an end. A batch that does not end there is a torn
-tail and is not seen; nothing here checks a CRC. Compiled by Cython, or plain Python as it stands.
+tail and is not seen; nothing here checks a CRC. Compiled by Cython.
 The types of C stand in ``_read_kernels.pxd``.
 """
 
 from os import pread
 from typing import TYPE_CHECKING
 
+import cython
+
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.log.view import LogRead, find_index
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from siltstone.protocol.records import _portable as cython
-
-if not cython.compiled:
+if not cython.compiled:  # for the type checkers: what the .pxd has
     from siltstone.protocol.core import find_batch, find_end
-    from siltstone.protocol.records._portable import (
+    from siltstone.protocol.core._format import (
         field_of,
         inside,
         number_of,

@@ -1,20 +1,23 @@
-"""Fixtures for the cleaner's tests: the core in both forms."""
+"""Fixtures for the cleaner's tests: the core and its reference."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pytest
 
-from siltstone.protocol.core import compaction, plain_compaction
+from siltstone.protocol.core import compaction
+from tests.reference import compaction as reference
 from tests.support.forms import NAMES
+
+PARTS = ("MapBuilder", "OffsetMap", "RecordFilter", "Transactions", "digest_of")
 
 
 @pytest.fixture(params=NAMES)
 def both_forms(
     request: pytest.FixtureRequest, plain_form: Callable[[], AbstractContextManager[None]]
 ) -> Iterator[str]:
-    """Run a test with the chosen form of the core, and with the plain one if that is another."""
-    with plain_form() if request.param == "plain" else nullcontext():
+    """Run a test with the core, and with its reference."""
+    with plain_form() if request.param == "reference" else nullcontext():
         yield str(request.param)
 
 
@@ -22,13 +25,13 @@ def both_forms(
 def plain_form(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[], AbstractContextManager[None]]:
-    """Return what has the plain form take the place of the chosen one for a while."""
+    """Return a context in which the reference takes the place of the core."""
 
     @contextmanager
     def use() -> Iterator[None]:
         with monkeypatch.context() as patch:
-            for name in set(compaction.__all__) - {"COMPILED"}:
-                patch.setattr(compaction, name, getattr(plain_compaction, name))
+            for name in PARTS:
+                patch.setattr(compaction, name, getattr(reference, name))
             yield
 
     return use

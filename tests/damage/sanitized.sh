@@ -19,10 +19,10 @@ export FUZZ_FRAMES=${FUZZ_FRAMES:-1000} FUZZ_SEED=${SEED:-}
 "$PYTHON" - <<'PY'
 from pathlib import Path
 
-from siltstone.protocol.core import _compaction
+from siltstone.protocol.core import compaction
 from hatch_build import KERNELS
 
-assert Path(_compaction.__file__).is_relative_to(Path.cwd()), _compaction.__file__
+assert Path(compaction.__file__).is_relative_to(Path.cwd()), compaction.__file__
 assert all(list(Path().glob(each.rpartition(".")[0] + ".*.so")) for each in KERNELS)
 PY
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["siltstone.protocol.core.plain_messages"]):
+with atheris.instrument_imports(include=["tests.reference.messages"]):
     from siltstone.broker.api import BY_KEY
     from siltstone.broker.net.dispatch import SERVED
     from siltstone.protocol import core
-    from siltstone.protocol.core import plain_messages
     from tests.fuzz.guiding import find
+    from tests.reference import messages as reference
+    from tests.reference.tables import outcome, twin_of
     from tests.support.frames import corpus
-    from tests.support.message_twins import outcome, twin_of
 
 
 @cache
@@ -31,12 +31,12 @@ def tables(key: int, version: int) -> tuple[Any, Any]:
 
 def read_plain(buffer: bytearray) -> Any:
     """Read a request, its head first."""
-    head = plain_messages.read_head(buffer, 0, len(buffer), SERVED)
+    head = reference.read_head(buffer, 0, len(buffer), SERVED)
     key, version, _, _, body = head
     if body < 0:
         return head
     room = BY_KEY[key].max_elements
-    return head, plain_messages.read(tables(key, version)[1], buffer, body, len(buffer), room)
+    return head, reference.read(tables(key, version)[1], buffer, body, len(buffer), room)
 
 
 def read_compiled(buffer: bytearray) -> Any:
@@ -59,6 +59,4 @@ def read_both(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    if not core.COMPILED:
-        sys.exit("there is nothing to compare with: the core is not compiled")
     find(read_both, corpus(), Path(sys.argv[1]))

@@ -15,14 +15,14 @@ from kio.serial import entity_writer
 
 from siltstone.broker.api import APIS, Api
 from siltstone.protocol import core
-from siltstone.protocol.core import plain_messages
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.headers import (
     FIRST_FLEXIBLE,
 )
+from tests.reference import messages as reference
 from tests.support.kio_messages import UNKNOWN_TAGS
 
-BOTH = (core.read_head, plain_messages.read_head)
+BOTH = (core.read_head, reference.read_head)
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:

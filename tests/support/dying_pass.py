@@ -127,7 +127,7 @@ class DyingPasses:
 
 def serve() -> None:
     """Make a child for each line."""
-    assert compaction.COMPILED is not None  # loaded before the forks, not in each of them
+    assert compaction.OffsetMap is not None  # loaded before the forks, not in each of them
     for line in sys.stdin:
         folder, number, how = line.rstrip("\n").split("\t")
         reader, writer = os.pipe()

@@ -1,17 +1,12 @@
-"""Tests of what there is in two forms: compiled, and the plain Python that is its specification.
-
-Where the compiled form is not there or not wanted the chosen one is plain, so it alone is tested.
-"""
+"""Tests that the compiled core and its reference in plain Python both have to pass."""
 
 from typing import Any
 
 import pytest
 
-from siltstone.protocol import core
-
-NAMES = ("chosen", "plain")[: 1 + core.COMPILED]
+NAMES = ("core", "reference")
 
 
-def in_both_forms(name: str, chosen: Any, plain: Any) -> pytest.MarkDecorator:
-    """Run a test with the form that was chosen, and with the plain one if that is another."""
-    return pytest.mark.parametrize(name, (chosen, plain)[: len(NAMES)], ids=NAMES)
+def in_both_forms(name: str, core: Any, reference: Any) -> pytest.MarkDecorator:
+    """Run a test with the core and with its reference."""
+    return pytest.mark.parametrize(name, [core, reference], ids=NAMES)

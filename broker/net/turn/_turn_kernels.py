@@ -1,6 +1,6 @@
 """One turn of a connection: receive once, serve what is whole, send once.
 
-Compiled by Cython, or plain Python as it stands. The types of C stand in ``_turn_kernels.pxd``.
+Compiled by Cython. The types of C stand in ``_turn_kernels.pxd``.
 """
 
 import errno
@@ -8,22 +8,20 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import cython
+
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.appending.values import NotWrittenError
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is a tool of the build, not of the run
-    from siltstone.protocol.records import _portable as cython
-
-if not cython.compiled:
+if not cython.compiled:  # for the type checkers: what the .pxd has
     from siltstone.protocol.core import next_frame
-    from siltstone.protocol.records._portable import (
+    from siltstone.protocol.core._format import (
         EAGAIN,
         EINTR,
         MSG_MORE,
+        Region,
         acquire,
         acquire_target,
         copy,
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
     from siltstone.broker.net.answers import LateAnswer
     from siltstone.broker.net.buffers import LargeBuffer
-    from siltstone.protocol.records import _portable
     from siltstone.storage.appending._append_kernels import Appends
 
 
@@ -207,9 +204,7 @@ class Transport:
         raise NotImplementedError
 
 
-def join(
-    parts: "Iterable[bytes | memoryview | FileSlice]", room: "_portable.Region"
-) -> tuple[int, int, int]:
+def join(parts: "Iterable[bytes | memoryview | FileSlice]", room: "Region") -> tuple[int, int, int]:
     """Put bytes and small ranges into ``room`` as they follow each other, as long as there is room.
 
     Returns:

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.protocol.core import columns, constants, crc32c, plain_columns
+from siltstone.protocol.core import columns, constants, crc32c
+from siltstone.protocol.core.rows import Filled, Selection
 from siltstone.protocol.records.batch import HEADER_SIZE
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from tests.reference import columns as reference
 from tests.support.batches import make_batch
 from tests.support.forms import in_both_forms
 
@@ -35,7 +37,7 @@ BUFFERS = (
     "batch_offset",
     "producer_id",
 )
-BOTH = in_both_forms("kernel", columns, plain_columns)
+BOTH = in_both_forms("kernel", columns, reference)
 
 RECORDS = st.lists(
     st.tuples(
@@ -62,12 +64,12 @@ def fill(
     *,
     names: tuple[str, ...] = BUFFERS,
     is_walked: bool = True,
-) -> tuple[plain_columns.Filled, bytearray, dict[str, int]]:
+) -> tuple[Filled, bytearray, dict[str, int]]:
     """Return counts, arena and layout of the columns of a chunk."""
     size = len(data) * 8 + 4096
     layout = {name: place * size for place, name in enumerate(names)}
     arena = bytearray(b"\xaa" * size * len(names))
-    selection = plain_columns.Selection(
+    selection = Selection(
         start=0,
         end=(1 << 63) - 1,
         time_from=-(1 << 63),
@@ -97,7 +99,7 @@ def test_both_forms_fill_the_same_buffers(made: list[Any]) -> None:
 
     for is_walked in (True, False):
         filled, arena, _ = fill(columns, data, is_walked=is_walked)
-        plain, plain_arena, _ = fill(plain_columns, data, is_walked=is_walked)
+        plain, plain_arena, _ = fill(reference, data, is_walked=is_walked)
 
         assert filled == plain
         assert arena == plain_arena
@@ -108,7 +110,7 @@ def test_a_buffer_begins_inside_the_arena(kernel: Any) -> None:
     """What does not is refused before anything is written."""
     data = make_batch(1)
     rows = survey(kernel, data).rows
-    selection = plain_columns.Selection(0, 9, 0, 1 << 60, 1, is_walked=True)
+    selection = Selection(0, 9, 0, 1 << 60, 1, is_walked=True)
 
     for start in (-1, 9):
         with pytest.raises(ValueError, match="offset does not begin inside the arena"):
@@ -123,7 +125,7 @@ def test_only_wanted_buffers_are_written(kernel: Any) -> None:
     for is_walked in (True, False):
         filled, arena, _ = fill(kernel, data, names=("offset",), is_walked=is_walked)
 
-        assert filled == plain_columns.Filled(rows=3)
+        assert filled == Filled(rows=3)
         assert numbers(arena, 0, 3) == [4, 5, 6]
         assert set(arena[24:]) == {0xAA}
 

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from siltstone.protocol.core import compaction, constants, plain_compaction
-from siltstone.protocol.core.plain_compaction import sip_hash
+from siltstone.protocol.core import compaction, constants
 from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker, frame_batch
 from siltstone.protocol.records.compression import GZIP, compress
+from tests.reference import compaction as reference
+from tests.reference.compaction import sip_hash
 from tests.support.batches import make_batch
 from tests.support.forms import in_both_forms
 
-PLAIN = plain_compaction
+PLAIN = reference
 BOTH = in_both_forms("core", compaction, PLAIN)
 FAR = 1 << 40
 NO_HORIZON = (1 << 63) - 1

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siltstone.protocol import core
-from siltstone.protocol.core import constants, plain_records
+from siltstone.protocol.core import constants
 from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp
+from tests.reference import records as reference
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 from tests.support.forms import in_both_forms
 
-PLAIN = plain_records
+PLAIN = reference
 BOTH = in_both_forms("kernel", core, PLAIN)
 EVERY_BATCH = 0
 NEVER = 1 << 40
@@ -197,7 +198,7 @@ def test_a_flipped_byte_ends_the_log_there(kernel: Any) -> None:
     ],
 )
 def test_faults_have_names(kernel: Any, position: int, bytes_there: bytes, status: int) -> None:
-    """What is wrong with the first bad batch is said."""
+    """The fault of the first bad batch is told."""
     first = make_batch(2)
     segment = lay_out(first, make_batch(2))
     at = len(first) + position

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from siltstone.protocol import core
-from siltstone.protocol.core import plain_messages
 from siltstone.protocol.messages import Message
+from tests.reference import messages as reference
+from tests.reference.tables import twin_of
 from tests.support.kio_messages import encode, encode_with_unknown_tags, example
 from tests.support.message_cases import CASES, entities
 from tests.support.message_compare import assert_says_the_same
-from tests.support.message_twins import twin_of
 
 
 def read(message: Message, version: int, body: bytes) -> Any:
@@ -41,11 +41,11 @@ def test_the_plain_twin_does_the_same(message: Message, schema: Any) -> None:
     for entity in entities(schema)[:4]:
         body = encode(entity)
 
-        row, end = plain_messages.read(twin, body, 0, len(body), 1000)
+        row, end = reference.read(twin, body, 0, len(body), 1000)
 
         assert (row, end) == message.read(schema.__version__, body, 0, len(body), 1000)
-        assert plain_messages.write(twin, row) == body
-        assert plain_messages.write_response(twin, row, 7, True, None) == message_response(
+        assert reference.write(twin, row) == body
+        assert reference.write_response(twin, row, 7, True, None) == message_response(
             message, schema.__version__, row
         )
 

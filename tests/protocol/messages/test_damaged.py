@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from siltstone.protocol import messages
-from siltstone.protocol.core import plain_messages
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message
+from tests.reference import messages as reference
+from tests.reference.tables import outcome, twin_of
 from tests.support.kio_messages import encode, example
 from tests.support.message_cases import CASES
-from tests.support.message_twins import outcome, twin_of
 
 
 @pytest.mark.parametrize(("message", "schema"), CASES)
@@ -26,7 +26,7 @@ def test_a_body_cut_at_any_byte_is_refused_with_its_field(message: Message, sche
         with pytest.raises(ProtocolError, match=r"^\w+\.[\w ]+: ") as refused:
             message.read(version, buffer, 0, end)
         with pytest.raises(ProtocolError) as expected:
-            plain_messages.read(twin, buffer, 0, end, messages.MAX_ELEMENTS)
+            reference.read(twin, buffer, 0, end, messages.MAX_ELEMENTS)
         assert str(refused.value) == str(expected.value)
 
 
@@ -43,6 +43,6 @@ def test_damaged_bodies_are_read_alike(message: Message, schema: Any) -> None:
             damaged[chance.randrange(len(body))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, 0xC3])
 
         found = outcome(partial(message.read, version, damaged, 0, len(damaged), 100))
-        expected = outcome(partial(plain_messages.read, twin, damaged, 0, len(damaged), 100))
+        expected = outcome(partial(reference.read, twin, damaged, 0, len(damaged), 100))
 
         assert found == expected

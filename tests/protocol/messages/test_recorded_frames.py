@@ -11,12 +11,12 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from siltstone.protocol.core import plain_messages
 from siltstone.protocol.messages import MAX_ELEMENTS
+from tests.reference import messages as reference
+from tests.reference.tables import twin_of
 from tests.support.kio_messages import encode
 from tests.support.message_cases import MESSAGES
 from tests.support.message_compare import assert_says_the_same
-from tests.support.message_twins import twin_of
 from tests.support.recorded_frames import CLIENTS, Exchange, body_of, exchanges_of
 
 BEHIND: Final = {("librdkafka", 3, 13): 3}
@@ -66,7 +66,7 @@ def _read_alike(exchange: Exchange, direction: str, schema: Any, body: bytes) ->
     assert position == end
     assert_says_the_same(row, entity)
     twin = twin_of(message, exchange.version)
-    assert plain_messages.read(twin, body, 0, len(body), MAX_ELEMENTS) == (row, position)
+    assert reference.read(twin, body, 0, len(body), MAX_ELEMENTS) == (row, position)
     assert message.write(exchange.version, row) == encode(entity)
     assert encode(entity) == body[:end]
     return len(body) - end

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 
 from siltstone.protocol import core
-from siltstone.protocol.core import plain_messages, read_head
+from siltstone.protocol.core import read_head
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message, offset_commit, parse_spec
 from siltstone.protocol.messages.fetch import (
@@ -24,9 +24,10 @@ from siltstone.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from siltstone.protocol.parts import FileSlice
+from tests.reference import messages as reference
+from tests.reference.tables import twin_of
 from tests.support.forms import in_both_forms
 from tests.support.kafka import KafkaJars
-from tests.support.message_twins import twin_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -113,12 +114,12 @@ def test_more_elements_than_allowed_are_refused_before_they_are_made() -> None:
         MESSAGE.read(1, tagged, 0, len(tagged), 101)
 
 
-BOTH = in_both_forms("form", core, plain_messages)
+BOTH = in_both_forms("form", core, reference)
 
 
 def tables_of(form: Any, message: Message, versions: range) -> list[Any]:
     """Return the tables of a message as a form of the core has them."""
-    if form is plain_messages:
+    if form is reference:
         return [twin_of(message, version) for version in versions]
     return [message.table(version) for version in versions]
 
@@ -276,7 +277,7 @@ def test_structures_of_numbers_and_a_text_are_read_as_they_are(form: Any, versio
     assert {type(each) for each in found.rows} == {Noted}
     for size in range(len(body)):
         reasons = set()
-        for each in (form, plain_messages):
+        for each in (form, reference):
             (twin,) = tables_of(each, message, range(version, version + 1))
             with pytest.raises(ProtocolError) as refusal:
                 each.read(twin, body, 0, size, 3)
@@ -360,8 +361,8 @@ def test_many_elements_are_read_in_steps(form: Any, version: int) -> None:
     request = offset_commit.OffsetCommitRequest("g", 1, "m", None, -1, MANY)
     body = b"head" + offset_commit.REQUEST.write(version, request)
     expected = offset_commit.REQUEST.read(version, body, 4, len(body))
-    table = offset_commit.REQUEST.table(version)
-    if form is plain_messages:
+    table: Any = offset_commit.REQUEST.table(version)
+    if form is reference:
         table = twin_of(offset_commit.REQUEST, version)
 
     steps = form.read_in_steps(table, body, 4, len(body), 25_000)
@@ -531,7 +532,7 @@ def both(message: Message, version: int) -> list[Any]:
     """Return the table and the function that writes by it, of either form."""
     return [
         (message.table(version), core.write),
-        (twin_of(message, version), plain_messages.write),
+        (twin_of(message, version), reference.write),
     ]
 
 
@@ -539,7 +540,7 @@ def readers(message: Message, version: int) -> list[Any]:
     """Return the table and the function that reads by it, of either form."""
     return [
         (message.table(version), core.read),
-        (twin_of(message, version), plain_messages.read),
+        (twin_of(message, version), reference.read),
     ]
 
 
@@ -586,7 +587,7 @@ def test_error_codes_are_reported_by_the_writer() -> None:
 SERVED = [None, None, (1, 3, 2)]
 
 
-@pytest.mark.parametrize("read", [read_head, plain_messages.read_head])
+@pytest.mark.parametrize("read", [read_head, reference.read_head])
 @pytest.mark.parametrize(
     ("head", "expected"),
     [
@@ -607,7 +608,7 @@ def test_heads(read: Any, head: bytes, expected: Any) -> None:
     assert read(head + b"body", 0, len(head), SERVED) == expected
 
 
-@pytest.mark.parametrize("read", [read_head, plain_messages.read_head])
+@pytest.mark.parametrize("read", [read_head, reference.read_head])
 @pytest.mark.parametrize(
     ("head", "reason"),
     [

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from siltstone.protocol import core
 from siltstone.protocol.coordinator.group_records import group_key, offset_key
-from siltstone.protocol.core import plain_records
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.batch import TRANSACTIONAL
@@ -24,10 +23,11 @@ from siltstone.protocol.records.journal import (
     read_entries,
 )
 from siltstone.protocol.records.record import Record, iterate_records
+from tests.reference import records as reference
 from tests.support.committed import put_offset
 from tests.support.forms import in_both_forms
 
-BOTH = in_both_forms("kernel", core, plain_records)
+BOTH = in_both_forms("kernel", core, reference)
 NOW = 1_700_000_000_123
 
 rows = st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1)
@@ -215,7 +215,7 @@ def test_offsets_end_before_their_type_does(base: int) -> None:
     batch = build_batch(
         [Record(base + delta, NOW, b"k", b"v") for delta in range(3)], base_offset=base
     )
-    for kernel in (plain_records, core):
+    for kernel in (reference, core):
         entries, _, status = kernel.read_journal(batch, 0, 10, False)
 
         assert status == 3

@@ -4,26 +4,26 @@ from collections.abc import Callable
 from typing import Any
 
 from siltstone.protocol import core, messages
-from siltstone.protocol.core import plain_messages
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message
+from tests.reference import messages as reference
 
 
-def twin_of(message: Message, version: int) -> plain_messages.Table:
+def twin_of(message: Message, version: int) -> reference.Table:
     """Return the table of a version for the plain form."""
-    made: dict[int, plain_messages.Table] = {}
+    made: dict[int, reference.Table] = {}
     return convert(messages.describe(message.struct, version), message.is_flexible(version), made)
 
 
 def convert(
-    description: Any, is_flexible: bool, made: dict[int, plain_messages.Table]
-) -> plain_messages.Table:
+    description: Any, is_flexible: bool, made: dict[int, reference.Table]
+) -> reference.Table:
     """Make plain tables of descriptions, inner ones first."""
     struct, rows = description
     children = [
         row._replace(child=row.child and convert(row.child, is_flexible, made)) for row in rows
     ]
-    return plain_messages.Table(struct, children, is_flexible)
+    return reference.Table(struct, children, is_flexible)
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -38,7 +38,7 @@ def repr_of_views(value: Any) -> str:
     """Print a value with the bytes of views instead of their addresses."""
     if isinstance(value, memoryview):
         return repr(bytes(value))
-    if isinstance(value, (core.Grid, plain_messages.Grid)):
+    if isinstance(value, (core.Grid, reference.Grid)):
         value = list(value)
     if isinstance(value, (tuple, list)):
         return f"{type(value).__name__}({', '.join(map(repr_of_views, value))})"

@@ -1,4 +1,4 @@
-"""What a pass of the cleaner does to batches and records, in plain Python, as `_compaction.pyx`.
+"""A cleaner's pass over batches and records in plain Python: what `compaction.pyx` does.
 
 A pass reads a log twice. `MapBuilder` puts the keys of the dirty section into an `OffsetMap`; then
 `RecordFilter` copies what stays, by the rules that stand below under names of their own and in
@@ -6,7 +6,7 @@ docs/compaction.md. `Transactions` tells both which batches may go, whatever the
 
 The bytes come from the disk: a batch is believed if its checksum is right, and no number in it
 before it was compared with the end of the buffer. Compiled, a walk over a chunk does not hold the
-GIL; as it stands here it does, and a pass runs in a process of its own.
+GIL.
 """
 
 import hashlib
@@ -49,7 +49,6 @@ from siltstone.protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from siltstone.protocol.core.plain_format import INT64_MAX, choose_package
 from siltstone.protocol.records.batch import HEADER, BatchHeader
 from siltstone.protocol.records.build import put_varint
 from siltstone.protocol.records.record import (
@@ -59,17 +58,14 @@ from siltstone.protocol.records.record import (
     read_front,
     read_varint,
 )
+from tests.reference.format import INT64_MAX, crc32c
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-COMPILED: Final = False
-
 _INT32_MAX: Final = (1 << 31) - 1
 _UINT32: Final = struct.Struct(">I")
 _MASK: Final = (1 << 64) - 1
-
-crc32c: Final = choose_package()
 
 
 # Digests of keys ----------------------------------------------------------------------------------
@@ -438,7 +434,7 @@ class MapBuilder:
 
 
 class Mode(Enum):
-    """What becomes of a batch."""
+    """The decision about a batch."""
 
     DROP = auto()
     """Nothing of it stays; its records need not be read."""
@@ -451,7 +447,7 @@ class Mode(Enum):
 
 
 class Fate(Enum):
-    """What becomes of a record."""
+    """The decision about a record."""
 
     KEEP = auto()
     KEEP_TOMBSTONE = auto()
@@ -612,7 +608,7 @@ class RecordFilter:
         """Copy what stays of a compressed batch, of which ``opened`` has the records unfolded.
 
         Returns:
-            The batch made anew, if that is what stays: it has to be compressed again, gets its
+            A new batch, if that is what stays: it has to be compressed again, gets its
             checksum then, and is for `append`. Else None.
         """
         with memoryview(opened).cast("B") as data:
@@ -635,7 +631,7 @@ class RecordFilter:
         return memoryview(self._output)
 
     def clear(self) -> None:
-        """Begin the output anew, in the same memory where it is compiled."""
+        """Begin another output, in the same memory where it is compiled."""
         self._output = bytearray()
 
     shrink = clear
@@ -818,7 +814,7 @@ def rebuilt(
 
 
 def seal(batch: bytearray, header: BatchHeader) -> None:
-    """Write the header of a batch, with the checksum of what is there."""
+    """Write the header of a batch, with the checksum of its bytes."""
     HEADER.pack_into(batch, 0, *header)
     with memoryview(batch) as whole:
         _UINT32.pack_into(batch, CRC_POSITION, crc32c(whole[ATTRIBUTES_POSITION:]))

@@ -1,4 +1,4 @@
-"""Batches turned into columns; `plain_columns` explains each step."""
+"""Batches turned into columns; `tests/reference/columns.py` explains each step."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -8,9 +8,7 @@ from libc.string cimport memcpy
 
 from siltstone.protocol.core._format cimport *
 
-from siltstone.protocol.core.plain_columns import BatchRow, Filled
-
-COMPILED = True
+from siltstone.protocol.core.rows import BatchRow, Filled
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Buffer
@@ -32,7 +30,7 @@ cdef struct Row:  # the fields of a BatchRow
 
 @cython.final
 cdef class Rows:
-    """Batches of data; see `plain_columns.Rows`."""
+    """Batches of data; see `reference.columns.Rows`."""
 
     cdef Row* items
     cdef Py_ssize_t count, room
@@ -90,7 +88,7 @@ cdef class Rows:
 
 @cython.final
 cdef class Survey:
-    """Lists the batches of data of a chunk; see `plain_columns.Survey`."""
+    """Lists the batches of data of a chunk; see `reference.columns.Survey`."""
 
     cdef readonly Rows rows
     cdef readonly int status, flags
@@ -104,7 +102,7 @@ cdef class Survey:
         self.most = most
 
     def scan(self, object buffer, Py_ssize_t start, long long origin, bint is_verified):
-        """List the whole batches from ``start`` on; see `plain_columns.Survey.scan`."""
+        """List the whole batches from ``start`` on; see `reference.columns.Survey.scan`."""
         cdef Py_buffer view
         cdef bint is_done
         if start < 0:
@@ -234,7 +232,7 @@ cdef Buffer buffer_of(dict layout, str name, Py_buffer* arena) except? NULL:
 
 
 def fill_columns(object buffer, Rows rows, object selection, dict layout, object arena):
-    """Write the records of the batches into the arena; see `plain_columns.fill_columns`."""
+    """Write the records of the batches into the arena; see `reference.columns.fill_columns`."""
     cdef Py_buffer view, target
     cdef Buffers out
     cdef Selection wanted

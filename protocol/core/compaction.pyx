@@ -1,4 +1,4 @@
-"""The steps of a cleaner's pass over batches and records; `plain_compaction` explains each.
+"""The steps of a cleaner's pass over batches and records; `tests/reference/compaction.py` explains each.
 
 Each walk over a chunk is one call without the GIL. The bytes come from the disk: a batch is believed
 if its checksum is right, and no number in it before it was compared with the end of the buffer. Keys
@@ -29,8 +29,6 @@ cdef extern from * nogil:
     ctypedef unsigned long long Wide "unsigned __int128"
 
 ctypedef const unsigned char* Octets
-
-COMPILED = True
 
 cdef enum:
     FIRST_SLOTS = 1 << 15
@@ -75,7 +73,7 @@ cdef inline void mix(unsigned long long* state, int rounds) noexcept nogil:
 
 
 cdef inline void sip_hash(Octets key, Py_ssize_t size, Digest* secret, Digest* digest) noexcept nogil:
-    """SipHash-1-3 of 128 bits; see `plain_compaction.sip_hash`."""
+    """SipHash-1-3 of 128 bits; see `reference.compaction.sip_hash`."""
     cdef unsigned long long[4] state
     cdef unsigned long long block
     cdef unsigned long long last = <unsigned long long> size << 56
@@ -118,7 +116,7 @@ cdef object number_in(Digest digest):
 
 
 def digest_of(object keys):
-    """Return the digest of a set of keys; see `plain_compaction.digest_of`."""
+    """Return the digest of a set of keys; see `reference.compaction.digest_of`."""
     cdef Digest total
     cdef bytes key
     total.low = total.high = 0
@@ -156,7 +154,7 @@ cdef inline Slot* find_slot(Slot* table, long long count, Digest* key) noexcept 
 
 @cython.final
 cdef class OffsetMap:
-    """The last offset of each key of the dirty section; see `plain_compaction.OffsetMap`."""
+    """The last offset of each key of the dirty section; see `reference.compaction.OffsetMap`."""
 
     cdef readonly long long max_slots, usable, keys
     cdef long long slots, count
@@ -261,7 +259,7 @@ cdef struct Producer:
 
 @cython.final
 cdef class Transactions:
-    """The transactions that are open where a walk is; see `plain_compaction.Transactions`."""
+    """The transactions that are open where a walk is; see `reference.compaction.Transactions`."""
 
     cdef list rows
     cdef Aborted* aborted
@@ -293,7 +291,7 @@ cdef class Transactions:
         free(self.producers)
 
     def take_kept(self):
-        """Return the aborted transactions that stay; see `plain_compaction.Transactions`."""
+        """Return the aborted transactions that stay; see `reference.compaction.Transactions`."""
         kept = [self.rows[self.kept[index]] for index in range(self.taken, self.kept_count)]
         self.taken = self.kept_count
         return kept
@@ -441,7 +439,7 @@ cdef struct MappedKey:
 
 @cython.final
 cdef class MapBuilder:
-    """Puts the keys of the dirty section into a map; see `plain_compaction.MapBuilder`."""
+    """Puts the keys of the dirty section into a map; see `reference.compaction.MapBuilder`."""
 
     cdef public long long latest
     cdef readonly long long first_dirty, last_offset, needed, records, batches
@@ -460,7 +458,7 @@ cdef class MapBuilder:
         self.needed = HEADER_SIZE
 
     def read(self, object chunk, Py_ssize_t position=0, *, bint is_opened=False):
-        """Map the whole batches of a chunk; see `plain_compaction.MapBuilder.read`."""
+        """Map the whole batches of a chunk; see `reference.compaction.MapBuilder.read`."""
         cdef Py_buffer view
         take_rest(chunk, &view, position)
         try:
@@ -653,7 +651,7 @@ cdef struct Dropped:
 
 @cython.final
 cdef class RecordFilter:
-    """Copies the records that stay; see `plain_compaction.RecordFilter`.
+    """Copies the records that stay; see `reference.compaction.RecordFilter`.
 
     A chunk is gone over twice: `plan` decides on its batches and records, `emit` writes the output.
     """
@@ -723,7 +721,7 @@ cdef class RecordFilter:
         return [(self.drops[reason].records, self.drops[reason].bytes) for reason in range(REASONS)]
 
     def copy(self, object chunk, Py_ssize_t position=0):
-        """Copy the rest of a chunk's whole batches; see `plain_compaction.RecordFilter.copy`."""
+        """Copy the rest of a chunk's whole batches; see `reference.compaction.RecordFilter.copy`."""
         cdef Py_buffer view
         take_rest(chunk, &view, position)
         try:
@@ -739,7 +737,7 @@ cdef class RecordFilter:
         return position
 
     def copy_opened(self, object batch, object opened):
-        """Copy the rest of an opened batch; see `plain_compaction.RecordFilter.copy_opened`."""
+        """Copy the rest of an opened batch; see `reference.compaction.RecordFilter.copy_opened`."""
         cdef Py_buffer view
         cdef bint is_written
         cdef Py_ssize_t size = self.size

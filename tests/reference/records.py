@@ -4,7 +4,7 @@ The bytes come from the wire or from a disk: no length, count or number in them 
 it was compared with the end of the buffer. Answers are the numbers of `constants`.
 """
 
-# ruff: noqa: PLR0913, PLR0917  # plain numbers in
+# plain numbers in
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,24 +50,20 @@ from siltstone.protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from siltstone.protocol.core.plain_format import INT64_MAX, INT64_MIN, choose_package
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.framing import describe_bad_size
 from siltstone.protocol.records.batch import HEADER, BatchHeader
 from siltstone.protocol.records.build import put_varint
 from siltstone.protocol.records.record import BrokenRecord, RecordFields, read_record
+from tests.reference.format import INT64_MAX, INT64_MIN, crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
-COMPILED: Final = False
-
 _INT32_MAX: Final = (1 << 31) - 1
 _SEEN_PRODUCERS: Final = 256
-
-crc32c: Final = choose_package()
 
 
 def crc32c_by_tables(buffer: "Buffer") -> int:
@@ -79,7 +75,7 @@ def next_frame(buffer: "Buffer", position: int, filled: int, limit: int) -> int:
     """Return where the frame at ``position`` ends; it is complete if that is not past ``filled``.
 
     A frame is never copied: its header starts at ``position + SIZE_PREFIX``. While fewer than four
-    bytes are there the answer is the end of the prefix. Either way the answer minus ``position`` is
+    bytes have come the answer is the end of the prefix. Either way the answer minus ``position`` is
     how much room the buffer needs, so nothing is reserved before the size has been judged.
 
     Raises:

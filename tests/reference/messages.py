@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from siltstone.protocol.core.fields import Field
     from siltstone.protocol.parts import Buffer, Parts
 
-COMPILED: Final = False
-
 # The numbers of `protocol.core.fields.KINDS`.
 _FIXED: Final = tuple(map(Struct, (">?", ">b", ">h", ">H", ">i", ">I", ">q", ">d", "16s")))
 _BOOL, _UUID, _STRING, _BYTES, _RECORDS, _STRUCT = 0, 8, 9, 10, 11, 12
@@ -606,7 +604,7 @@ def write_response_in_steps(
 
 
 class _Sink:
-    """What has been written: finished parts, and the bytes behind the last range of a file."""
+    """The written bytes: finished parts, and the bytes behind the last range of a file."""
 
     def __init__(self, at_once: int = _NO_LIMIT) -> None:
         self.data = bytearray()

@@ -1,11 +1,11 @@
-"""Batches turned into columns, in plain Python: what `_columns.pyx` does.
+"""Batches turned into columns, in plain Python: what `columns.pyx` does.
 
 There are two steps. A survey checks the batches of a chunk and lists those of data. The caller may
 shorten the list; then its records are written as the buffers of Arrow arrays.
 """
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from siltstone.protocol.core import crc32c
 from siltstone.protocol.core.constants import (
@@ -27,63 +27,16 @@ from siltstone.protocol.core.constants import (
     WRONG_CRC,
     WRONG_MAGIC,
 )
-from siltstone.protocol.core.plain_format import INT64_MAX, INT64_MIN
+from siltstone.protocol.core.rows import BatchRow, Filled, Selection
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import BrokenRecord, RecordFields, read_field, read_record
+from tests.reference.format import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-COMPILED: Final = False
-
 _INT64: Final = struct.Struct("=q")
 _INT32: Final = struct.Struct("=i")
-
-
-class BatchRow(NamedTuple):
-    """One batch of data."""
-
-    position: int
-    """In the buffer."""
-    size: int
-    origin: int
-    """The position in the file, for the column `position`."""
-    base_offset: int
-    last_offset: int
-    count: int  # type: ignore[assignment]  # as in BatchHeader
-    attributes: int
-    max_timestamp: int
-    producer_id: int
-
-
-class Selection(NamedTuple):
-    """What is wanted: offsets from ``start`` to below ``end``, times between two, both inclusive.
-
-    Times are in ms; the column has them multiplied by ``time_scale``. Records are read only if a
-    column or a limit needs more than offsets and counts.
-    """
-
-    start: int
-    end: int
-    time_from: int
-    time_last: int
-    time_scale: int
-    is_walked: bool
-
-
-class Filled(NamedTuple):
-    """What was written: rows, nulls, bytes, headers; the row that does not parse, or -1."""
-
-    rows: int = 0
-    key_nulls: int = 0
-    key_bytes: int = 0
-    value_nulls: int = 0
-    value_bytes: int = 0
-    headers: int = 0
-    name_bytes: int = 0
-    header_nulls: int = 0
-    header_bytes: int = 0
-    bad_row: int = -1
 
 
 class Rows(list[BatchRow]):

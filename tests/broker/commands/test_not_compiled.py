@@ -1,0 +1,74 @@
+"""A tree without compiled code: every way in says so in one line, with what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.built import copy_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+SENTENCE = f"siltstone is not compiled for this Python ({sys.executable}, "
+REMEDY = "install it again with this Python, in a clone by make run"
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout, in which nothing is compiled."""
+    folder = tmp_path_factory.mktemp("tree")
+    copy_tree(folder)
+    return folder
+
+
+def run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of that tree."""
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [("serve",), ("topics",), ("verify",)])
+def test_a_command_says_it_in_one_line(tree: Path, words: tuple[str, ...]) -> None:
+    """And makes nothing."""
+    done = run(tree, "siltstone", *words, "--set", f"log.dirs={tree}/data")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(SENTENCE)
+    assert line.endswith(REMEDY)
+    assert not (tree / "data").exists()
+
+
+def test_doctor_has_it_among_its_findings(tree: Path) -> None:
+    """Beside the others: ports, folders and names are looked at all the same."""
+    done = run(tree, "siltstone", "doctor", "--json", "--set", f"log.dirs={tree}/data")
+
+    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 1
+    assert not found["kernels"]["is_fine"]
+    assert found["kernels"]["sentence"].endswith(REMEDY)
+    assert len(found) > 3
+
+
+def test_the_doctor_of_the_pipeline_has_it_too(tree: Path) -> None:
+    """No job can do without."""
+    done = run(tree, "siltstone.pipeline", "doctor")
+
+    assert done.returncode == 1
+    (line,) = [line for line in done.stdout.splitlines() if "kernels" in line]
+    assert line.startswith("MISSING")
+    assert line.endswith(REMEDY)
