@@ -11,25 +11,20 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from siltstone.cleaner.explaining.explanation import moment
 from siltstone.cleaner.history.receipts import Receipt, find_receipt
 from siltstone.cleaner.one_pass.stats import text_of
 from siltstone.protocol.core import compaction
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
-from siltstone.protocol.records.batch import (
-    HEADER_SIZE,
-    MAGIC,
-    MIN_LENGTH,
-    BatchHeader,
-    has_valid_crc,
-)
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.compression import UNLIMITED
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.check import CheckedBatch, check_log
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
@@ -50,13 +45,6 @@ class Report:
     def fault(self, sentence: str) -> None:
         """Note a fault."""
         self.faults.append(sentence)
-
-
-class _Batch(NamedTuple):
-    path: Path
-    position: int
-    header: BatchHeader
-    data: bytes
 
 
 def verify_partition(
@@ -92,7 +80,7 @@ def _verify_log(
     expected = 0
     logs = _logs(path)
     for log in logs:
-        for batch in _batches(log, report):
+        for batch in check_log(log, report.fault):
             if batch.header.base_offset < expected:
                 report.fault(
                     f"{log.name} position {batch.position}: offset {batch.header.base_offset} is "
@@ -243,7 +231,7 @@ def _below(
 ) -> Iterator[Record]:
     """Yield the data records below the end of a pass, without aborted ones."""
     for log in logs:
-        for batch in _batches(log, report):
+        for batch in check_log(log, report.fault):
             if _is_aborted(batch.header, aborted):
                 continue
             for record in _records(batch, report):
@@ -272,28 +260,7 @@ def _logs(path: Path) -> list[Path]:
     )
 
 
-def _batches(log: Path, report: Report) -> Iterator[_Batch]:
-    """Yield the batches of a file up to the first bad one; checks each CRC."""
-    size = log.stat().st_size
-    position = 0
-    with log.open("rb") as file:
-        while size - position >= HEADER_SIZE:
-            file.seek(position)
-            header = BatchHeader.read(file.read(HEADER_SIZE))
-            if header.length < MIN_LENGTH or header.magic != MAGIC or header.size > size - position:
-                break
-            file.seek(position)
-            batch = file.read(header.size)
-            if has_valid_crc(memoryview(batch), header.crc):
-                yield _Batch(log, position, header, batch)
-            else:
-                report.fault(f"{log.name} position {position}: the checksum is wrong")
-            position += header.size
-    if position < size:
-        report.fault(f"{log.name} position {position}: no batch begins there")
-
-
-def _records(batch: _Batch, report: Report) -> Iterator[Record]:
+def _records(batch: CheckedBatch, report: Report) -> Iterator[Record]:
     """Yield the data records of a batch."""
     if batch.header.is_control:
         return

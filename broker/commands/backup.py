@@ -1,4 +1,4 @@
-"""``siltstone backup``: a copy of all data at one moment, while the broker runs.
+"""``siltstone backup``: a copy of all data at one moment, while the broker runs, and checked.
 
 A pin freezes all partitions at one instant (docs/decisions/0011-pins.md), and their logs are copied
 from its links. Indexes and snapshots of producers are left out: the first start on the copy makes
@@ -69,7 +69,9 @@ def run_backup(options: argparse.Namespace) -> int:
     else:
         partitions = counted(facts["partitions"], "partition")
         sys.stdout.write(f"{partitions}, {size(facts['bytes'])} in {target}, {seconds:.3g} s\n")
-    return 0
+    for fault in facts["faults"]:
+        sys.stderr.write(f"siltstone: the backup has it as the broker does: {fault}\n")
+    return 1 if facts["faults"] else 0
 
 
 class _Backup:
@@ -84,6 +86,7 @@ class _Backup:
         self._partial = partial
         self._pin = ""
         self._renewed = _CLOCK.monotonic()
+        self._faults: list[str] = []
         self._bytes = 0
         self._total = 0
         self._told = _CLOCK.monotonic()
@@ -130,6 +133,7 @@ class _Backup:
             "taken_at_ms": manifest["taken_at_ms"],
             "partitions": len(manifest["partitions"]),
             "bytes": self._bytes,
+            "faults": self._faults,
         }
 
     def _copy_all(self, partitions: list[dict[str, Any]]) -> None:
@@ -164,6 +168,7 @@ class _Backup:
         for segment in facts["segments"]:
             name = files.segment_file_name(segment["base_offset"])
             self._copy_log(pinned / name, folder / name, segment["size"])
+            self._check_log(folder / name)
         live = pinned.parents[2] / pinned.name
         try:
             for name in (files.PARTITION_METADATA, files.LEADER_EPOCHS):
@@ -183,11 +188,22 @@ class _Backup:
                     raise OSError(f"{source} is shorter than it was")
                 left -= count
                 self._bytes += count
-                self._tell()
-                if _CLOCK.monotonic() - self._renewed > _LEASE_MS / 1000 / 10:
-                    self._renew()
+                self._go_on()
             if size_bytes:
                 os.fsync(written.fileno())
+
+    def _check_log(self, copy: Path) -> None:
+        """Check each batch of a copy by other code than the broker's; faults are noted."""
+        from siltstone.storage.segment.check import check_log  # noqa: PLC0415  # storage, only now
+
+        for _ in check_log(copy, lambda fault: self._faults.append(f"{copy.parent.name}/{fault}")):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Say how far it is, and keep the pin."""
+        self._tell()
+        if _CLOCK.monotonic() - self._renewed > _LEASE_MS / 1000 / 10:
+            self._renew()
 
     def _tell(self, *, is_over: bool = False) -> None:
         """Say on a terminal once a second how far it is, and wipe that out at the end."""

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from siltstone.protocol.core import crc32c
-
-_CHUNK = 1 << 20
+from siltstone.storage.segment.check import checksum_of
 
 
 class ReceiptFile(NamedTuple):
@@ -62,11 +60,7 @@ def find_receipt(events: Iterable[dict[str, Any]]) -> Receipt | None:
 
 def crc_of(path: Path) -> str:
     """Return the CRC-32C of a file as receipts write it. Blocks."""
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            crc = crc32c(chunk, crc)
-    return f"{crc:08x}"
+    return f"{checksum_of(path):08x}"
 
 
 def _files(groups: list[dict[str, Any]], kind: str) -> tuple[ReceiptFile, ...]:

@@ -10,6 +10,7 @@ from siltstone.broker.__main__ import main
 from siltstone.broker.commands.asking import Channel, Refusal
 from tests.support.appending import append_unchecked
 from tests.support.commits import commit
+from tests.support.logs import flipped
 from tests.support.running import Running, running
 
 if TYPE_CHECKING:
@@ -115,3 +116,20 @@ async def test_a_pin_that_ends_too_early(
     assert "the pin has ended" in capsys.readouterr().err
     assert asked[-1] == "/v1/pins/release"
     assert names(tmp_path) == ["data"]
+
+
+async def test_damage_is_told_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be the only copy: the batch is named, the others can be read, and the code is 1."""
+    data, target = tmp_path / "data", tmp_path / "monday"
+    data.mkdir()
+    async with running(data, SMALL) as broker:
+        await fill(broker)
+        segment = broker.topics.logs["orders", 0].segments[-2]
+        with flipped(segment.log_path, -1):
+            assert await run(data, target, broker.broker.describe()["http"]) == 1
+
+    told = capsys.readouterr()
+    fault = f"orders-0/{segment.log_path.name} position 0: the checksum is wrong"
+    assert json.loads(told.out)["faults"] == [fault]
+    assert fault in told.err
+    assert names(tmp_path) == ["data", "monday"]

@@ -1,0 +1,84 @@
+"""Reads a `.log` file to check it, with no code of the core that wrote it.
+
+The checksum is crcmod's, the header and the records are read in Python
+(docs/decisions/0012-the-codecs.md). Only a command does this: crcmod keeps the GIL.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from siltstone.protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    MAGIC,
+    MIN_LENGTH,
+    BatchHeader,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_POLYNOMIAL: Final = 0x11EDC6F41
+_CHUNK: Final = 1 << 20
+
+
+class Checksum(Protocol):
+    """A CRC-32C that can go on from an earlier value; 0 starts."""
+
+    def __call__(self, data: "Buffer", value: int = 0, /) -> int:
+        """Return the checksum of `data`, going on from `value`."""
+
+
+class CheckedBatch(NamedTuple):
+    """A batch of a file whose checksum is right."""
+
+    path: Path
+    position: int
+    header: BatchHeader
+    data: bytes
+
+
+@cache
+def find_checksum() -> Checksum:
+    """Return the checker's CRC-32C."""
+    import crcmod  # noqa: PLC0415 - 10 ms that only a check pays
+
+    function: Checksum = crcmod.mkCrcFun(_POLYNOMIAL, initCrc=0, rev=True, xorOut=0xFFFFFFFF)
+    return function
+
+
+def checksum_of(path: Path) -> int:
+    """Return the CRC-32C of a whole file. Blocks."""
+    checksum = find_checksum()
+    value = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            value = checksum(chunk, value)
+    return value
+
+
+def check_log(log: Path, fault: Callable[[str], None]) -> Iterator[CheckedBatch]:
+    """Yield the sound batches of a file; tell each fault in a sentence. Blocks.
+
+    Behind bytes that are no batch it is not known where the next one begins, so it ends there.
+    """
+    checksum = find_checksum()
+    size = log.stat().st_size
+    position = 0
+    with log.open("rb") as file:
+        while size - position >= HEADER_SIZE:
+            file.seek(position)
+            header = BatchHeader.read(file.read(HEADER_SIZE))
+            if header.length < MIN_LENGTH or header.magic != MAGIC or header.size > size - position:
+                break
+            file.seek(position)
+            batch = file.read(header.size)
+            if checksum(batch[ATTRIBUTES_POSITION:]) == header.crc:
+                yield CheckedBatch(log, position, header, batch)
+            else:
+                fault(f"{log.name} position {position}: the checksum is wrong")
+            position += header.size
+    if position < size:
+        fault(f"{log.name} position {position}: no batch begins there")
