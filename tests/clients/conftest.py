@@ -29,7 +29,7 @@ def client(request: pytest.FixtureRequest, broker: Broker) -> Client:
 
 @pytest.fixture
 def no_sockets_left() -> Iterator[None]:
-    """Take up what a client has left, so that no other test is told of it."""
+    """Take up what a client has left, so that no other test gets it."""
     yield
     gc.collect()
 

@@ -288,7 +288,7 @@ class Cooperative:
 
 @pytest.mark.slow
 def test_cooperative_members_come_and_go(quick_broker: Broker, topic: str) -> None:
-    """Incremental rebalances of librdkafka: every record is read, whoever is there."""
+    """Incremental rebalances of librdkafka: every record is read, by whichever members."""
     with ExitStack() as stack:
         group = Cooperative(quick_broker, topic, stack)
         changes = (group.join, group.join, group.join, group.leave, group.leave)

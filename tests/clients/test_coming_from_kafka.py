@@ -37,7 +37,7 @@ def blocks(section: str, language: str) -> list[str]:
 
 
 class Operator:
-    """Somebody in a folder with a server.properties, who types what the page says."""
+    """A user in a folder with a server.properties, typing what the page says."""
 
     def __init__(self, folder: Path, tools: Path | None = None, bootstrap: str = "") -> None:
         self.folder = folder

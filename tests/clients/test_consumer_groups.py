@@ -88,7 +88,7 @@ class Group:
         return member
 
     def settle(self, *members: Consumer) -> list[set[int]]:
-        """Poll members until they share all partitions evenly; return who has which."""
+        """Poll members until they share all partitions evenly; return the partitions of each."""
         size = PARTITIONS // len(members)
 
         def poll() -> list[set[int]]:
@@ -106,7 +106,7 @@ class Group:
     def read(self, start: int, stop: int, *members: Consumer) -> None:
         """Poll members until they have seen these offsets of each partition, and no others.
 
-        An eager member begins anew at what is committed whenever the group rebalances, so it may
+        An eager member begins again at what is committed whenever the group rebalances, so it may
         see a record again before it has committed. The members stand behind all of them at the end:
         a slow machine may have the group rebalance on the way.
         """

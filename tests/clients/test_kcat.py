@@ -54,7 +54,7 @@ def test_metadata_lists_the_topic(broker: Broker, new_topic: NewTopic) -> None:
 def test_lines_come_back_with_keys_and_headers(
     broker: Broker, new_topic: NewTopic, codec: Codec
 ) -> None:
-    """What `kcat -P` writes with a codec, `kcat -C` reads back line for line."""
+    """Lines that `kcat -P` writes with a codec, `kcat -C` reads back one for one."""
     topic = new_topic()
     lines = [f"key-{n}:value {n} {'x' * 50}" for n in range(40)]
     options = ["-z", codec] if codec != "none" else []
@@ -106,7 +106,7 @@ def test_timestamp_option_starts_at_the_first_record_at_or_after(
 
 
 def test_query_by_time_answers_the_offset(broker: Broker, new_topic: NewTopic) -> None:
-    """`kcat -Q` prints the offset for a timestamp, and -1 where there is none."""
+    """`kcat -Q` prints the offset for a timestamp, and -1 without a record."""
     topic = new_topic()
     messages = sample(20)
     Confluent(broker.bootstrap).produce(topic, messages)

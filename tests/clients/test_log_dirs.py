@@ -71,7 +71,7 @@ def test_answers(two_disks: Broker, tmp_path: Path) -> None:
 def test_a_topic_is_made_where_it_was_wanted(
     two_disks: Broker, kafka_tools: KafkaTools, tmp_path: Path
 ) -> None:
-    """A directory named for a partition that is not there yet gets it when it is made."""
+    """A directory named for a partition that does not exist yet gets it when it is made."""
     for number in range(4):
         place = str(tmp_path / ("data" if number % 2 else "more"))
         wanted: Dirs = {place: {f"later-{number}": (0,)}}

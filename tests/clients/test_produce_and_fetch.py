@@ -53,7 +53,7 @@ def test_records_come_back_as_they_were_sent(
 def test_each_client_reads_what_another_wrote(
     broker: Broker, client: Client, new_topic: NewTopic, codec: Codec, reader: str
 ) -> None:
-    """What one library writes, every other reads to the same records."""
+    """Records that one library writes, every other reads to the same records."""
     topic = new_topic()
     messages = sample(20)
     client.produce(topic, messages, codec=codec)

@@ -1,4 +1,4 @@
-"""What the README tells a stranger to type, typed."""
+"""The README's commands, typed."""
 
 import re
 import shlex

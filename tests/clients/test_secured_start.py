@@ -47,7 +47,7 @@ def commands_of_the_page() -> list[str]:
 
 
 class Operator:
-    """Somebody in a clone, who types what the page says; this machine's ports are chosen here."""
+    """A user in a clone, typing what the page says; this machine's ports are chosen here."""
 
     def __init__(self, folder: Path) -> None:
         for name in ("config", "docker"):
@@ -91,7 +91,7 @@ class Operator:
 
     @property
     def password(self) -> str:
-        """What the script has chosen for admin."""
+        """The password that the script has chosen for admin."""
         found = re.search(r'password="(\w+)"', self.properties()["sasl.jaas.config"])
         assert found is not None
         return found[1]
@@ -218,7 +218,7 @@ def test_the_commands_take_what_the_script_has_made(operator: Operator) -> None:
 
 
 def test_strangers_are_refused(operator: Operator) -> None:
-    """Whoever has no password, a wrong one, or no TLS; on the HTTP port, too."""
+    """Clients with no password, a wrong one, or no TLS; on the HTTP port, too."""
     right = {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",

@@ -56,7 +56,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def pairs(authority: Authority) -> dict[str, Pair]:
-    """What the broker shows, and what clients show."""
+    """Certificates of the broker and of clients."""
     return {
         "server": authority.issue("server"),
         "ann": authority.issue("ann", "/O=Mill/CN=ann"),
@@ -148,7 +148,7 @@ async def test_clients_show_certificates(
 
 
 async def test_clients_log_in_over_tls(home: Running, authority: Authority) -> None:
-    """The login says who they are."""
+    """The login names them."""
     where, context = address(home, "SASL_SSL"), trusting(authority)
     login = librdkafka(
         where,
@@ -318,7 +318,7 @@ async def test_kafkas_tools_are_told(
     kafka_tools: KafkaTools,
     kind: str,
 ) -> None:
-    """By SslAuthenticationException, at once; who does not encrypt loses the connection."""
+    """By SslAuthenticationException, at once; one that does not encrypt loses the connection."""
     other = Authority(tmp_path / "other")
     pair = pairs["late"] if kind == "expired" else None
     config = properties(

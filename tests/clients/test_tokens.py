@@ -40,13 +40,13 @@ pytestmark = [pytest.mark.slow, *LEAVES_SOCKETS]
 
 @pytest.fixture(scope="module")
 def issuer() -> Issuer:
-    """Who signs tokens."""
+    """The signer of tokens."""
     return Issuer()
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs the broker's certificate."""
+    """The signer of the broker's certificate."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 

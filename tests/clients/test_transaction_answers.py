@@ -30,7 +30,7 @@ E = ErrorCode
 PRODUCE, COMMIT, OFFSET_FETCH, FIND, LIST_GROUPS = 0, 8, 9, 10, 16
 INIT, ADD, END, STAGE, OFFSET_DELETE, DESCRIBE = 22, 24, 26, 28, 47, 65
 LAST_EPOCH = 32_766
-# Apache Kafka writes markers after its answer, and loads its topic after it has told who leads it.
+# Apache Kafka writes markers after its answer, and loads its topic after it has named its leader.
 PASSING = {
     E.coordinator_load_in_progress,
     E.coordinator_not_available,
@@ -74,7 +74,7 @@ class Wire:
         return data
 
     def find_coordinator(self, kind: int = 1) -> None:
-        """Ask for it until it is there: Apache Kafka makes its topic by that request only."""
+        """Ask for it until it exists: Apache Kafka makes its topic by that request only."""
         wait_until(
             lambda: self.ask(FIND, 4, key_type=kind, coordinator_keys=(self.topic,)).coordinators[
                 0

@@ -72,7 +72,7 @@ def test_transactions_tool_aborts_what_hangs(
 def test_transactions_tool_finds_no_hanging_ones_where_there_are_none(
     broker: Broker, kafka_tools: KafkaTools, new_topic: NewTopic
 ) -> None:
-    """Its find-hanging asks for producers, transactions and ids, and is told of all of them."""
+    """Its find-hanging asks for producers, transactions and ids, and gets all of them."""
     topic = new_topic(partitions=2)
     Confluent(broker.bootstrap).write(f"{topic}-done", topic, [([b"done"], True)])
 

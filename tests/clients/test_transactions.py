@@ -36,7 +36,7 @@ def library(request: pytest.FixtureRequest, broker: Broker) -> Transactional:
 def test_readers_see_what_was_committed(
     broker: Broker, library: Transactional, new_topic: NewTopic
 ) -> None:
-    """Whole transactions or nothing; who reads uncommitted records sees all of them."""
+    """Whole transactions or nothing; a reader of uncommitted records sees all of them."""
     topic = new_topic(partitions=2)
 
     library.write(topic, topic, [(VALUES[:4], True), (VALUES[4:8], False), (VALUES[8:], True)])

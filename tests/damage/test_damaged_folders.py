@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 COUNT = int(os.environ.get("DAMAGED_FOLDERS") or 100)
 SEED = int(os.environ.get("DAMAGED_SEED") or random.randrange(1 << 32))
 NOT_OURS = (KafkaError, CorruptSegment, OSError, ValueError)
-"""What using a damaged log may end with: a sentence."""
+"""The only error that use of a damaged log may end with: a sentence."""
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def _use(log: Log) -> None:
 def _check(
     root: Path, damage: Damage, contents: dict[TopicPartition, bytes], *, uses: bool
 ) -> bool:
-    """Start, and compare what must be there; tell whether a partition was set aside."""
+    """Start, and compare what must be kept; tell whether a partition was set aside."""
     manager = new_manager(root)
     try:
         manager.load()

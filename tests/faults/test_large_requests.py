@@ -36,7 +36,7 @@ TURN_SECONDS = 0.02
 """Of processor time, on a machine of a known speed: see `slowness`."""
 MEMORY_FACTOR = 8
 MEMORY_BYTES = 4 * MIB
-"""What a request may take whatever its size: a module is imported, a pool is filled."""
+"""Memory that a request may take whatever its size: a module is imported, a pool is filled."""
 ANSWER_SECONDS = 30.0
 CALM_ROUNDS = 2
 TRIES = 3
@@ -58,7 +58,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 
 
 class Target:
-    """A broker that is started anew when a request has left it large, silent, or dead."""
+    """A broker that is started again when a request has left it large, silent, or dead."""
 
     def __init__(self, root: Path) -> None:
         self.turns = Turns(root)
@@ -101,7 +101,7 @@ class Target:
         self.control.start()
 
     def close(self) -> None:
-        """End the broker and who asks beside."""
+        """End the broker and the client beside."""
         self.broker.close()
         if hasattr(self, "control"):
             self.control.stop()
@@ -111,7 +111,7 @@ class Target:
         self.has_topic = True
 
     async def _create_topic(self) -> UUID | None:
-        """Return the id of the topic if it was not there."""
+        """Return the id of the topic if it is new."""
         caller = Caller(Client(*await asyncio.open_connection(*self.address)))
         topic: Any = create_topics.CreatableTopic(
             name=TOPIC, num_partitions=1, replication_factor=1, assignments=(), configs=()

@@ -33,7 +33,7 @@ PAUSE = 0.2
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[SiltstoneProcess]:
-    """One with listeners of three kinds, which closes who is idle for some seconds."""
+    """One with listeners of three kinds, which closes clients that are idle for some seconds."""
     broker = SiltstoneProcess(tmp_path)
     broker.folder.mkdir()
     UserStore(broker.folder).write({"ann": {PLAIN: make_verifier(PLAIN_HASH, "secret")}})
@@ -57,7 +57,7 @@ def descriptors(broker: SiltstoneProcess) -> int:
 async def test_they_are_closed_and_others_are_served(
     broker: SiltstoneProcess, connect: Connect
 ) -> None:
-    """Who says nothing, or half a handshake, is closed; who drips costs little until it leaves."""
+    """Silence, or half a handshake, is closed; a client that drips costs little until it leaves."""
     other = await connect(broker, "orders")
     await other.create()
     assert await other.produce(b"warm") == 0

@@ -18,7 +18,7 @@ MAX_BYTES = 4096
 def find(test: Callable[[bytes], None], seeds: Iterable[bytes], folder: Path) -> None:
     """Search for inputs on which ``test`` raises, from the seeds and what earlier runs found.
 
-    They are kept in ``folder``, those that fail too. It ends the process, with 0 if none fails.
+    They are kept in ``folder``, those that fail too. It ends the process, with 0 if all pass.
     """
     corpus = folder / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ _SOON: Final = 0.2
 """So long a request may wait for something; then the client goes away."""
 _LAST_ID: Final = 0x70696E67
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, _LAST_ID, -1)
-"""What every connection ends with: its answer says that all before it is served."""
+"""The request at the end of every connection: its answer says that all before it is served."""
 _LINGER: Final = struct.pack("ii", 1, 0)  # no TIME_WAIT: ports are 28,000 and frames a million
 
 

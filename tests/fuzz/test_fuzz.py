@@ -94,7 +94,7 @@ def percentile(seconds: list[float], share: float) -> float:
 
 
 def faults(output: Path) -> list[str]:
-    """Return the lines that tell of a fault of ours: a refused frame is none."""
+    """Return the lines that report a fault of ours; a refused frame is no fault."""
     with output.open(errors="replace") as lines:
         return [line for line in lines if "request failed" in line or "Traceback" in line][:10]
 

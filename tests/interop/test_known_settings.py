@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow]
 
 
 def test_every_broker_setting_is_known_as_kafka_has_it(kafka_jars: KafkaJars) -> None:
-    """Each name is there with its type and default, and whether it can be altered live."""
+    """Each name comes with its type and default, and whether it can be altered live."""
     command = run_program(kafka_jars, "BrokerSettings")
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

@@ -59,7 +59,7 @@ KEY: Final = b"\7" * 16
 
 
 class Step(NamedTuple):
-    """What is asked, and in which versions; without them in the newest."""
+    """A request, and its versions; without them in the newest."""
 
     api: str
     values: Any
@@ -112,7 +112,7 @@ def settle(asker: Asker, step: Step, version: int, ids: Ids, other: Any) -> Any:
 
 
 class Ids:
-    """What the broker drew: topics by their ids, producers by their numbers."""
+    """Values that the broker drew: topics by their ids, producers by their numbers."""
 
     def __init__(self, asker: Asker) -> None:
         self.asker = asker
@@ -266,7 +266,7 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 def of_settings() -> Iterator[Step]:
-    """Each kind of value for each setting, each operation, and resources that are not there."""
+    """Each kind of value for each setting, each operation, and resources that do not exist."""
     for kind, name, settings in [
         (TOPIC, "a", TOPIC_SETTINGS), (BROKER, "1", BROKER_SETTINGS),
         (GROUP, "g", GROUP_SETTINGS), (METRICS, "m", METRICS_SETTINGS),
@@ -372,7 +372,7 @@ def of_users_and_features() -> Iterator[Step]:
 
 
 def of_batches(ids: Ids) -> Iterator[Step]:
-    """Batches with one field that is wrong, acks that are none, sequences out of order."""
+    """Batches with one field that is wrong, acks that do not exist, sequences out of order."""
     fine = bytes(make_batch(2))
     spoilt = {
         "fine": fine,

@@ -137,7 +137,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """What an application was answered."""
+    """The answers to an application."""
 
     play: Play
     answers: list[Answered]

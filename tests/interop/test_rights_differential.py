@@ -35,7 +35,7 @@ SETTLES = 2.0
 CHANGES_TOPICS = {3, 19, 20, 37, 45}
 CHANGES_RULES = {30, 31}
 ONCE = {0, 8, 20, 21, 22, 28, 42, 47}
-"""What is another request when it is sent again: records are there, groups are gone."""
+"""Requests that change when they are sent again: records exist, groups are gone."""
 
 pytestmark = [
     pytest.mark.client,

@@ -1,4 +1,4 @@
-"""What the tests of the pipeline share."""
+"""Fixtures for the tests of the pipeline."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +23,7 @@ def archive(tmp_path: Path) -> Archive:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """The one Spark session of a run, with the jars of Spark's own Kafka source if there are."""
-    from tests.support import spark  # noqa: PLC0415 - PySpark, only for who asks for it
+    from tests.support import spark  # noqa: PLC0415 - PySpark, only where it is asked for
 
     jars: list[Path] = []
     with suppress(LookupError):

@@ -180,7 +180,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]
 def test_exactly_once_into_apache_kafka(
     guarded: Guarded, ours: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often a replay dies, its rows are there once and in order."""
+    """However often a replay dies, its rows come once and in order."""
     run = Run(ours, "once", guarded.broker.bootstrap)
 
     summary, crashes = run_with_crashes(run, monkeypatch, exactly_once=True)

@@ -1,4 +1,4 @@
-"""What the arguments of a job come to as options of the data source."""
+"""Arguments of a job as options of the data source."""
 
 from __future__ import annotations
 

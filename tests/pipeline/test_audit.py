@@ -129,7 +129,7 @@ def test_broken_laws(tmp_path: Path, kind: Kind, plant: Callable[[Rows], Rows]) 
 
 
 def test_retention_takes_from_the_front(tmp_path: Path) -> None:
-    """What is below the log start offset is gone by right."""
+    """Records below the log start offset are gone by right."""
     after = put(tmp_path / "after", [each for each in AFTER if each.offset >= 5])
     OffsetCheckpoint(after, files.LOG_START_OFFSETS).write({T: 5})
 
@@ -204,7 +204,7 @@ def raise_checkpoint(root: Path) -> None:
     ],
 )
 def test_damaged_files(tmp_path: Path, kind: Kind, plant: Callable[[Path], None]) -> None:
-    """What is wrong with a file by itself is found, and the file named."""
+    """A fault of a file by itself is found, and the file named."""
     root = put(tmp_path / "log", AFTER)
     assert look(root).faults == 0
     plant(root)
@@ -263,7 +263,7 @@ def test_wrong_usage_has_a_code_of_its_own(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A script can tell it from a fault, whoever notices it."""
+    """A script can tell it from a fault, wherever it is noticed."""
     monkeypatch.chdir(tmp_path)
 
     code = main([*arguments, "--archive", str(tmp_path), "--engine", "local", "--cores", "1"])

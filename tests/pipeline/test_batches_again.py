@@ -1,4 +1,4 @@
-"""Batches that are sent again: as they are where that is right, and else built anew."""
+"""Batches that are sent again: as they are where that is right, and else built again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sent(
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_dense_batch_keeps_its_bytes(codec: int) -> None:
-    """Of a batch without gaps only the header changes, whoever produced it."""
+    """Of a batch without gaps only the header changes, whichever client produced it."""
     rows = records(*range(40, 60))
     batch = build_batch(
         rows,

@@ -158,7 +158,7 @@ def test_a_folder_that_is_gone(archive: Archive) -> None:
 
 
 def test_a_broken_topic_id_is_no_obstacle(archive: Archive) -> None:
-    """Without a readable partition.metadata the log is still there to be read."""
+    """Without a readable partition.metadata the log can still be read."""
     folder = archive.fill_plain(10)
     PartitionMetadata(topic_id=UUID(int=1)).write(folder)
     (folder / files.PARTITION_METADATA).write_bytes(b"\xff\xff")

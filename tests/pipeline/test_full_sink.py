@@ -123,7 +123,7 @@ def test_snapshot(disk: TinyDisk, topics: Path, kind: str, left: str) -> None:
 
 
 def test_first_export(disk: TinyDisk, topics: Path) -> None:
-    """Where there was no table there is none afterwards."""
+    """Where no table was, no table is made."""
     place = Place(disk, "parquet", topics)
     disk.fill(but=1 << 20)
 

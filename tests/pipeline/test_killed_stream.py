@@ -1,4 +1,4 @@
-"""A stream whose processes are killed by the kernel in mid-batch: each offset is there once.
+"""A stream whose processes are killed by the kernel in mid-batch: each offset comes once.
 
 Each kill costs a start of Spark, so a plain run has two; `make stream-kills KILLS=20` has more.
 The tests of the source and of the job have twenty in one session.
@@ -33,7 +33,7 @@ RECORDS = 100 * (KILLS + 3)
 SECONDS = 120.0
 TOPIC = "killed"
 MOMENTS = (
-    ".table-staging/**/*.parquet",  # what tasks wrote is there
+    ".table-staging/**/*.parquet",  # where tasks write
     f"table/{STATE_FILE}",  # the table has it, the checkpoint does not know yet
     "checkpoint/offsets/[0-9]*",  # a batch is planned
     ".table-staging/*/batch-*/_temporary",  # tasks write
@@ -78,7 +78,7 @@ class Job:
             )
 
     def traces(self, pattern: str) -> set[tuple[Path, int, int]]:
-        """Return the files and folders of a kind that are there now, as they are now."""
+        """Return the files and folders of a kind, as they are now."""
         found = set()
         for path in self._root.glob(pattern):
             with suppress(FileNotFoundError):

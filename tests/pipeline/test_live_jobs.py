@@ -120,7 +120,7 @@ class Writer:
 
 
 def table_of(target: str) -> dict[tuple[int, bytes], bytes]:
-    """Return what a snapshot table holds; no key is there twice."""
+    """Return what a snapshot table holds; no key comes twice."""
     found: dict[tuple[int, bytes], bytes] = {}
     for path in open_table(target).files():
         for row in pq.read_table(path, partitioning=None).to_pylist():
@@ -223,7 +223,7 @@ def test_a_plan_over_the_network(busy: SiltstoneProcess) -> None:
 
 
 def test_an_audit_over_the_network(busy: SiltstoneProcess) -> None:
-    """It would find no fault, since it sees no segment; so there is none."""
+    """It would find no fault, since it sees no segment; so none is reported."""
     create_topic(busy.bootstrap, "unseen", partitions=1)
     produce(busy.bootstrap, "unseen", numbered(10))
 

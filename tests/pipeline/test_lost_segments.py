@@ -115,7 +115,7 @@ def test_a_replay_of_what_is_missing(archive: Archive, folder: Path) -> None:
 
 
 def test_gaps_of_a_compacted_topic(archive: Archive, folder: Path) -> None:
-    """There offsets are missing by right, so only an index without its log tells of a loss."""
+    """There offsets are missing by right, so only an index without its log shows a loss."""
     OffsetCheckpoint(archive.root, files.CLEANER_OFFSETS).write({T: 90})
     remove(folder, 30)
 

@@ -105,7 +105,7 @@ def test_a_topic_that_was_made_again(
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_another_range(broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool) -> None:
-    """Records that were never sent are not said to be there; a part of those sent is."""
+    """Records that were never sent are not said to exist; a part of those sent is."""
     run = Run(broker, f"range-{exactly_once}")
     wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path / "progress"}
     late = {"startingOffsets": '{"source":{"0":100,"1":100}}'}
@@ -208,7 +208,7 @@ def test_rate(broker: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_partitions_by_key(broker: SiltstoneProcess) -> None:
-    """Keys may choose partitions anew, as the Java client would; a key stays in one."""
+    """Keys may choose partitions again, as the Java client would; a key stays in one."""
     run = Run(broker, "by-key")
 
     run(by_key=True)

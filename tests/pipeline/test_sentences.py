@@ -1,4 +1,4 @@
-"""What a person reads when a job fails: the sentence, whatever it came through."""
+"""The sentence that a person reads when a job fails, whatever it came through."""
 
 from traceback import format_exception_only
 

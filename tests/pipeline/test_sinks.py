@@ -73,7 +73,7 @@ def names(folder: Path) -> set[str]:
 
 @pytest.fixture(params=KINDS)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A table of each kind that is not there yet."""
+    """A table of each kind that does not exist yet."""
     where: str = request.param.format(tmp_path)
     return where
 
@@ -161,7 +161,7 @@ def test_an_iceberg_table_keeps_its_columns(tmp_path: Path) -> None:
 
 
 def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads sees the table as it was, and the next job takes the leftovers away."""
+    """A reader sees the table as it was, and the next job takes the leftovers away."""
     sink = open_table(target)
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), None)
     kept = {path.name for path in sink.files()}
@@ -184,7 +184,7 @@ def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_killed_after_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was committed stays, although the staging folder was not swept any more."""
+    """A commit stays, although the staging folder was not swept any more."""
     sink = open_table(target)
     sink.commit(state("a", 1), SCHEMA, stage(sink, rows(0)), None)
 
@@ -256,7 +256,7 @@ def test_files_of_a_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["hudi:/x", "parquet:", "iceberg:table", "iceberg:/table"])
 def test_no_such_target(wrong: str) -> None:
-    """A target that is none is told."""
+    """A target of no kind is named."""
     with pytest.raises(BadOption, match=r"--to"):
         open_table(wrong)
 
@@ -483,7 +483,7 @@ def test_a_delta_table_whose_log_was_cleaned(tmp_path: Path) -> None:
 
 
 def test_iceberg_replacement_keeps_the_state(tmp_path: Path) -> None:
-    """A snapshot that only replaces files has the rows that were there, and so their state."""
+    """A snapshot that only replaces files has the rows of before, and so their state."""
     target = f"iceberg:{tmp_path}/w/users"
     sink = open_table(target)
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0), rows(1)), None)

@@ -48,7 +48,7 @@ class Made:
         return snapshot(self.engine, {"archive": str(self.log.root)}, spec)
 
     def table(self) -> dict[tuple[int, Any], Any]:
-        """Return what is in the table; no key is there twice."""
+        """Return what is in the table; no key comes twice."""
         found: dict[tuple[int, Any], Any] = {}
         for row in self.rows():
             assert (row["partition"], row["key"]) not in found
@@ -88,7 +88,7 @@ def test_whole(made: Made, plan: str, memory: int) -> None:
 @pytest.mark.parametrize("kind", ["parquet:{}/table", "delta:{}/table", "iceberg:{}/w/table"])
 @pytest.mark.parametrize("plan", ["partition", "shuffle"])
 def test_increments(tmp_path: Path, kind: str, plan: str) -> None:
-    """Each increment reads what is new, and the table is as if built anew."""
+    """Each increment reads what is new, and the table is as if built at once."""
     made = Made(tmp_path, seed=7)
     made.target = kind.format(tmp_path)
     made.log.write(2000)
@@ -221,7 +221,7 @@ def test_log_that_begins_later(made: Made) -> None:
 
 
 def test_tombstones_that_may_be_gone(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table older than delete.retention.ms is built anew: it may have missed a deletion."""
+    """A table older than delete.retention.ms is built again: it may have missed a deletion."""
     OffsetCheckpoint(made.log.root, files.CLEANER_OFFSETS).write({TopicPartition("t", 0): 1})
     made.snapshot()
     view = archive_module.ArchiveSource.view
@@ -239,14 +239,14 @@ def test_tombstones_that_may_be_gone(made: Made, monkeypatch: pytest.MonkeyPatch
 
 
 def test_other_columns(made: Made) -> None:
-    """A table with other columns is built anew."""
+    """A table with other columns is built again."""
     made.snapshot()
 
     assert "set of columns" in made.snapshot(incremental=True, headers=True).reason
 
 
 def test_text(made: Made) -> None:
-    """Keys and values may be text, and one that is none is named by its offset."""
+    """Keys and values may be text, and one that is no text is named by its offset."""
     made.snapshot(text=True)
     assert {key.encode() for _, key in made.table()} == {key for _, key in made.log.live()}
     offset = made.log.append(0, b"k\xff", b"v")
@@ -256,7 +256,7 @@ def test_text(made: Made) -> None:
 
 
 def test_records_without_a_key(made: Made) -> None:
-    """They have no last value: they are counted, and told of."""
+    """They have no last value: they are counted and reported."""
     made.log.append(0, None, b"v")
 
     summary = made.snapshot()
@@ -266,7 +266,7 @@ def test_records_without_a_key(made: Made) -> None:
 
 
 def test_damage_fails_and_changes_nothing(made: Made) -> None:
-    """A batch that is none fails the job with file and position; the old table stays."""
+    """A damaged batch fails the job with file and position; the old table stays."""
     made.snapshot()
     before = made.table()
     made.log.write(200)
@@ -320,7 +320,7 @@ def test_slow_scan_without_a_pin_is_refused(made: Made, monkeypatch: pytest.Monk
 
 
 def test_no_such_topic(made: Made) -> None:
-    """A topic that is not there is told, and no table is made."""
+    """A topic that does not exist is named, and no table is made."""
     shutil.rmtree(made.log.root / "t-0")
     shutil.rmtree(made.log.root / "t-1")
 

@@ -141,7 +141,7 @@ def test_nothing_to_read_is_no_row(archive: Archive) -> None:
 
 
 def test_filters_narrow_splits_and_rows(archive: Archive) -> None:
-    """What was taken from Spark is applied although it no longer filters itself."""
+    """A filter that was taken from Spark is applied although it no longer filters itself."""
     archive.fill_plain(500)
     options = {"subscribe": "t", "archive": str(archive.root)}
     reader = FilteringReader(options, schema_of("key binary", "offset bigint"))
@@ -188,7 +188,7 @@ class TestStream:
         assert sorted(seen) == [(0, n) for n in range(100)] + [(1, n) for n in range(40)]
 
     def test_a_run_to_a_fixed_end_looks_again_to_keep_its_pin(self, archive: Archive) -> None:
-        """What has come since is not for it; a quarter of the lease later the log is looked at."""
+        """Later records are not for it; a quarter of the lease later the log is looked at."""
         archive.fill_plain(100)
         clock = FakeClock()
         options = {"subscribe": "t", "archive": str(archive.root), "startingOffsets": "earliest"}
@@ -206,7 +206,7 @@ class TestStream:
             reader.latestOffset(at, ReadAllAvailable())
 
     def test_a_replayed_micro_batch_is_the_same(self, archive: Archive) -> None:
-        """What is read follows from the two offsets alone, in a new process too."""
+        """The records follow from the two offsets alone, in a new process too."""
         archive.fill_plain(100)
         first = self.reader(archive)
         start = first.initialOffset()

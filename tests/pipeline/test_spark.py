@@ -130,7 +130,7 @@ def test_keys_and_values_as_text(load: Load) -> None:
     ],
 )
 def test_filters_are_the_same_pushed_down_or_not(load: Load, condition: str, expected: int) -> None:
-    """What is done before rows cross changes no answer."""
+    """Work that is done before rows cross changes no answer."""
     pushed = load(splitBytes="5k").where(condition)
     plain = load(filterPushdown="false").where(condition)
 
@@ -162,7 +162,7 @@ def test_offsets_and_times_by_option(load: Load) -> None:
 
 
 def test_virtual_columns_tell_of_the_files(load: Load) -> None:
-    """Segment, position and batch of each record are there on request."""
+    """Segment, position and batch of each record come on request."""
     found = load(columns="segment,position,batchOffset,offset,producerId,partition").where(
         "partition = 0"
     )
@@ -192,7 +192,7 @@ def test_a_join_of_a_topic_with_itself(load: Load) -> None:
 
 
 def test_writing_a_table_from_a_topic(load: Load, tmp_path: Any) -> None:
-    """What is read can be written by Spark itself."""
+    """Rows that are read can be written by Spark itself."""
     load().write.parquet(str(tmp_path / "table"))
 
     assert load().sparkSession.read.parquet(str(tmp_path / "table")).count() == COUNT
@@ -226,7 +226,7 @@ def test_faults_are_sentences(
     schema: str | None,
     sentence: str,
 ) -> None:
-    """What goes wrong in a worker reaches the user with its place and the next step."""
+    """A fault in a worker reaches the user with its place and the next step."""
     archive.fill([[make_batch([(b"\xff", b"v")])]])
     damage(next(archive.fill([[make_batch(1)]], topic="damaged").glob("*.log")), 70)
     reader = spark.read.format("siltstone").option("archive", str(archive.root)).options(**options)

@@ -70,7 +70,7 @@ def test_damage_in_object_storage_names_the_object(archive: Archive) -> None:
 
 
 def test_a_uri_that_nobody_knows() -> None:
-    """What pyarrow.fs cannot open is one sentence."""
+    """A store that pyarrow.fs cannot open is one sentence."""
     with pytest.raises(SourceUnavailable, match=r"pyarrow\.fs cannot open gopher://x/y"):
         open_source(ReadOptions.parse({"subscribe": "t", "archive": "gopher://x/y"})).view()
 

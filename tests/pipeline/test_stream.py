@@ -235,7 +235,7 @@ def test_a_stream_begins_at_the_end() -> None:
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "ENDINGOFFSETSBYTIMESTAMP"])
 def test_a_stream_has_no_end(name: str) -> None:
-    """What names one is refused, as by Spark's own source, and not passed over."""
+    """An option that names one is refused, as by Spark's own source, and not passed over."""
     with pytest.raises(BadOption, match=f"a stream has no end, so {name} is not for it"):
         with_stream_defaults({"subscribe": "t", name: "1"})
 

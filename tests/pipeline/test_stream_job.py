@@ -87,7 +87,7 @@ def test_killed_in_mid_batch(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However often it is killed before or after a commit, each offset is there once."""
+    """However often it is killed before or after a commit, each offset comes once."""
     followed = Followed(spark, pipeline_broker, tmp_path, upsert=False)
     followed.produce(0, 500, size=SIZE)
     commit = ParquetTable.commit

@@ -94,7 +94,7 @@ def test_the_transport_is_chosen_by_what_is_visible(
 
 
 def test_an_address_is_enough_to_pin(served: SiltstoneProcess) -> None:
-    """A broker says where its folder is; who sees it reads the files."""
+    """A broker says where its folder is; a job that sees it reads the files."""
     topic = next(names)
     create_topic(served.bootstrap, topic)
     produce(served.bootstrap, topic, numbered(30))
@@ -139,7 +139,7 @@ def test_a_live_folder_is_no_archive(served: SiltstoneProcess) -> None:
 
 
 def test_a_pin_outlives_its_topic(served: SiltstoneProcess) -> None:
-    """What was pinned is read although the topic is gone meanwhile; the network knows better."""
+    """Pinned records are read although the topic is gone meanwhile; the network knows better."""
     topic = next(names)
     create_topic(served.bootstrap, topic)
     produce(served.bootstrap, topic, numbered(100))
@@ -194,7 +194,7 @@ def test_a_broker_that_stops_in_mid_read(tmp_path: Path) -> None:
 
 
 def test_a_pin_is_one_moment_of_all_partitions(served: SiltstoneProcess) -> None:
-    """What is written after the pin is not seen, in whichever partition."""
+    """Records that are written after the pin are not seen, in whichever partition."""
     topic = next(names)
     create_topic(served.bootstrap, topic, partitions=3)
     for partition in range(3):
@@ -268,7 +268,7 @@ def test_fetch_by_offsets_and_times(served: SiltstoneProcess) -> None:
 
 
 def test_offsets_below_the_logs_start_over_the_network(served: SiltstoneProcess) -> None:
-    """What retention took after planning is data loss, or is passed over."""
+    """A segment that retention took after planning is data loss, or is passed over."""
     topic = next(names)
     create_topic(served.bootstrap, topic)
     produce(served.bootstrap, topic, numbered(50))
@@ -285,7 +285,7 @@ def test_offsets_below_the_logs_start_over_the_network(served: SiltstoneProcess)
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
-    """A broker that is not there is one sentence."""
+    """A broker that does not answer is one sentence."""
     asked = ReadOptions.parse({"subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:1"})
 
     with pytest.raises(SourceUnavailable, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
@@ -378,7 +378,7 @@ def test_settings_that_this_user_may_not_see(
 def test_a_compacted_topic_over_the_network(
     served: SiltstoneProcess, transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing holds it still there, so that keys may be missing, which a warning says."""
+    """Nothing holds it still, so that keys may be missing, which a warning says."""
     topic = next(names)
     create_topic(served.bootstrap, topic, config={"cleanup.policy": "compact"})
 

@@ -1,4 +1,4 @@
-"""What the readers do in a process that Spark has started, and in no other."""
+"""The work of readers in a process that Spark has started, and in no other."""
 
 import gc
 from collections.abc import Iterator

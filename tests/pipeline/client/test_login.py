@@ -1,4 +1,4 @@
-"""Logging in: what is said, who is believed, and which settings say whom to be."""
+"""Logging in: what is said, what is believed, and which settings name the user."""
 
 import base64
 import hashlib
@@ -67,7 +67,7 @@ def test_both_sides_know_the_password(mechanism: str) -> None:
     ],
 )
 def test_a_stranger_is_not_believed(answers: tuple[bytes, ...]) -> None:
-    """Who does not continue our nonce, weakens the hash or cannot sign is no broker of ours."""
+    """A peer that changes our nonce, weakens the hash or cannot sign is no broker of ours."""
     left = list(answers)
 
     def answer(message: bytes) -> bytes:
@@ -104,6 +104,6 @@ def test_settings_of_both_kinds_of_clients() -> None:
     ],
 )
 def test_a_login_that_is_not_possible(settings: dict[str, str], words: str) -> None:
-    """What is not spoken or not said is one sentence."""
+    """A mechanism that is not spoken, or not named, is one sentence."""
     with pytest.raises(BadOption, match=words):
         read_login(settings)

@@ -12,7 +12,7 @@ from tests.support.authority import Authority
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs certificates."""
+    """The signer of certificates."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -70,7 +70,7 @@ def test_who_does_not_look_at_the_name() -> None:
 
 @pytest.mark.parametrize("name", ["ssl.truststore.location", "ssl.keystore.location"])
 def test_a_store_that_is_not_pem(tmp_path: Path, name: str) -> None:
-    """Is named, with the command that converts it; so is a file that is not there."""
+    """Is named, with the command that converts it; so is a file that does not exist."""
     store = tmp_path / "store.jks"
     store.write_bytes(bytes.fromhex("feedfeed00000002"))
 

@@ -203,7 +203,7 @@ def test_a_start_by_time_that_nothing_reaches(archive: Archive) -> None:
 
 
 def test_an_unknown_topic_is_named(archive: Archive) -> None:
-    """A topic that is not there is said to be missing, and where."""
+    """A topic that does not exist is said to be missing, and where."""
     archive.fill_plain(10)
 
     with pytest.raises(SourceUnavailable, match="there is no topic x in "):
@@ -241,7 +241,7 @@ def test_a_torn_tail_of_a_killed_broker_is_not_read(archive: Archive) -> None:
 
 
 def test_a_live_brokers_folder_is_not_read_as_an_archive(archive: Archive) -> None:
-    """While somebody holds the lock, only who says unpinned reads the files."""
+    """While a process holds the lock, only an unpinned job reads the files."""
     archive.fill_plain(10)
     lock = DirectoryLock(archive.root)
     lock.acquire()
@@ -254,7 +254,7 @@ def test_a_live_brokers_folder_is_not_read_as_an_archive(archive: Archive) -> No
 
 
 def test_a_manifest_survives_json() -> None:
-    """What the broker answers is read back the same; what it may add later is left out."""
+    """The broker's answer is read back the same; what it may add later is left out."""
     segment = PinnedSegment(base_offset=5, size=99, files=(".log", ".index"), inode=3)
     partition = PinnedPartition(
         topic="t",

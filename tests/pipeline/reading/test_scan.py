@@ -1,4 +1,4 @@
-"""What comes out of a scan: every column, every codec, gaps, markers, aborted transactions."""
+"""The output of a scan: every column, every codec, gaps, markers, aborted transactions."""
 
 from datetime import UTC, datetime
 

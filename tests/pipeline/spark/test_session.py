@@ -38,7 +38,7 @@ def test_a_java_tells_its_version(tmp_path: Path, text: str, version: int) -> No
 
 
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
-    """Who sets JAVA_HOME means it."""
+    """A user that sets JAVA_HOME means it."""
     home, other = fake_java(tmp_path / "a", "21.0.1"), fake_java(tmp_path / "b", "17.0.1")
     environ = {"JAVA_HOME": str(home), "PATH": str(other / "bin")}
 
@@ -49,7 +49,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
 def test_no_java_or_an_old_one_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was found, what is needed and how to get it."""
+    """The sentence says what was found, what is needed and how to get it."""
     monkeypatch.setattr(java, "find_bundled", lambda _environ: None)
     old = fake_java(tmp_path / "old", "1.8.0")
 
