@@ -3,7 +3,7 @@
 CVE-2023-25194, CVE-2024-31141 and CVE-2025-27817 to -27819 stand in test_values_as_code.py,
 CVE-2023-34455 where snappy is read: tests/protocol/records/test_compression.py,
 tests/broker/test_hostile_batches.py and tests/pipeline/reading/test_scan.py. CVE-2018-17196 and
-CVE-2018-1288 stand in test_gate_answers.py, CVE-2024-27309 in test_acl_store.py,
+CVE-2018-1288 stand in test_refused_beside.py, CVE-2024-27309 in test_acl_store.py,
 CVE-2017-12610 in tests/broker/net/test_rights.py and test_login.py.
 """
 

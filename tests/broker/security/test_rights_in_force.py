@@ -1,4 +1,4 @@
-"""The shortcut past the guards: what was permitted is not judged again, until anything changes."""
+"""What was permitted is not judged again, until a rule changes; what was refused is told again."""
 
 from __future__ import annotations
 
