@@ -116,8 +116,8 @@ class ServerConfig:
     )
     http_anonymous_reads: bool = key(
         False,
-        "Whether everybody who reaches http.listener may read it where it is not on loopback and "
-        "http.security.protocol asks for no login. Otherwise all but /healthz and /readyz "
+        "Whether every client that reaches http.listener may read it where it is not on loopback "
+        "and http.security.protocol asks for no login. Otherwise all but /healthz and /readyz "
         "wants the control token there.",
         ours=True,
     )

@@ -79,7 +79,7 @@ any of them.
 """
 
 _REFUSED = """\
-They promise protection that does not exist, and a user who sets one relies on it: the broker does
+They promise protection that does not exist, and a user that sets one relies on it: the broker does
 not start, and `siltstone check` says what to do instead. The same goes for `listener.name.NAME.…`
 with one of them, and for a change while the broker runs. Kafka's default and
 an empty value promise nothing and are taken; but `sasl.enabled.mechanisms` promises whatever it

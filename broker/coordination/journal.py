@@ -61,7 +61,7 @@ class CoordinatorLog:
     From then on a partition is loading until `load` has applied all that is in it; nothing may be
     appended to it meanwhile. The topic is made when it is first needed. How many partitions it has
     is read once: an id belongs to the same partition for ever. ``unflushed`` is what must be on the
-    disk before anybody is answered.
+    disk before any client is answered.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class CoordinatorLog:
         """
         target = self._topics.logs.get((self.name, partition))
         if target is None:
-            raise CoordinatorNotAvailable(f"partition {partition} of {self.name} is not there")
+            raise CoordinatorNotAvailable(f"partition {partition} of {self.name} does not exist")
         now_ms = self._clock.now_ms()
         batch = pack_rows(rows, now_ms, producer.id, producer.epoch)
         size = len(batch)
@@ -200,11 +200,11 @@ class CoordinatorLog:
             self._creation = None
 
     async def close(self) -> None:
-        """Wait until the topic is made, if somebody has asked for it."""
+        """Wait until the topic is made, if it was asked for."""
         await self._tasks.finish()
 
     def forget(self) -> None:
-        """Count the partitions anew: the topic was deleted."""
+        """Count the partitions again: the topic was deleted."""
         self._count = 0
         self._failed.clear()
 
@@ -364,7 +364,8 @@ class CoordinatorLog:
     def _count_loaded(self, entries: int) -> None:
         """Count entries, and keep the garbage collector from the objects made of them.
 
-        They stay; the collector would go through all of them again and again while everybody waits.
+        They stay; the collector would go through all of them again and again while all clients
+        wait.
         """
         before = self.entries_loaded
         self.entries_loaded = before + entries
@@ -401,7 +402,7 @@ async def flush_all(logs: set[Log], io: IoThreads) -> None:
     """Take all logs out of a set, and wait until they are on the disk.
 
     Raises:
-        NotCoordinator: What was appended may not be there.
+        NotCoordinator: The appended batch may be lost.
     """
     due = tuple(logs)
     logs.clear()

@@ -1,1 +1,1 @@
-"""Groups: who reads what together, and how far they have come."""
+"""Groups of consumers: their members, assignments and committed offsets."""

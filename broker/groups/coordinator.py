@@ -151,7 +151,7 @@ class GroupCoordinator:
             self.journal.check(self.journal.partition_for(group_id))
 
     def find(self, group_id: str) -> Group | None:
-        """Return a group that is there, if only because of its committed offsets.
+        """Return a group that exists, if only because of its committed offsets.
 
         As long as its partition of the journal is read, more may be known of it soon.
         """

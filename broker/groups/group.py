@@ -40,7 +40,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """What its members are, ``consumer`` or something else; empty if it never had any."""
+        """The type of its members, ``consumer`` or something else; empty if it never had any."""
 
     def count_name(self) -> None:
         """Have counted what its name takes in memory: it is one of the groups now."""

@@ -3,7 +3,7 @@
 A member may send metadata as large as a request, and its session outlives its connection; an id
 that was given out costs as much as the client id in it. So their bytes are counted over all groups,
 and what would go beyond ``group.members.max.bytes`` is refused. What the members of one user say,
-and what their leaders assign, may come to half of that: nobody keeps all others out. Clients that
+and what their leaders assign, may come to half of that: no user keeps all others out. Clients that
 have not logged in have the whole in common, since an address may stand for many or for one.
 
 A member that is refused is told that the coordinator loads, for which all clients wait and ask
@@ -27,13 +27,13 @@ _GROUP_BYTES: Final = 1_300
 """The bytes of a group besides its name, its members and their offsets."""
 _CHARACTER_BYTES: Final = 4
 EACH_BYTES: Final = 1000
-"""What a member, or an id that was given out, costs besides what the client sent."""
+"""The bytes of a member, or of an id that was given out, besides those that the client sent."""
 
 
 class MemberBytes:
     """The bytes of the members of all groups, and of each user's (loop only).
 
-    A user is a principal that has logged in; an empty one is everybody else.
+    A user is a principal that has logged in; an empty one stands for all others.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class MemberBytes:
 
 
 class GroupBytes:
-    """What one group has of them: ``size`` bytes until it is closed.
+    """The part of one group: ``size`` bytes until it is closed.
 
     ``refuse`` raises what a group is told that would have too many bytes by itself.
     """

@@ -1,7 +1,7 @@
 """The offsets of groups: what is committed, and what open transactions will commit.
 
 (Kafka: ``OffsetMetadataManager``.) A committed offset is kept as the bytes of its record's value,
-and read when somebody asks: a million of them are a million small objects that the garbage
+and read on request: a million of them are a million small objects that the garbage
 collector never looks at.
 """
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 _SHARDS: Final = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
 _GROUP_BYTES: Final = 350
-"""What a group takes in memory besides its name, its topics and their offsets."""
+"""The bytes of a group in memory besides its name, its topics and their offsets."""
 _ROOM: Final = 1 << 20
 """How many bytes offsets may take until their limit is looked at again."""
 
 
 class Offsets:
-    """The offsets of all groups, whatever their kind (loop only).
+    """The offsets of all groups, of every kind (loop only).
 
     ``append(partition, rows, producer)`` writes them into the journal; only then do they count
     here. An offset in a transaction waits for the marker in the same partition of the journal.

@@ -1,4 +1,4 @@
-"""What the coordinator is to those that work on its groups: expiry, replay, consumer groups."""
+"""The coordinator for code that works on its groups: expiry, replay, consumer groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Owner(Protocol):
         """Refuse a request for a group whose state is not known."""
 
     def find(self, group_id: str) -> Group | None:
-        """Return a group that is there."""
+        """Return a group that exists."""
 
     def add(self, group: Group) -> None:
         """Keep a group, and have its name counted."""

@@ -26,7 +26,7 @@ class Replay:
     Only the last record of a group counts, so it is read at the end. Records of other types go to
     ``others``. A record that cannot be read, or that a newer Kafka has written, is skipped.
 
-    A group is there once it has a record of an offset, also where that was aborted or deleted
+    A group exists once it has a record of an offset, also where that was aborted or deleted
     since, until a record deletes the group itself, as when offsets are expired.
     """
 

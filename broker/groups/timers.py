@@ -2,7 +2,7 @@
 
 All of them are on one heap. A later deadline is only noted in its timer, and the heap is not
 touched until the earlier one comes due. A timer knows what it has to do only while it runs, and the
-heap knows only timers that run: who is removed or refused is kept in memory by neither.
+heap knows only timers that run: neither keeps a removed or refused member in memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from siltstone.storage.clock import Clock
 
     _Entry: TypeAlias = list[Any]
-    """A time, a number, and the timer whose entry it is; None if it is nobody's any more."""
+    """A time, a number, and the timer whose entry it is; None once no timer uses it."""
 
 _LEAST_ENTRIES = 256
 _ENTRIES_PER_TIMER = 4

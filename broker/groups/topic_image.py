@@ -1,4 +1,4 @@
-"""What groups know of the topics: names, ids, partition counts, and a version."""
+"""The topics as groups know them: names, ids, partition counts, and a version."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def hash_topics(names: Iterable[str], image: TopicImage) -> int:
     """Return a number that changes when one of these topics is made, grows, or is deleted.
 
     0 stands for no topic at all. Kafka computes another number, so a group that moves between the
-    two brokers is assigned anew once.
+    two brokers is assigned again once.
     """
     topics = sorted((topic for topic in map(image.find, names) if topic is not None), key=_name)
     if not topics:

@@ -34,6 +34,6 @@ class BoundedLines:
         return True
 
     def others(self) -> int:
-        """Return how many were not told of since the last line."""
+        """Return how many were left out since the last line."""
         silent, self._silent = self._silent, 0
         return silent

@@ -1,4 +1,4 @@
-"""Parts that a start has no time for: their modules are imported when somebody needs them."""
+"""Parts that a start has no time for: their modules are imported when they are first used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 class OnFirstUse(Generic[T]):
     """A part that is built once, by the first call of `get` (any thread).
 
-    ``built`` is the part, or None as long as nobody has needed it: for those who count it, stop it
+    ``built`` is the part, or None before its first use: for code that counts it, stops it
     or tell it something, and have no need of it themselves. How it is built stands in
     `broker.server`, as for all other parts.
     """

@@ -1,4 +1,4 @@
-"""What the broker does for its logs from time to time (Kafka: ``LogManager``'s scheduled tasks).
+"""The broker's regular work on its logs (Kafka: ``LogManager``'s scheduled tasks).
 
 Each task decides on the event loop, in slices of about a millisecond, and gives the file work to
 the background thread. ``flush.ms`` is scheduled from the setting itself: Kafka looks at it only

@@ -1,6 +1,6 @@
 """How long one request may have the loop before others are served.
 
-Those whose time is over stand in one line, whoever they are, and of each turn of the loop they have
+All whose time is over stand in one line, of any kind, and of each turn of the loop they have
 one share together: a hundred large requests hold up others no longer than one. The few that have
 begun first take turns, and those behind them wait until one is done: so there are few requests and
 answers that are half made, which is when they are largest.
@@ -48,7 +48,7 @@ class _Place(NamedTuple):
 
 
 class _Line:
-    """Who waits for a share of one loop, in the order in which they have begun (loop only)."""
+    """The line of those that wait for a share of one loop, in the order of their beginnings."""
 
     __slots__ = ("_begun", "_numbers", "_turns", "_waiting")
 

@@ -1,4 +1,4 @@
-"""What is told to whoever started the broker: by the service manager's socket, or by a file."""
+"""Tells the broker's starter when it is ready: by the service manager's socket, or by a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ServiceManager:
     """Tells the service manager how the broker is: sd_notify(3), without a library.
 
     systemd hands a socket to a service of ``Type=notify``, as the variable ``NOTIFY_SOCKET``.
-    Elsewhere there is none, and nothing is said. A socket that is gone is a line in the log.
+    Elsewhere no socket is given, and nothing is said. A socket that is gone is a line in the log.
     """
 
     def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:
@@ -59,7 +59,7 @@ class ServiceManager:
 class ReadyFile:
     """The file that says where the broker listens (``--ready-file``). Blocks for a moment.
 
-    It is there from the moment at which the broker is ready until it stops, and never half of it.
+    It exists from the moment at which the broker is ready until it stops, always whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -89,7 +89,7 @@ class ReadyFile:
         return True
 
     def remove(self) -> None:
-        """Remove it: nobody is served any more."""
+        """Remove it: clients are no longer served."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 

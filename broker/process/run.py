@@ -83,7 +83,7 @@ async def _serve(layers: Layers, trial: Trial, ready_file: ReadyFile | None) -> 
 
 
 async def _tell_ready(ready_file: ReadyFile, broker: Broker, stop: asyncio.Event) -> None:
-    """Write the file when the broker is ready; whoever waits for it must not wait for ever."""
+    """Write the file when the broker is ready; its reader must not wait for ever."""
     await broker.wait_until_ready()
     if not ready_file.write(broker.describe()):
         stop.set()

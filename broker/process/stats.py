@@ -1,4 +1,4 @@
-"""What the kernel says about this process, each in a few microseconds.
+"""Facts of the kernel about this process, each in a few microseconds.
 
 The exporter's own process collector lists ``/proc/self/fd``, which holds the loop for milliseconds
 when thousands of files are open; since Linux 6.2 the folder's size is their number.
@@ -17,7 +17,7 @@ _PAGE_BYTES = resource.getpagesize()
 
 
 class DiskBytes(NamedTuple):
-    """What the process caused disks to read and to write."""
+    """The bytes that the process caused disks to read and to write."""
 
     read: int
     written: int

@@ -1,4 +1,4 @@
-"""The tasks of one owner: nobody begins a task that no one waits for or cancels."""
+"""The tasks of one owner: every task is waited for or cancelled by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """What its owner has begun and what has not ended yet (loop only).
+    """The tasks that its owner has begun and that have not ended yet (loop only).
 
     A task continues if the request that began it is cancelled. It is held here, since the loop
     holds its tasks only weakly. ``on_failure`` gets each task that fails; without it the failure is
@@ -80,7 +80,7 @@ class Reservations:
 class OneByOne:
     """Changes: those of one thing run one after the other, each to its end.
 
-    Loop only. An ``expected`` exception of a change that nobody awaits any more is dropped.
+    Loop only. An ``expected`` exception of a change that is no longer awaited is dropped.
     """
 
     __slots__ = ("_expected", "_held", "_name", "_tasks")
@@ -106,9 +106,9 @@ class OneByOne:
 
 
 async def to_its_end(work: asyncio.Future[T], *expected: type[Exception]) -> T:
-    """Await work that continues if who awaits it is cancelled.
+    """Await work that continues if its waiter is cancelled.
 
-    An ``expected`` exception that nobody awaits any more is dropped; another one is logged.
+    An ``expected`` exception that is no longer awaited is dropped; another one is logged.
     """
     try:
         return await asyncio.shield(work)

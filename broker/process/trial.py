@@ -1,6 +1,6 @@
-"""What a broker lets a test do to it: move its clock, and have it fail on request.
+"""Means for tests: they move the broker's clock, and have it fail on request.
 
-Nobody who is not on this machine may do so: such a broker listens on loopback alone.
+Only programs on this machine may do so: such a broker listens on loopback alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients may change besides topics and groups: told as JSON values, and put back.
+"""The state that clients may change besides topics and groups, as JSON values, and its return.
 
 So the tests that share a broker find it alike: one's quota or setting is not the next one's riddle.
 """

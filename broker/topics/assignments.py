@@ -51,7 +51,7 @@ def check_indexes(indexes: Collection[int]) -> None:
     """Refuse partitions that are not numbered from 0, each once.
 
     Raises:
-        InvalidReplicaAssignment: One is there twice or missing.
+        InvalidReplicaAssignment: One is named twice or missing.
     """
     if len(set(indexes)) < len(indexes):
         raise InvalidReplicaAssignment("the assignment names a partition twice")

@@ -37,7 +37,7 @@ def make_pool(
     def make_cleaner(settings: CleanerSettings) -> Cleaner:
         from siltstone.cleaner.one_pass.cleaner import Cleaner  # noqa: PLC0415  # in a cleaner's thread, by its first pass
 
-        # The loop has somebody beside it from now on: it runs in short bursts, a pass for seconds.
+        # The loop has a thread beside it from now on: it runs in short bursts, a pass for seconds.
         ask_for_slice(SHORT_NS, threading.main_thread().native_id or 0)
         return Cleaner.of(settings, clock, throttle)
 

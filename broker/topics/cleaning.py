@@ -1,6 +1,6 @@
-"""The event loop's side of the cleaner: who else touches a log tells the cleaner so.
+"""The event loop's side of the cleaner: other work on a log is announced to the cleaner here.
 
-Whatever takes a lock of the cleaner's, or waits for one of its threads, goes to an io thread.
+Work that takes a lock of the cleaner's, or waits for one of its threads, goes to an io thread.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Cleaning:
         """Take partitions away from the cleaner and then from the disk. Blocks: io thread.
 
         Raises:
-            KafkaStorageError: A folder is still there.
+            KafkaStorageError: A folder still exists.
         """
         for each in topic_partitions:
             self.manager.states.abort_and_pause(each)

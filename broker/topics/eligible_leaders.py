@@ -1,4 +1,4 @@
-"""What ``eligible.leader.replicas.version`` 1 means on one node (KIP-966).
+"""The meaning of ``eligible.leader.replicas.version`` 1 on one node (KIP-966).
 
 A replica that leaves the set of those in sync may still be elected while the set is not smaller
 than ``min.insync.replicas``. The only replica never leaves it, so there are no others to name. But

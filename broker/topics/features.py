@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Range(NamedTuple):
-    """The levels that this broker knows, and the one in force where nobody chose."""
+    """The levels that this broker knows, and the one in force by default."""
 
     lowest: int
     highest: int

@@ -22,7 +22,7 @@ class Preset:
 
 
 def preset_for(name: str, server: ServerConfig) -> Preset:
-    """Return how a topic is made that nobody describes."""
+    """Return how a topic is made without a description."""
     match name:
         case names.OFFSETS_TOPIC:
             return Preset(

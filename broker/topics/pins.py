@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class PinRefused(Exception):  # noqa: N818  # an answer, not a fault of the broker
-    """A pin is not given, or is not there any more; ``status`` is that of HTTP."""
+    """A pin is not given, or has ended; ``status`` is that of HTTP."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -65,7 +65,7 @@ class Pin:
 
 @dataclass(slots=True)
 class PinCounts:
-    """What became of pins since the start."""
+    """The outcome of pins since the start."""
 
     created: int = 0
     ended: Counter[str] = field(default_factory=Counter)  # by why: released, expired, over-budget
@@ -108,7 +108,7 @@ class PinRoom:
 
         Raises:
             PinRefused: A limit is reached, or the disk does not take the links.
-            KafkaError: A log is not there any more, or is damaged.
+            KafkaError: A log no longer exists, or is damaged.
         """
         self._check_room()
         frozen = self._freeze(logs)
@@ -156,7 +156,7 @@ class PinRoom:
         )
 
     def renew(self, pin_id: str, lease_ms: int | None = None) -> Pin:
-        """Begin the lease of a pin anew, with another length if one is given.
+        """Begin the lease of a pin again, with another length if one is given.
 
         Raises:
             PinRefused: It is gone.
@@ -228,7 +228,7 @@ class PinRoom:
             )
 
     def _freeze(self, logs: Iterable[Log]) -> list[FrozenLog]:
-        """Freeze logs in the order of their names, or none of them. No await: one instant."""
+        """Freeze all logs in the order of their names, or no log. No await: one instant."""
         frozen: list[FrozenLog] = []
         try:
             frozen.extend(
@@ -251,13 +251,13 @@ class PinRoom:
             raise PinRefused(
                 410,
                 f"there is no pin {pin_id}: it was released, its lease ran out, or the broker was "
-                "started again; pin anew and plan anew",
+                "started again; pin again and plan again",
             )
         return pin
 
     async def _end(self, pin: Pin, why: str) -> None:
         if self._pins.pop(pin.pin_id, None) is None:
-            return  # somebody else was first, while the disk was waited for
+            return  # another request was first, while the disk was waited for
         self.counts.ended[why] += 1
         level = logging.INFO if why in {"released", "stopped"} else logging.WARNING
         logger.log(level, "pin ended id=%s holder=%r why=%s", pin.pin_id, pin.holder, why)

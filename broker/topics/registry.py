@@ -162,7 +162,7 @@ class TopicRegistry:
         """Return the log that a request names, by the name of its topic or the bytes of its id.
 
         Raises:
-            UnknownTopicId: Nobody has that id.
+            UnknownTopicId: No topic has that id.
             UnknownTopicOrPartition: There is no such topic, or it has no such partition.
             KafkaStorageError: The partition is there and cannot be served.
         """
@@ -185,7 +185,7 @@ class TopicRegistry:
         return self.logs.get((key, partition))
 
     def name_all(self, topics: Sequence[TopicProduceData]) -> list[TopicProduceData]:
-        """Return topics that a request tells by id with their names, "" for those not there."""
+        """Return topics that a request tells by id with their names, "" for unknown ones."""
         by_id = self.by_id
         return [
             each._replace(name=by_id[each.topic_id].name if each.topic_id in by_id else "")
@@ -246,7 +246,7 @@ class TopicRegistry:
         Raises:
             InvalidPartitions: There are no folders for so many.
             PolicyViolation: There are too many.
-            TopicAlreadyExists: It is there, or somebody else was first.
+            TopicAlreadyExists: It exists, or another request was first.
             KafkaStorageError: The disk did not take it; nothing is left of it.
         """
         return await self._finish(self._create(name, partitions, overrides))
@@ -255,8 +255,8 @@ class TopicRegistry:
         """Take a topic away: its folders are renamed and its name is free when this returns.
 
         Raises:
-            UnknownTopicOrPartition: Somebody else was first.
-            KafkaStorageError: The catalogue could not be written; the topic is still there.
+            UnknownTopicOrPartition: Another request was first.
+            KafkaStorageError: The catalogue could not be written; the topic still exists.
         """
         await self._finish(self._delete(topic))
 
@@ -372,7 +372,7 @@ class TopicRegistry:
         topics: int = 1,
         overrides: Mapping[str, str] = MappingProxyType({}),
     ) -> Iterator[None]:
-        """Have partitions counted that are about to be there, and a new topic's own settings.
+        """Have partitions counted that are about to exist, and a new topic's own settings.
 
         Raises:
             PolicyViolation: There is no room for them.
@@ -434,7 +434,7 @@ class TopicRegistry:
         try:
             await self._io.run(self._cleaning.delete, *there)
         except KafkaStorageError as error:
-            log.error("folders are still there topic=%s: %s", name, error)  # noqa: TRY400
+            log.error("folders still exist topic=%s: %s", name, error)  # noqa: TRY400
         else:
             self._catalog.defer(lambda state: _forget(state, topic_id))
 
@@ -453,7 +453,7 @@ class TopicRegistry:
         return topic
 
     def _unpublish(self, topic: Topic) -> None:
-        """Let nobody find a topic, and release the fetches that wait for its records.
+        """Hide a topic from all requests, and release the fetches that wait for its records.
 
         Batches that wait are written while their logs are still open.
         """
@@ -555,7 +555,7 @@ async def create_partitions(
 ) -> None:
     """Make the folders of partitions, on io threads, a few at a time.
 
-    If one fails no more are begun, and those that are there stay.
+    If one fails no more are begun, and existing ones stay.
 
     Raises:
         KafkaError: What the first one that failed raised.

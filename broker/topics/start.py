@@ -1,4 +1,4 @@
-"""Making catalogue and folders agree when the broker starts, with a line for whatever is odd.
+"""Making catalogue and folders agree when the broker starts, with a line for each oddity.
 
 What is to be done is decided purely (`join`): folders by name and id come in, a plan comes out. No
 folder with a topic's id in it is ever given up, except those of a topic whose deletion was begun.
@@ -63,7 +63,7 @@ async def recover_topics(
         state.topics = plan.topics
         state.deleted = frozenset()
         if plan.adopted and not catalog.found:
-            # Nobody knows which ids were given away, but fewer than one in a millisecond.
+            # The ids given away are not known, but they were fewer than one in a millisecond.
             state.next_producer_id = max(state.next_producer_id, now_ms)
 
     try:
@@ -165,7 +165,7 @@ MAX_PARTITIONS = 10_000
 
 @dataclass(slots=True)
 class Plan:
-    """What to do with each folder, and the topics that result.
+    """The plan for each folder, and the topics that result.
 
     ``adopted`` are names that the catalogue lacked or knew with fewer partitions; ``unmarked``
     folders get the id of their topic; ``foreign`` ones have another topic's id, or none that can be

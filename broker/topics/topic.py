@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 Form: TypeAlias = tuple[int, int, int]
-"""What bytes of an answer depend on besides what they tell: API, version, operations."""
+"""The key of an answer's bytes besides their content: API, version, operations."""
 
 MAX_FORMS: Final = 4
 """How many forms of the same are kept; the clients of a broker ask in a few."""

@@ -1,1 +1,1 @@
-"""Transactions: who may write in which, and how all partitions learn how it ended (KIP-98, 890)."""
+"""Transactions: which producer writes in which, and how partitions learn the end (KIP-98, 890)."""

@@ -105,7 +105,7 @@ class TransactionCoordinator:
 
     @property
     def must_flush(self) -> bool:
-        """Whether ``flush.messages`` asks for fsyncs before anybody is answered."""
+        """Whether ``flush.messages`` asks for fsyncs before any client is answered."""
         return bool(self.journal.unflushed or self.markers.unflushed)
 
     async def flush(self) -> None:
@@ -327,7 +327,7 @@ class TransactionCoordinator:
                 self._complete(transactional_id)
 
     async def remove_expired(self) -> None:
-        """Forget the ids that nobody has used for ``transactional.id.expiration.ms``."""
+        """Forget the ids that were not used for ``transactional.id.expiration.ms``."""
         expiration_ms = self._settings.server.transactional_id_expiration_ms
         now_ms = self._clock.now_ms()
         for count, transactional_id in enumerate(list(self._states.all), 1):

@@ -1,7 +1,7 @@
 """EndTxn, time-outs and fencing: how a transaction gets from open to prepared (KIP-98, KIP-890).
 
 Clients of ``transaction.version`` 2 get the epoch of their next transaction with the end of this
-one, so that whatever is late is of an epoch that has passed. Older ones keep theirs.
+one, so that late batches are of an epoch that has passed. Older ones keep theirs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 
 
 class End(NamedTuple):
-    """What EndTxn asks for, and by the rules of which ``transaction.version``."""
+    """The wish of an EndTxn, and the ``transaction.version`` whose rules it follows."""
 
     producer_id: int
     producer_epoch: int

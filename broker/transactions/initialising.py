@@ -26,7 +26,7 @@ class Expected(NamedTuple):
 
 
 def begin(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-    """Return the first state of a transactional id that nobody has used."""
+    """Return the first state of a transactional id that was not used yet."""
     return Transaction(
         producer_id=producer_id,
         previous_producer_id=NO_PRODUCER_ID,
@@ -63,9 +63,10 @@ def initialise(
 ) -> Transaction:
     """Return the state with the next producer's epoch; in `PREPARE_ABORT` if it has to wait.
 
-    An open transaction is aborted with an epoch that nobody is told, which fences its producer;
-    the caller answers ConcurrentTransactions and the client asks again. ``new_producer_id`` counts
-    if `takes_new_id`; ``version`` is the broker's ``transaction.version``.
+    An open transaction is aborted with an epoch that is told to no client, which fences its
+    producer; the caller answers ConcurrentTransactions and the client asks again.
+    ``new_producer_id`` counts if `takes_new_id`; ``version`` is the broker's
+    ``transaction.version``.
 
     Raises:
         ConcurrentTransactions: The transaction before is being completed.

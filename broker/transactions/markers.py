@@ -57,7 +57,7 @@ class MarkerWriter:
         io: IoThreads,
         clock: Clock,
     ) -> None:
-        self.unflushed: set[Log] = set()  # what `flush` must wait for before anybody is answered
+        self.unflushed: set[Log] = set()  # `flush` waits for these before any answer
         self._topics = topics
         self._offsets = offsets
         self._io = io

@@ -28,7 +28,7 @@ class ProducerIds:
         self._tasks = Tasks()
 
     async def allocate(self) -> int:
-        """Return an id that nobody has had; waits for the disk once in a block.
+        """Return a new id; waits for the disk once in a block.
 
         Raises:
             KafkaStorageError: The catalogue could not be written.
@@ -42,7 +42,7 @@ class ProducerIds:
         return producer_id
 
     async def close(self) -> None:
-        """Wait until a block that was asked for is there."""
+        """Wait until a block that was asked for has come."""
         await self._tasks.finish()
 
     async def _reserve(self) -> None:

@@ -46,11 +46,11 @@ TEMPORARY: Final = (
     CoordinatorNotAvailable,
     NotCoordinator,
 )
-"""What may be otherwise in a moment; each API has a code of its own for it."""
+"""Refusals that may pass in a moment; each API has a code of its own for them."""
 
 
 class Rules(NamedTuple):
-    """What a version of a request does: add partitions by the way; know TransactionAbortable."""
+    """Abilities of a request's version: add partitions by the way; know TransactionAbortable."""
 
     adds: bool
     knows_abortable: bool

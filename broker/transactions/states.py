@@ -1,4 +1,4 @@
-"""What is known of each transactional id, and its journal (Kafka: TransactionStateManager)."""
+"""The state of each transactional id, and its journal (Kafka: TransactionStateManager)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EACH_BYTES: Final = 600
-"""What a transactional id takes in memory, but for its characters."""
+"""The bytes of a transactional id in memory, but for its characters."""
 _PARTITION_BYTES: Final = 100
-"""What a partition takes besides its place in a set: its number, and a pair with its topic."""
+"""The bytes of a partition besides its place in a set: its number, and a pair with its topic."""
 
 _OPEN: Final = PREPARED | {TransactionState.ONGOING}
 
@@ -62,7 +62,7 @@ class TransactionStates:
         return self._features.level("transaction.version")
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """Return where an id stands, None if nobody has used it.
+        """Return where an id stands, None if it was never used.
 
         Raises:
             CoordinatorLoadInProgress: What is known of it is not read yet.

@@ -1,8 +1,8 @@
 """The state of one transactional id, as a value (Kafka: ``TransactionMetadata``, KIP-98, KIP-890).
 
 A transition takes the value and returns the next one, or raises what the client is told; the
-coordinator writes it to ``__transaction_state`` before anybody sees it. So nothing is ever pending:
-a failed write leaves the value as it was. `broker.transactions.initialising` and
+coordinator writes it to ``__transaction_state`` before any client sees it. So nothing is ever
+pending: a failed write leaves the value as it was. `broker.transactions.initialising` and
 `broker.transactions.ending` hold the two transitions with many cases.
 """
 

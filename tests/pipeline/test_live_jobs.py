@@ -247,7 +247,7 @@ def test_pin_client(busy: SiltstoneProcess) -> None:
     extend_pin(control, view.pin, 7000)
     with Pin(control, view) as pin:
         pin.check()
-    with pytest.raises(SnapshotExpired, match="pin anew"):
+    with pytest.raises(SnapshotExpired, match="pin again"):
         extend_pin(control, view.pin)
     release_pin(control, view.pin)
 

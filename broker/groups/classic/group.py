@@ -81,7 +81,7 @@ _STABLE = GroupState.STABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicServices:
-    """What all classic groups share.
+    """The objects that all classic groups share.
 
     ``write`` appends rows to a partition of the journal, which takes batches of ``max_batch_bytes``
     at most.
@@ -186,7 +186,7 @@ class ClassicGroup:
             GroupMaxSizeReached: The group is full, or its members are too large for any record.
             CoordinatorLoadInProgress: The members of all groups, or of one user, are too large.
             InconsistentGroupProtocol: It has no protocol in common with the other members.
-            UnknownMemberId: Nobody was given this id, or nobody has this instance id.
+            UnknownMemberId: No member was given this id, or no member has this instance id.
             FencedInstanceId: Another member has joined with the instance id.
             CoordinatorNotAvailable: The group was deleted.
         """
@@ -363,7 +363,7 @@ class ClassicGroup:
         return not self.pending and self.members.joining_count == len(self.members)
 
     def _complete_join_if_all_are_there(self) -> None:
-        """An empty group waits its time out: those who start together shall come together."""
+        """An empty group waits its time out: members that start together shall come together."""
         if self.previous_state is not GroupState.EMPTY and self._all_joined:
             self._complete_join()
 
@@ -381,7 +381,7 @@ class ClassicGroup:
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """Begin the next generation with those who joined, and with static members, who may not."""
+        """Begin the next generation with members that joined, and with all static ones."""
         self._join_timer.cancel()
         self._member_was_added = False
         for member in self.members:
@@ -617,7 +617,7 @@ class ClassicGroup:
         """Return None: a member of the generation may commit any partition."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Allow anybody to fetch offsets: epochs are for consumer groups.
+        """Allow any client to fetch offsets: epochs are for consumer groups.
 
         Raises:
             GroupIdNotFound: The group was deleted.

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.timers import Timers
 
 MAX_TOPICS: Final = 50_000
-"""How many topics the members of a group may name before nobody reads them: others wait."""
+"""The most topics of a group's members that are read: other clients wait meanwhile."""
 _LISTS_KEPT: Final = 4
 _VERSION_BYTES: Final = 2
 _PROTOCOL_BYTES: Final = 150
-"""What a protocol costs besides its name and metadata."""
+"""The bytes of a protocol besides its name and metadata."""
 
 
 class Member:
@@ -84,7 +84,7 @@ class Member:
         self.sync_reply: SyncReply | None = None
 
     def start_session(self) -> None:
-        """Begin the session anew: the member is alive."""
+        """Begin the session again: the member is alive."""
         if self.timer.is_running:
             self.timer.move(self.session_timeout_ms)
         else:
@@ -150,7 +150,7 @@ class Members:
         """Return the member that a request names.
 
         Raises:
-            UnknownMemberId: Nobody has this id, or this instance id.
+            UnknownMemberId: No member has this id, or this instance id.
             FencedInstanceId: Another member has this instance id.
         """
         if instance_id is not None:
@@ -286,7 +286,7 @@ class Members:
 
     @property
     def assignments(self) -> dict[str, bytes]:
-        """What every member was assigned, by member id."""
+        """The assignments of all members, by member id."""
         return {member.member_id: member.assignment for member in self.by_id.values()}
 
     def describe(

@@ -1,4 +1,4 @@
-"""The requests and answers of a classic group, whatever their version and encoding."""
+"""The requests and answers of a classic group, in any version and encoding."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class JoinRequest:
     may_skip_assignment: bool = True
     """The leader may be told that it need not assign (KIP-814, from version 9 on)."""
     user: str = ""
-    """The principal that has logged in; empty if none has."""
+    """The principal that has logged in; empty without a login."""
 
 
 class JoinedMember(NamedTuple):
-    """What the leader learns of a member."""
+    """The facts about a member that its leader gets."""
 
     member_id: str
     instance_id: str | None

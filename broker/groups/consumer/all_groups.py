@@ -1,8 +1,8 @@
 """All consumer groups: their transitions are run here, and written.
 
-The modules beside this one decide. Here their records go into the journal before anybody sees the
-change. Groups are made, deleted and moved to the other protocol, and members that miss a deadline
-are removed.
+The modules beside this one decide. Here their records go into the journal before any client sees
+the change. Groups are made, deleted and moved to the other protocol, and members that miss a
+deadline are removed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MATCHES_AT_A_TIME = 8
 _RETRY_MS = 500
 """When a missed deadline is tried again after a write that failed."""
 _SAID = frozenset({RecordType.MEMBER_METADATA, RecordType.REGULAR_EXPRESSION})
-"""What members say: that may be refused. What they are given is not, since they would give up."""
+"""Bytes of members' requests, which may be refused; assignments are not: members would give up."""
 
 
 class ConsumerGroups:
@@ -81,7 +81,7 @@ class ConsumerGroups:
         """Return a consumer group.
 
         Raises:
-            GroupIdNotFound: There is none of that id.
+            GroupIdNotFound: No group has that id.
         """
         group = self.coordinator.find(group_id)
         if group is None:
@@ -336,7 +336,7 @@ class ConsumerGroups:
                     self.regexes.forget(regex, group_id)
 
     async def _find(self, regex: str, sees: Callable[[str], bool] | None) -> frozenset[str]:
-        """Return what an expression matches, of what somebody sees."""
+        """Return the topics that an expression matches, among those that a client sees."""
         steps = self.regexes.match(regex, self.image)
         while True:
             await asyncio.sleep(0)

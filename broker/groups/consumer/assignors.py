@@ -1,4 +1,4 @@
-"""The assignors, which a consumer group asks for by name: they say who reads which partitions.
+"""The assignors, which a consumer group asks for by name: they give partitions to members.
 
 An assignor is a function of values: of members by id and partition counts by topic id it makes the
 partitions of every member. There are Kafka's own two; plug-ins cannot be added.
@@ -64,7 +64,7 @@ def assign_uniform(
 
     Where all members subscribe to the same topics, `_deal_in_runs` does it. Else each member first
     keeps those of its last target to whose topics it still subscribes. Partitions
-    that nobody has go to the subscriber with the fewest. Then partitions move along the shortest
+    that no member has go to the subscriber with the fewest. Then partitions move along the shortest
     chain of members, from a member to one with at least two fewer, until there is no such chain.
     That is the best balance possible for these subscriptions (a semi-matching without such a chain
     is optimal).
@@ -89,9 +89,9 @@ def _deal_in_runs(
 ) -> dict[str, Assigned]:
     """Give each member the average, rounded down or up (UniformHomogeneousAssignmentBuilder).
 
-    Each keeps of its last target what is not above its share. What nobody has is dealt in runs, one
-    topic after the other, and what was taken away behind it. Of the members that get one more those
-    come first that keep as much, and then the last.
+    Each keeps of its last target what is not above its share. Free partitions are dealt in runs,
+    one topic after the other, and what was taken away behind it. Of the members that get one more
+    those come first that keep as much, and then the last.
     """
     ordered = sorted(members)
     subscribed = members[ordered[0]].topic_ids
@@ -217,7 +217,7 @@ class _Balance:
         return divmod(total, len(self._subscribers[0]))
 
     def hand_out(self) -> None:
-        """Give partitions that nobody has to subscribers with the fewest, rarest topics first."""
+        """Give free partitions to subscribers with the fewest, rarest topics first."""
         by_choice = sorted(
             (topic_id for topic_id, free in self._free.items() if free),
             key=lambda each: (

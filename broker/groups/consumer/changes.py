@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Changes:
     """The records of one transition, applied to the group as they are put.
 
-    They go to the journal before anybody else sees the group. If it refuses them, `undo` restores
+    They go to the journal before any client sees the group. If it refuses them, `undo` restores
     the group. What is outside of it follows when that is certain: `settle`. ``user`` is the one
     that has sent the request, if any has.
     """
@@ -66,7 +66,7 @@ class Changes:
     def undo(self) -> None:
         """Restore the group as it was before the first `put`.
 
-        A member that exists is alive, whatever it was refused, and its session begins again.
+        A member that exists is alive, also if it was refused, and its session begins again.
         """
         for key, value, user in reversed(self._before):
             self.group.apply(key, value, user)

@@ -1,4 +1,4 @@
-"""Who may commit offsets of a consumer group, or ask for them (Kafka: ConsumerGroup)."""
+"""Checks of clients that commit offsets of a consumer group, or fetch them (ConsumerGroup)."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def by_name(
 def by_id(
     partitions: Mapping[str, frozenset[int]], image: TopicImage
 ) -> dict[UUID, frozenset[int]]:
-    """Return partitions by the ids of their topics; topics that are not there are left out."""
+    """Return partitions by the ids of their topics; topics that do not exist are left out."""
     topics = ((image.find(name), each) for name, each in partitions.items())
     return {topic.id: each for topic, each in topics if topic is not None}
 

@@ -52,8 +52,8 @@ class ConsumerGroup:
 
     Invariants: a partition has at most one owner, the member to which it is assigned or that has
     yet to revoke it. The epochs of the group, of its target and of each member only rise, but for a
-    member that leaves or joins anew. ``topics_seen`` and ``topics_matched`` are the versions of the
-    topics with which the group and its expressions were last compared. They are not from the
+    member that leaves or joins again. ``topics_seen`` and ``topics_matched`` are the versions of
+    the topics with which the group and its expressions were last compared. They are not from the
     journal: after a start the topics are looked at with the first heartbeat. ``size`` is how many
     bytes the members, their assignments and what their expressions match have in memory;
     ``of_users`` are those of members by the user that brought them, without assignments.
@@ -122,7 +122,7 @@ class ConsumerGroup:
         """Return a member.
 
         Raises:
-            UnknownMemberId: There is none of that id.
+            UnknownMemberId: No member has that id.
         """
         member = self.members.get(member_id)
         if member is None:

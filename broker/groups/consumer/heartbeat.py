@@ -47,8 +47,8 @@ NOT_GIVEN = -1
 class HeartbeatRequest(NamedTuple):
     """One heartbeat. None, or a rebalance timeout of -1, means that nothing has changed.
 
-    ``sees`` tells which topics the client may be told of that an expression matches; None: all.
-    ``user`` is the principal that has logged in; empty if none has.
+    ``sees`` tells which topics that an expression matches the client may see; None: all.
+    ``user`` is the principal that has logged in; empty without a login.
     """
 
     member_id: str
@@ -97,7 +97,7 @@ class HeartbeatResult(NamedTuple):
 def check_request(
     request: HeartbeatRequest, assignors: tuple[str, ...], *, needs_member_id: bool
 ) -> None:
-    """Refuse a request that contradicts itself, whatever the group's state.
+    """Refuse a request that contradicts itself, in any state of the group.
 
     Raises:
         InvalidRequest: Something is missing, empty or out of place.

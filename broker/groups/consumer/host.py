@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """Who runs a group's transitions; `broker.groups.consumer.all_groups` says how."""
+    """The runner of a group's transitions; `broker.groups.consumer.all_groups` says how."""
 
     coordinator: Owner
     image: TopicImage
@@ -79,7 +79,7 @@ class Host(Protocol):
     def become_classic(
         self, group: HostedConsumerGroup, leaving: Collection[Member], written: list[Row]
     ) -> ClassicGroup:
-        """Write that the group is a classic one of those who stay."""
+        """Write that the group is a classic one of the members that stay."""
 
 
 class HostedConsumerGroup:
@@ -108,7 +108,7 @@ class HostedConsumerGroup:
 
     @property
     def protocol_type(self) -> str:
-        """What its members are."""
+        """The type of its members."""
         return self.machine.protocol_type
 
     @property

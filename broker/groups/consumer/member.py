@@ -55,7 +55,7 @@ class Member(NamedTuple):
     metadata: MemberMetadata = NEW_METADATA
     current: CurrentAssignment = NEW_ASSIGNMENT
     user: str = ""
-    """Who has logged in and brought it; empty for nobody, and after a start. No record has it."""
+    """The user that brought it; empty without a login, and after a start. No record has it."""
 
     @property
     def epoch(self) -> int:

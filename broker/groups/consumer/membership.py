@@ -95,7 +95,7 @@ def remove(changes: Changes, member: Member) -> None:
 
 
 def fence(changes: Changes, members: Iterable[Member], world: World) -> None:
-    """Remove members for good, and assign anew."""
+    """Remove members for good, and assign again."""
     regexes = set()
     for member in members:
         remove(changes, member)
@@ -188,7 +188,7 @@ def advance(
 
 
 def _drop_regex(changes: Changes, regex: str) -> None:
-    """Forget an expression that nobody subscribes to any more, and what it has matched."""
+    """Forget an expression without subscribers, and the topics that it has matched."""
     changes.note(regex)
     if regex in changes.group.regexes and not changes.group.count_subscribers(regex):
         changes.put(RecordType.REGULAR_EXPRESSION, regex, None)

@@ -1,4 +1,4 @@
-"""What a transition of a consumer group needs besides the group: settings, topics, the time."""
+"""The surroundings of a consumer group for a transition: settings, topics, the time."""
 
 from __future__ import annotations
 

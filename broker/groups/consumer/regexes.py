@@ -1,6 +1,6 @@
 """Expressions in RE2's syntax and the topics that they match (Kafka: TopicRegexResolver).
 
-RE2 takes time in proportion to the text, whatever the expression, so a client cannot stall the loop
+RE2 takes time in proportion to the text, for any expression, so a client cannot stall the loop
 with one. A topic's name takes about 3 µs, and others are served after some names. Results are kept,
 and only names that are new since then are looked at.
 """
@@ -67,7 +67,7 @@ class Regexes:
     def check(self, regex: str, user: str = "") -> None:
         """Refuse an expression of a user that RE2 does not take.
 
-        The caller settles it, or has it forgotten, whatever comes of the member that brings it.
+        The caller settles it, or has it forgotten, also if the member that brings it is refused.
 
         Raises:
             InvalidRegularExpression: RE2 does not take it.
@@ -81,7 +81,7 @@ class Regexes:
         self._keep(self._known.setdefault(regex, _Known()), pattern, user)
 
     def settle(self, regex: str, group: ConsumerGroup) -> None:
-        """Note whether members of a group subscribe to an expression, and forget it if none do."""
+        """Note whether members of a group subscribe to an expression, or else forget it."""
         if not group.count_subscribers(regex):
             self.forget(regex, group.group_id)
         elif regex in self._known:

@@ -78,7 +78,7 @@ def follow_epoch(changes: Changes, world: World) -> None:
 
 
 def preferred_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
-    """Return the assignor that most members ask for, the default if none asks."""
+    """Return the assignor that most members ask for, the default if no member asks."""
     asked = [member.metadata.server_assignor for member in group.members.values()]
     return max(assignors, key=asked.count) if asked else assignors[0]
 

@@ -1,5 +1,5 @@
 """Partitions on their way to another log directory (KIP-113).
 
-Here goes who may ask for a move, where it may go, and its steps. The copying is in
+Here go the checks of a request for a move, its target, and its steps. The copying is in
 `storage.moving`.
 """

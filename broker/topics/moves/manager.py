@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class MoveCounts:
-    """What became of moves; ``failed`` are partitions whose last move was given up."""
+    """The outcome of moves; ``failed`` are partitions whose last move was given up."""
 
     done: int = 0
     failed: set[TopicPartition] = field(default_factory=set)
@@ -62,7 +62,7 @@ class MoveCounts:
 class LogDirMoves:
     """All moves (loop only). As many are copied at a time as there are threads, the rest wait.
 
-    A partition has one move at the most. Nobody waits for a move but who ends it: the deletion of
+    A partition has one move at the most. Only its end waits for a move: the deletion of
     its topic, another target, the stop.
     """
 
@@ -102,7 +102,7 @@ class LogDirMoves:
         return max((move.future.lag for move in self._moves.values()), default=0)
 
     async def alter(self, topic_partition: TopicPartition, path: str) -> None:
-        """Begin to move a partition to a log directory, unless it is there or on its way.
+        """Begin to move a partition to a log directory, unless it is in it or on its way.
 
         A move to another directory is cancelled. Returns when the copy has its folder, and runs to
         its end even if the client disconnects.
@@ -296,7 +296,7 @@ class LogDirTargets:
 
         Raises:
             InvalidTopic: The name of the topic leaves no room for that of a copy's folder.
-            LogDirNotFound: None of log.dirs has this absolute path.
+            LogDirNotFound: No entry of log.dirs has this absolute path.
             KafkaStorageError: It takes no writes.
         """
         if not has_room_for_name(topic_partition):
@@ -310,7 +310,7 @@ class LogDirTargets:
                     raise directory.refuse()
                 return directory
         known = ", ".join(str(each.path) for each in self._logs.directories)
-        raise LogDirNotFound(f"{path!r} is none of log.dirs, which are {known}")
+        raise LogDirNotFound(f"{path!r} is not in log.dirs, which are {known}")
 
     def find_log(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
         """Return the log of a partition.

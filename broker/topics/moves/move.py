@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRooms:
-    """What all moves share; ``copying`` has one of the moves' own threads do something."""
+    """The objects that all moves share; ``copying`` gives work to one of the moves' own threads."""
 
     logs: LogManager
     cleaning: Cleaning
@@ -79,7 +79,7 @@ class LogDirMove:
         """Copy up to the end, again if the log has gone on too far meanwhile, and take over.
 
         Raises:
-            MoveCancelled: Nobody wants it any more.
+            MoveCancelled: It is no longer wanted.
             OSError: A disk failed.
             KafkaError: A directory failed, or the log is damaged.
         """

@@ -35,7 +35,7 @@ def check_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change
     """Return name, code and value of each key as changes.
 
     Raises:
-        InvalidRequest: A key is there twice, an operation is unknown, or a value is missing.
+        InvalidRequest: A key is named twice, an operation is unknown, or a value is missing.
     """
     checked: dict[str, Change] = {}
     for name, code, value in changes:

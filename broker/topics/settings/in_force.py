@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 _CONFIGS_KEPT: Final = 1000
 _KEPT_BYTES: Final = 10_000
 _SETTING_BYTES: Final = 100
-"""What a setting has besides its name and its value."""
+"""The facts of a setting besides its name and its value."""
 
 
 class BrokerSettings:
@@ -258,7 +258,7 @@ class BrokerSettings:
             log.warning("dynamic setting: %s", warning)
 
     def assume(self, *, cluster: Own, broker: Own) -> None:
-        """Set dynamic values that follow from others; no part is told of them.
+        """Set dynamic values that follow from others; no part is told about them.
 
         They are written with the next change; until then a start derives them again. Where clients
         may alter settings already, `between` calls it.
@@ -344,7 +344,7 @@ class BrokerSettings:
         before = self.layers
         self._replace(layers)
         _tell_differences(before, layers)
-        async with self._telling:  # who is told later sees the later settings
+        async with self._telling:  # a part that is told later sees the later settings
             for callback in self._callbacks:
                 await callback()
 

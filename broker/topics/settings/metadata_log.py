@@ -1,4 +1,4 @@
-"""What Apache Kafka's metadata log, in a folder that came from it, says of topics' own settings.
+"""Topics' own settings in Apache Kafka's metadata log, of a folder that came from it.
 
 ``__cluster_metadata-0`` is a log as any other, with snapshots in it (``OFFSET-EPOCH.checkpoint``),
 each of all that holds below its offset. The value of a record is the version of its frame, its kind

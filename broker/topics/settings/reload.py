@@ -32,7 +32,7 @@ async def plan_reload(settings: BrokerSettings, io: IoThreads) -> Plan:
     while True:
         layers = settings.layers
         plan = await io.run(_plan, layers)
-        if settings.layers is layers:  # else somebody changed a dynamic value meanwhile
+        if settings.layers is layers:  # else a client changed a dynamic value meanwhile
             return plan
 
 
@@ -53,12 +53,12 @@ async def reload(
             if certificates is None:
                 break
             made = await certificates.make(plan.layers.server().tls_listeners())
-            if settings.layers is layers:  # else somebody changed a dynamic value meanwhile
+            if settings.layers is layers:  # else a client changed a dynamic value meanwhile
                 certificates.take(made)
                 break
     except ConfigError as error:
         for fault in error.faults:
-            # TRY400: a value that somebody gave, not a fault of ours.
+            # TRY400: a value that a user gave, not a fault of ours.
             log.error("settings are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
         raise
     known = set(settings.layers.warnings)

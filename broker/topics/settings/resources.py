@@ -1,4 +1,4 @@
-"""What settings belong to: the resource types of the config APIs, and how they are named."""
+"""The resource types of the config APIs, to which settings belong, and their names."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def check_type(code: int) -> ResourceType:
     """Return the type of that code.
 
     Raises:
-        InvalidRequest: There is none.
+        InvalidRequest: The type does not exist.
     """
     try:
         return ResourceType(code)
     except ValueError:
-        raise InvalidRequest(f"resource type {code} is none that this broker knows") from None
+        raise InvalidRequest(f"resource type {code} is not known to this broker") from None
 
 
 def check_broker(name: str, node_id: int) -> None:

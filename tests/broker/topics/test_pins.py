@@ -147,7 +147,7 @@ async def test_lease_ends(home: Home) -> None:
     assert [each.name for each in home.folder.iterdir()] == [kept["pin"]]
     response = await home.post("/v1/pins/renew", id=lost["pin"])
     assert response.status == 410
-    assert "pin anew" in text(response)
+    assert "pin again" in text(response)
     assert home.pins.counts.ended["expired"] == 1
 
 
