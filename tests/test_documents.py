@@ -19,7 +19,7 @@ AS_OF_THEIR_DAY = {"CHANGELOG.md", "bench/HISTORY.md"}  # these name files as th
 LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
-SUFFIXES = "py|pyx|pxd|pxi|h|c|md|yaml|toml|tsv|svg"
+SUFFIXES = "py|pyi|pyx|pxd|pxi|h|c|md|yaml|toml|tsv|svg"
 FILE = re.compile(
     rf"(?<![\w./<>-])((?:{'|'.join(('docs', *CODE, *OTHERS))})/[\w./-]*\w\.(?:{SUFFIXES}))(?![\w/])"
 )
@@ -116,7 +116,7 @@ def test_messages_that_the_page_explains() -> None:
     texts = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
     code = "".join(
         re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8"))
-        for name in ("broker", "cleaner", "storage")
+        for name in ("broker", "cleaner", "protocol", "storage")
         for path in (ROOT / name).rglob("*.py")
     )
 
