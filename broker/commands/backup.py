@@ -33,7 +33,7 @@ _HISTORY: Final = "cleaner-history.jsonl"  # of `cleaner.history`, which a comma
 def add_backup(parser: argparse.ArgumentParser) -> None:
     """Add where to."""
     parser.add_argument(
-        "target", type=Path, metavar="FOLDER", help="it is made, and must not be there"
+        "target", type=Path, metavar="FOLDER", help="it is made, and must not exist"
     )
 
 
@@ -42,11 +42,11 @@ def run_backup(options: argparse.Namespace) -> int:
     layers = read_settings(options)
     target: Path = options.target.absolute()
     if target.exists():
-        sys.stderr.write(f"siltstone: {target} is there; name a folder that is not\n")
+        sys.stderr.write(f"siltstone: {target} exists; name a folder that does not\n")
         return 2
     partial = target.with_name(f"{target.name}.partial")
     if partial.exists():
-        sys.stderr.write(f"siltstone: {partial} is there, as a backup that was killed leaves it; ")
+        sys.stderr.write(f"siltstone: {partial} exists, as a backup that was killed leaves it; ")
         sys.stderr.write("remove it, or name another folder\n")
         return 2
     channel = Channel(layers)

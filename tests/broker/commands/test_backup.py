@@ -78,7 +78,7 @@ async def test_what_a_backup_needs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert await run(tmp_path, tmp_path / "monday") == 1
     assert "of a broker that does not run, copy the log directories" in capsys.readouterr().err
     assert await run(tmp_path, tmp_path) == 2
-    assert "is there; name a folder that is not" in capsys.readouterr().err
+    assert "exists; name a folder that does not" in capsys.readouterr().err
 
 
 async def test_a_folder_of_somebody_else_is_left_alone(
@@ -89,7 +89,7 @@ async def test_a_folder_of_somebody_else_is_left_alone(
     (tmp_path / "monday.partial" / "mine").touch()
 
     assert await run(tmp_path / "data", tmp_path / "monday") == 2
-    assert "monday.partial is there" in capsys.readouterr().err
+    assert "monday.partial exists" in capsys.readouterr().err
     assert names(tmp_path / "monday.partial") == ["mine"]
 
 
