@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-BASE: Final = "7fb6863b7367091021e7895114d1e910f208d411"
+BASE: Final = "79df3f1658ff44446f1492401345327571e61cfb"
 LONGEST: Final = 72
 
 _FORM: Final = re.compile(r"[a-z][\w./-]*(?:, [a-z][\w./-]*)*: (?P<verb>[a-z][\w-]*) \S")
