@@ -24,6 +24,7 @@ from tools.house import (
     Figure,
     find_arrows_up,
     find_forbidden_names,
+    find_foreign_calls,
     find_tics,
     find_tics_elsewhere,
     find_two_way_pairs,
@@ -296,6 +297,16 @@ def count_forbidden(tree: Tree) -> Iterator[Figure]:
         yield figure._replace(what=f"forbidden: {figure.what}")
 
 
+def count_seams(tree: Tree) -> Iterator[Figure]:
+    """Places of the daemon that ask for what `tools.seams.SEAMS` lists, past the module for it.
+
+    The daemon is the product without `pipeline` and `broker/commands`. In Python these are uses of
+    an imported name, and calls of a method of that name on what is no module; in Cython and C
+    names and calls in the text. Constants, exceptions and annotations are left out.
+    """
+    yield from find_foreign_calls(tree)
+
+
 def count_tics(tree: Tree) -> Iterator[Figure]:
     """Places in comments, docstrings and strings that have a word of `tools.house.TICS`.
 
@@ -470,6 +481,7 @@ COUNTS: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
     count_ways,
     count_protocols,
     count_forbidden,
+    count_seams,
     count_tics,
     count_files,
     count_subjects,

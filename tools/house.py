@@ -11,6 +11,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tools.seams import SEAMS, find_places
 from tools.sources import WITH_PROSE, Tree, code_of, prose_of
 
 if TYPE_CHECKING:
@@ -218,6 +219,14 @@ def find_wide_declarations(tree: Tree) -> Iterator[Figure]:
     yield Figure(f".pxd lines above {WIDE} characters", len(wide), wide)
 
 
+def find_foreign_calls(tree: Tree) -> Iterator[Figure]:
+    """Yield for each seam of `tools.seams` the places that ask past it."""
+    places = list(find_places(tree))
+    for seam in SEAMS:
+        found = [f"{each.where} {each.name}" for each in places if each.seam == seam.name]
+        yield Figure(f"past the seam: {seam.name}", len(found), found)
+
+
 HELD: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
     find_arrows_up,
     find_two_way_pairs,
@@ -225,6 +234,7 @@ HELD: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
     find_tics,
     find_tics_elsewhere,
     find_wide_declarations,
+    find_foreign_calls,
 )
 """What may only get less; `ratchets.tsv` has a line for each that is left."""
 
