@@ -251,7 +251,7 @@ def refused(answer: Any) -> list[str]:
 
 
 async def test_what_another_adds_to_a_session_is_judged(guarded: Guarded) -> None:
-    """Whoever reads on must have the right to each of its topics, whoever has named it."""
+    """A client that reads on needs the right to each of its topics, also of another's naming."""
     guarded.allow(Operation.READ, TOPIC, "a")
     guarded.authorizer.add([rule(Operation.READ, TOPIC, principal=EVE)])
     number = (await guarded.ask(1, fetch("a", epoch=0), 12)).session_id

@@ -1,4 +1,4 @@
-"""Rights: who may not is refused as by Apache Kafka, beside those that are served."""
+"""Rights of each API: a client without them is refused, with Apache Kafka's codes."""
 
 from __future__ import annotations
 
