@@ -32,7 +32,8 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from siltstone.protocol.records.journal import NO_PRODUCER, Folded, LeftOut, read_entries
-from siltstone.storage.appending.values import Origin, ValidatedBatch
+from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.values import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -161,18 +162,27 @@ class CoordinatorLog:
         if size > target.config.max_message_bytes:
             # As in Kafka: MESSAGE_TOO_LARGE is not an error code of a group's API.
             raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
-        end = target.end
         try:
-            if producer.id < 0:
-                base_offset = end.add(target, batch, size, len(rows), now_ms)
-            else:
-                packed = _describe_batch(batch, len(rows), now_ms, producer)
-                base_offset = end.append(target, packed, Origin.COORDINATOR).base_offset
+            written = target.append(
+                ValidatedBatch(
+                    memoryview(batch),
+                    size,
+                    len(rows) - 1,
+                    len(rows),
+                    0 if producer.id < 0 else TRANSACTIONAL,
+                    now_ms,
+                    producer.id,
+                    producer.epoch,
+                    NO_SEQUENCE,
+                    NO_TIMESTAMP,
+                ),
+                Origin.COORDINATOR,
+            )
         except (KafkaStorageError, NotLeaderOrFollower) as error:
             raise NotCoordinator(error.message) from error
-        if end.is_flush_due():
+        if written.flush_due:
             self.unflushed.add(target)
-        return base_offset
+        return written.base_offset
 
     async def ensure_created(self) -> None:
         """Create the topic if it does not exist; concurrent callers wait for the same creation.
@@ -378,24 +388,6 @@ class CoordinatorLog:
         if now >= self._slice_ends:
             await asyncio.sleep(0)
             self._slice_ends = self._clock.monotonic() + _SLICE_SECONDS
-
-
-def _describe_batch(
-    batch: bytearray, count: int, now_ms: int, producer: Producer
-) -> ValidatedBatch:
-    """Return a batch of a transaction, whose producer the log checks and keeps."""
-    return ValidatedBatch(
-        buffer=memoryview(batch),
-        size=len(batch),
-        last_offset_delta=count - 1,
-        count=count,
-        attributes=TRANSACTIONAL,
-        max_timestamp=now_ms,
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        base_sequence=NO_SEQUENCE,
-        log_append_time_ms=NO_TIMESTAMP,
-    )
 
 
 async def flush_all(logs: set[Log], io: IoThreads) -> None:

@@ -13,25 +13,23 @@ Kafka says UNKNOWN_SERVER_ERROR; a partition without records is refused, where K
 
 The append is a write to the page cache and runs on the loop: a hop to a thread costs more than the
 write. Large compressed batches that a rule wants opened, and fsyncs, do hop.
-"""
 
-from __future__ import annotations
+A request is served from top to bottom: its version says how partitions are named, each batch is
+judged (`Produce._append`), appended (`Produce._store`) and answered by what came of it (`answer`).
+All of that is one call, unless a thread must open a batch first, an fsync is asked for, or there
+are very many partitions. Compiled by Cython; the types of C stand in ``produce.pxd``.
+"""
 
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.handlers._produce_kernels import (
-    AT_ONCE,
-    PlainProduce,
-    append_all,
-    count_once,
-    is_transactional,
-    may_be_plain,
-)
+import cython
+
 from siltstone.broker.handlers.authorized import split_many, split_topics, weave
 from siltstone.broker.net._dispatch_kernels import AT_ONCE as READ_AT_ONCE
-from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
-from siltstone.broker.security.rights import TRANSACTIONAL_ID, WRITE
+from siltstone.broker.net._dispatch_kernels import Unwritten
+from siltstone.broker.process.loop_share import LoopShare, finish_in_shares
+from siltstone.broker.security.rights import TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
@@ -46,7 +44,6 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.produce import (
-    LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceResponse,
@@ -54,10 +51,23 @@ from siltstone.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from siltstone.protocol.names import INTERNAL_TOPICS
-from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL
+from siltstone.protocol.records.batch import CODEC_MASK
 from siltstone.protocol.records.compression import MAX_RATIO
-from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 from siltstone.storage.appending.validation import check_records, must_open, validate
+from siltstone.storage.appending.values import Origin
+
+if not cython.compiled:  # for the type checkers: what the .pxd has
+    from siltstone.protocol.core._format import (
+        acquire,
+        field_of,
+        no_region,
+        read_int16,
+        release,
+        slot_of,
+    )
+    from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL
+    from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
+    from siltstone.storage.appending._append_kernels import ValidatedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -66,10 +76,14 @@ if TYPE_CHECKING:
     from siltstone.broker.transactions.producing import TransactionalProduce
     from siltstone.protocol.messages.produce import ProduceRequest
     from siltstone.protocol.topic_key import TopicKey
-    from siltstone.storage.appending.values import ValidatedBatch
     from siltstone.storage.log.log import Log
 
-__all__ = ["go_on", "handle", "judge"]
+    Produced = ProduceResponse | Unwritten | Coroutine[Any, Any, ProduceResponse | None] | None
+
+__all__ = ["handle"]
+
+AT_ONCE = 500
+"""Of a request with more partitions others are served in between."""
 
 _PRODUCE = 0
 _ACKS = frozenset({-1, 0, 1})
@@ -92,34 +106,75 @@ _OPEN_INLINE_BYTES = (
     *(_UNFOLDED_INLINE_BYTES // ratio for ratio in MAX_RATIO[1:]),
     *(4 * 1024,) * 3,
 )
-_NO_LEADER = LeaderIdAndEpoch()
+_CLIENT = Origin.CLIENT
+_NO_LEADER = (-1, -1)
 # Where they stand in TopicProduceData.
 _NAME = 0
 _TOPIC_ID = 1
 # Where they stand in PartitionProduceResponse.
 _INDEX = 0
 _ERROR_CODE = 1
+# What `_append_some` has come to.
+_ALL = 0
+_SOME = 1
+_CLOSED = 2
 
 
-def go_on(
-    context: RequestContext,
-    request: ProduceRequest,
-    produced: list[Any],
-    unflushed: list[Log],
-    error: KafkaError | None,
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    """Go on from the first partition without an answer, rule by rule where one is not plain.
-
-    ``produced`` has for each topic its name, its id and the answers for its partitions, as the
-    fields of TopicProduceResponse and PartitionProduceResponse; ``unflushed`` the logs that must be
-    flushed before the answer. ``error`` says that the first partition without an answer failed.
-    """
-    return _Produce(context, request, produced, unflushed).go_on(error)
+def handle(context: "RequestContext", request: "ProduceRequest") -> "Produced":
+    """Append what the client may, and answer: now, or when what waits is written."""
+    if context.rights is not None and not _may_all(context, request):
+        return judge(context, request)
+    return _serve(context, request)
 
 
-def judge(
-    context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+def _serve(context: "RequestContext", request: "ProduceRequest") -> "Produced":
+    produce = Produce.__new__(Produce)  # __init__ costs as much as a read
+    return produce.serve(context, request)
+
+
+def _may_all(context: "RequestContext", request: "ProduceRequest") -> bool:
+    """Tell whether the client may append all that a request has; few topics are looked at."""
+    topics = request.topic_data
+    if len(topics) > AT_ONCE:
+        return False
+    if is_transactional(topics):
+        transactional_id = request.transactional_id
+        if transactional_id is None or not context.sees(WRITE, TRANSACTIONAL_ID, transactional_id):
+            return False
+    by_id = context.version >= FIRST_WITH_TOPIC_ID
+    known = context.rooms.topics.by_id
+    for row in topics:
+        name = row.name
+        if by_id:
+            topic = known.get(row.topic_id)
+            if topic is None:
+                continue
+            name = topic.name
+        if not context.sees(WRITE, TOPIC, name):
+            return False
+    return True
+
+
+def is_transactional(topics: "Sequence[TopicProduceData]") -> bool:
+    """Tell whether a batch of some topics says that it belongs to a transaction."""
+    region = no_region()
+    found = False
+    for row in topics:
+        for partition in field_of(row, 2):
+            records = field_of(partition, 1)
+            if records is not None:
+                acquire(records, region)
+                found = (
+                    region.len >= ATTRIBUTES_POSITION + 2
+                    and read_int16(region.buf, ATTRIBUTES_POSITION) & TRANSACTIONAL != 0
+                )
+                release(region)
+                if found:
+                    return True
+    return found
+
+
+def judge(context: "RequestContext", request: "ProduceRequest") -> "Produced":
     """Append what the client may, and refuse the rest beside it.
 
     A transactional batch needs the right to its transaction, too.
@@ -138,29 +193,31 @@ def judge(
     by_id = context.version >= FIRST_WITH_TOPIC_ID
     if 2 * len(topics) > READ_AT_ONCE:  # so the frame is not others' meanwhile
         return _judge_many(context, request, by_id=by_id)
-    return _append_some(context, request, *split_topics(context, WRITE, topics, by_id=by_id))
+    return _append_permitted(context, request, *split_topics(context, WRITE, topics, by_id=by_id))
 
 
 async def _judge_many(
-    context: RequestContext, request: ProduceRequest, *, by_id: bool
-) -> ProduceResponse | None:
+    context: "RequestContext", request: "ProduceRequest", *, by_id: bool
+) -> "ProduceResponse | None":
     split = await split_many(context, WRITE, request.topic_data, by_id=by_id)
-    answer = _append_some(context, request, *split)
-    return await answer if isinstance(answer, Coroutine) else answer
+    answer: Any = _append_permitted(context, request, *split)
+    response: ProduceResponse | None = await answer if isinstance(answer, Coroutine) else answer
+    return response
 
 
-def _append_some(
-    context: RequestContext,
-    request: ProduceRequest,
-    topics: Sequence[TopicProduceData],
-    refused: Mapping[int, TopicProduceData],
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+def _append_permitted(
+    context: "RequestContext",
+    request: "ProduceRequest",
+    topics: "Sequence[TopicProduceData]",
+    refused: "Mapping[int, TopicProduceData]",
+) -> "Produced":
     if not refused:
-        return _plain.append(context, request)
+        return _serve(context, request)
     refusal = TopicAuthorizationFailed()
     rows = {place: _refuse_topic(each, refusal) for place, each in refused.items()}
     if topics:
-        answer = _plain.append(context, request._replace(topic_data=topics))
+        context.may_wait = False  # its answer goes beside the refusals
+        answer = _serve(context, request._replace(topic_data=topics))
         return _append_beside(request, answer, rows)
     if request.acks == 0:
         raise _closing(TopicAuthorizationFailed)
@@ -168,9 +225,9 @@ def _append_some(
 
 
 async def _append_beside(
-    request: ProduceRequest,
-    answer: ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None,
-    refused: Mapping[int, TopicProduceResponse],
+    request: "ProduceRequest",
+    answer: Any,
+    refused: "Mapping[int, TopicProduceResponse]",
 ) -> ProduceResponse:
     """Answer what is appended beside what is refused.
 
@@ -200,164 +257,302 @@ def _closing(error: type[KafkaError]) -> ProtocolError:
     return ProtocolError(f"acks=0 and the request failed with {error.code.name.upper()}")
 
 
-_plain = PlainProduce(go_on, judge)
-handle = _plain.handle
+class Produce(Unwritten):
+    """One request while it is served.
 
-
-class _Produce:
-    """A request that the compiled part does not serve, while it is served."""
+    ``_produced`` has for each topic its name, its id and its rows, as the fields of
+    TopicProduceResponse. A row is what came of a partition: a `ValidatedBatch` that was appended,
+    or the answer of one that was refused.
+    """
 
     __slots__ = (
-        "by_id",
-        "context",
-        "is_gathered",
-        "now_ms",
-        "produced",
-        "request",
-        "rooms",
-        "transaction",
-        "unflushed",
+        "_acks",
+        "_by_id",
+        "_has_names",
+        "_is_gathered",
+        "_is_plain",
+        "_is_refused",
+        "_logs",
+        "_may_wait",
+        "_now_ms",
+        "_produced",
+        "_request",
+        "_rooms",
+        "_topics",
+        "_transaction",
+        "_unflushed",
+        "_waits",
     )
 
-    def __init__(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        produced: list[Any],
-        unflushed: list[Log],
-    ) -> None:
+    def serve(self, context: "RequestContext", request: "ProduceRequest") -> "Produced":
+        """Append all; return the response, or what will."""
+        version = context.version
         self.context = context
-        self.rooms = context.rooms
-        self.request = request
-        self.by_id = context.version >= FIRST_WITH_TOPIC_ID
-        self.is_gathered = False
-        self.now_ms = context.rooms.clock.now_ms()
-        self.produced = produced
-        self.unflushed = unflushed
-        self.transaction: TransactionalProduce | None = None
+        self._request: Any = request
+        self._rooms = rooms = context.rooms
+        self._acks = acks = request.acks
+        self._topics: list[TopicProduceData] = request.topic_data  # type: ignore[assignment]
+        self._logs = rooms.topics.logs
+        self._now_ms = rooms.clock.now_ms()
+        self._by_id = version >= FIRST_WITH_TOPIC_ID
+        self._is_plain = version >= 7 and -1 <= acks <= 1  # the first version with zstd
+        self._has_names = True  # whether a topic's name says which it is
+        self._may_wait = context.may_wait
+        self._is_refused = False
+        self._waits = False
+        self._produced: list[Any] = []
+        self._unflushed: list[Log] | None = None
+        self._transaction: TransactionalProduce | None = None
 
-    def go_on(
-        self, error: KafkaError | None
-    ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-        """Append from the first partition without an answer on; ``error`` says that it failed."""
-        topics = self.request.topic_data
-        count = count_once(topics, _TOPIC_ID if self.by_id else _NAME)
-        self.is_gathered = count < 0
-        if sum(len(topic.partition_data) for topic in topics) > READ_AT_ONCE:
-            return self.append_large()
-        if self.is_gathered:
-            topics = finish(gather(topics, self.context.version))
-        if self.by_id:
-            topics = self.rooms.topics.name_all(topics)
-        if count < 0 or count > AT_ONCE:
-            return self.append_rest(topics)
-        is_plain = may_be_plain(self.request.acks, self.context.version)
-        logs = self.rooms.topics.logs if is_plain else {}
-        while True:
-            try:
-                if error is None and append_all(
-                    logs, topics, self.now_ms, self.produced, self.unflushed
-                ):
-                    return self._flush() if self.unflushed else self._answer()
-            except KafkaError as refusal:
-                error = refusal
-            if not self.append_next(topics, error):
-                return self.append_rest(topics)
-            error = None
+        count = count_once(self._topics, _TOPIC_ID if self._by_id else _NAME)
+        self._is_gathered = count < 0
+        if self._by_id and not self._is_gathered:
+            self._topics = self._rooms.topics.name_all(self._topics)
+        if count < 0 or count > AT_ONCE or self._append_some(AT_ONCE) != _ALL:
+            self._keep()
+            return self._append_later()
+        if self._unflushed:
+            return self._flush()
+        if not self._waits:
+            return self.answer()
+        if self._is_refused and not self._acks:
+            self._write()  # nothing behind it may be served
+            return self.answer()
+        self._topics = []  # of many that wait only what their answers need is kept
+        self._request = None
+        return self
 
-    async def append_large(self) -> ProduceResponse | None:
-        """Append all; so many were read in steps, and the frame is not others' meanwhile."""
-        topics: Any = self.request.topic_data
-        if self.is_gathered:
-            topics = await finish_in_shares(gather(topics, self.context.version))
-        self.produced.append((topics[0].name, topics[0].topic_id, []))
-        return await self._append_slowly(topics)
-
-    def append_next(self, topics: Sequence[TopicProduceData], error: KafkaError | None) -> bool:
-        """Append the batch of the first partition without an answer; ``error`` says that it failed.
+    def _append_some(self, most: int) -> int:
+        """Append from the first partition without a row on, so many at most.
 
         Returns:
-            False: nothing was done, since a codec must open it first.
+            _ALL, _SOME, or _CLOSED: the next batch must be opened by a thread.
         """
-        name, topic_id, rows = self.produced[-1]
-        index, records = topics[len(self.produced) - 1].partition_data[len(rows)]
-        row = None
+        topics = self._topics
+        produced = self._produced
+        number = max(len(produced) - 1, 0)
+        while number < len(topics):
+            topic = topics[number]
+            name = field_of(topic, 0)
+            topic_id = field_of(topic, 1)
+            partitions = field_of(topic, 2)
+            if number == len(produced):
+                produced.append((name, topic_id, []))
+            _, _, rows = produced[number]
+            place = len(rows)
+            while place < len(partitions):
+                if not most:
+                    return _SOME
+                partition = partitions[place]
+                row = self._append(name, topic_id, field_of(partition, 0), field_of(partition, 1))
+                if row is None:
+                    return _CLOSED
+                rows.append(row)
+                place += 1
+                most -= 1
+            number += 1
+        return _ALL
+
+    def _append(self, name: str, topic_id: bytes, index: int, records: Any) -> Any:
+        """Judge a partition's batch and append it; return its row, None if it must be opened first.
+
+        Nearly every batch breaks no rule, and all rules are judged at once. Any other is judged
+        rule by rule, which says what is wrong with it.
+        """
+        log = self._logs.get((name, index)) if self._has_names else None
         try:
-            if error is not None:
-                raise error
-            row = self._append_one(topic_id if self.by_id else name, index, records)
-        except KafkaError as refusal:
-            row = self.refuse(index, refusal)
-        if row is not None:
-            rows.append(row)
-        return row is not None
-
-    def _append_one(self, key: TopicKey, index: int, records: Any) -> Any:
-        """Judge a batch rule by rule, and append it.
-
-        Raises:
-            KafkaError: Nothing is known of the partition, or nothing may be appended to it.
-        """
-        log = self.rooms.topics.find_log(key, index)
-        whole = self._check(log, records)
+            if log is None:
+                log = self._find_log(name, topic_id, index)
+                name = log.topic_partition.topic
+            if self._is_plain and records is not None and name not in INTERNAL_TOPICS:
+                end = slot_of(log, "end")
+                batch = end.rules.take(records, self._now_ms)
+                if batch is not None:
+                    return self._store(log, index, batch)
+            whole = self._check(log, records)
+        except KafkaError as error:
+            return self._refuse(index, error)
         max_bytes = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
         if len(whole) > max_bytes and must_open(whole, log.config):
             return None
         try:
-            batch = log.end.rules.take(whole, self.now_ms)
-            if batch is None:
-                batch = validate(whole, log.config, self.now_ms)
+            batch = validate(whole, log.config, self._now_ms)
         except KafkaError as error:
-            return self.refuse(index, error, log)
+            return self._refuse(index, error, log)
         return self._store(log, index, batch)
 
-    def _check(self, log: Log, records: Any) -> memoryview:
+    def _find_log(self, name: str, topic_id: bytes, index: int) -> "Log":
+        key: TopicKey = topic_id if self._by_id else name
+        log: Log = self._rooms.topics.find_log(key, index)
+        return log
+
+    def _check(self, log: "Log", records: Any) -> memoryview:
         """Refuse what needs no look into the records; return the one batch that they are."""
         whole = check_records(records, self.context.version)
-        if self.request.acks not in _ACKS:
+        if self._acks not in _ACKS:
             raise InvalidRequiredAcks
         topic = log.topic_partition.topic
         if topic in INTERNAL_TOPICS and self.context.client_id != _ADMIN_CLIENT:
             raise InvalidTopic(f"{topic} is internal; clients may not produce to it")
         return whole
 
-    def _store(self, log: Log, index: int, batch: ValidatedBatch) -> Any:
-        """Append; return the partition's answer."""
-        transaction = self._admit(log, batch) if batch.attributes & TRANSACTIONAL else None
-        try:
-            if transaction is not None:
-                transaction.check_first(log, batch)
-            result = log.end.append(log, batch)
-            base_offset, _, append_time_ms, start_offset, _, is_flush_due = result
-        except KafkaError as error:
-            return self.refuse(index, error, log)
-        if is_flush_due and log not in self.unflushed:
-            self.unflushed.append(log)
-        return index, 0, base_offset, append_time_ms, start_offset, (), None, _NO_LEADER
+    def _store(self, log: "Log", index: int, batch: "ValidatedBatch") -> Any:
+        """Append a batch that breaks no rule, if its transaction takes it; return its row."""
+        batch.partition = index
+        if batch.attributes & TRANSACTIONAL:
+            try:
+                self._admit(log, batch)
+            except KafkaError as error:
+                return self._refuse(index, error)
+        if batch.error is None:
+            end = slot_of(log, "end")
+            end.append(log, batch, _CLIENT, self._may_wait)
+            if batch.flush_due:
+                self._unflushed = self._unflushed or []
+                if log not in self._unflushed:
+                    self._unflushed.append(log)
+            if batch.error is not None:
+                self._is_refused = True
+            elif batch.base_offset < 0:
+                self._waits = True
+        return batch
 
-    def _admit(self, log: Log, batch: ValidatedBatch) -> TransactionalProduce:
-        """Hold a transactional batch against its transaction."""
-        if self.transaction is None:
+    def _admit(self, log: "Log", batch: "ValidatedBatch") -> None:
+        """Hold a transactional batch against its transaction, and the first against its log."""
+        transaction = self._transaction
+        if transaction is None:
             # Most clients have none: its modules are not to hold up the first ack.
             from siltstone.broker.transactions.producing import TransactionalProduce  # noqa: PLC0415
 
-            self.transaction = TransactionalProduce(
-                self.rooms.transactions(), self.rooms.topics, self.request, self.context.version
+            self._transaction = transaction = TransactionalProduce(
+                self._rooms.transactions(), self._rooms.topics, self._request, self.context.version
             )
-        self.transaction.admit(log, batch)
-        return self.transaction
+        transaction.admit(log, batch)
+        try:
+            transaction.check_first(log, batch)
+        except KafkaError as error:
+            batch.log = log
+            batch.error = error
 
-    def refuse(
-        self, index: int, error: KafkaError, log: Log | None = None
+    def _write(self) -> None:
+        """Have written what waits, before the end of the round."""
+        for _, _, rows in self._produced:
+            for row in rows:
+                if isinstance(row, ValidatedBatch) and row.is_awaited:
+                    row.log.end.write(row.log)
+
+    def _keep(self) -> None:
+        """Copy the records that are still to be appended: others use the receive buffer meanwhile.
+
+        So many partitions that they were read in steps are in a buffer of their own.
+        """
+        self._has_names = not self._by_id  # a topic of that name may be another one then
+        self._may_wait = False
+        topics = self._topics
+        if sum(len(topic.partition_data) for topic in topics) > READ_AT_ONCE:
+            return
+        done = sum(len(rows) for _, _, rows in self._produced)
+        kept = []
+        for name, topic_id, partitions in topics:
+            copied = []
+            for index, records in partitions:
+                if done or records is None:
+                    copied.append(PartitionProduceData(index, None))
+                else:
+                    copied.append(PartitionProduceData(index, memoryview(bytearray(records))))  # type: ignore[arg-type]
+                done -= done > 0
+            kept.append(TopicProduceData(name, topic_id, copied))
+        self._topics = kept
+
+    async def _append_later(self) -> "ProduceResponse | None":
+        """Append on the loop; open what is large on threads, where codecs release the GIL."""
+        if self._is_gathered:
+            steps = gather(self._topics, self.context.version)
+            self._topics = await finish_in_shares(steps)
+        share = LoopShare()
+        while True:
+            await share.rest()
+            come = self._append_some(1)
+            if come == _ALL:
+                return await self._flush()
+            if come == _CLOSED:
+                row = await self._open_and_append()
+                self._produced[len(self._produced) - 1][2].append(row)
+
+    async def _open_and_append(self) -> Any:
+        """Have a thread judge the next batch, append it and return its row."""
+        number = len(self._produced) - 1
+        name, topic_id, rows = self._produced[number]
+        index, records = self._topics[number].partition_data[len(rows)]
+        log = self._find_log(name, topic_id, index)
+        whole = self._check(log, records)
+        try:
+            batch = await self._rooms.io.unpack(validate, whole, log.config, self._now_ms)
+        except KafkaError as error:
+            return self._refuse(index, error, log)
+        try:  # the topic may have gone, or come back as another, in the meantime
+            if self._find_log(name, topic_id, index) is not log:
+                raise UnknownTopicOrPartition
+        except KafkaError as error:
+            return self._refuse(index, error)
+        return self._store(log, index, batch)
+
+    async def _flush(self) -> "ProduceResponse | None":
+        """Wait for the fsyncs that ``flush.messages`` asks for before answering."""
+        for log in self._unflushed or ():
+            try:
+                await self._rooms.io.run(log.flush)
+            except KafkaError as error:  # nothing of that log was made durable
+                for _, _, rows in self._produced:
+                    for row in rows:
+                        if isinstance(row, ValidatedBatch) and row.log is log and not row.error:
+                            row.error = error
+        return self.answer()
+
+    def answer(self) -> "ProduceResponse | None":
+        """Return the response: what came of each partition. Nothing for acks=0.
+
+        Raises:
+            ProtocolError: acks=0 and a partition failed: closing is the only signal there is.
+        """
+        for _, _, rows in self._produced:
+            for place in range(len(rows)):
+                if isinstance(rows[place], ValidatedBatch):
+                    rows[place] = self._say(rows[place])
+        if self._is_gathered:
+            self._produced = [(*topic, last_of_each(rows)) for *topic, rows in self._produced]
+        if not self._acks:
+            self._check_all()
+            return None
+        return self._produced, 0, ()  # type: ignore[return-value]  # a bare tuple of its fields
+
+    def _say(self, batch: "ValidatedBatch") -> Any:
+        """Return the answer of a partition: what came of its batch."""
+        error = batch.error
+        index = batch.partition
+        if error is None:
+            if batch.base_offset < 0:
+                raise RuntimeError(f"a batch of {batch.log.topic_partition} is not written yet")
+            base_offset, append_time = batch.base_offset, batch.log_append_time_ms
+            return (
+                index, 0, base_offset, append_time, batch.log_start_offset, (), None, _NO_LEADER
+            )  # fmt: skip
+        if isinstance(error, KafkaError):
+            return self._refuse(index, error, batch.log)
+        raise error
+
+    def _refuse(
+        self, index: int, error: KafkaError, log: "Log | None" = None
     ) -> PartitionProduceResponse:
-        """Return the answer for a partition that was not appended, and count it.
+        """Return the answer of a partition that was not appended, and count it.
 
         ``log`` is the one that did not take the batch, if it came as far.
         """
+        self._is_refused = True
         is_told = log is not None and not isinstance(error, _WITHOUT_LOG_START)
         self.context.stats.refused_batch(error)
         if log is not None and not isinstance(error, _NOT_A_FAILURE):
-            topic = self.rooms.topics.topics.get(log.topic_partition.topic)
+            topic = self._rooms.topics.topics.get(log.topic_partition.topic)
             if topic is not None:
                 topic.failed_produces += 1
         return PartitionProduceResponse(
@@ -369,96 +564,11 @@ class _Produce:
             error_message=error.message,
         )
 
-    def append_rest(
-        self, topics: Sequence[TopicProduceData]
-    ) -> Coroutine[Any, Any, ProduceResponse | None]:
-        """Go on from the first partition without an answer, opening large batches on threads.
-
-        The records are copied out of the receive buffer first, which others use meanwhile.
-        """
-        if not self.produced and topics:
-            self.produced.append((topics[0].name, topics[0].topic_id, []))
-        place = len(self.produced[-1][2]) if self.produced else 0
-        rest = []
-        for name, topic_id, partitions in topics[max(len(self.produced) - 1, 0) :]:
-            kept = [
-                (index, None if records is None else memoryview(bytearray(records)))  # type: ignore[arg-type]
-                for index, records in partitions[place:]
-            ]
-            rest.append((name, topic_id, kept))
-            place = 0
-        return self._append_slowly(rest)
-
-    async def _append_slowly(
-        self, topics: list[tuple[str, bytes, list[tuple[int, memoryview | None]]]]
-    ) -> ProduceResponse | None:
-        """Append on the loop; open what is large on threads, where codecs release the GIL."""
-        share = LoopShare()
-        for number, (name, topic_id, partitions) in enumerate(topics):
-            key = topic_id if self.by_id else name
-            if number:
-                self.produced.append((name, topic_id, []))
-            rows = self.produced[-1][2]
-            for index, records in partitions:
-                await share.rest()
-                try:
-                    row = self._append_one(key, index, records)
-                    if row is None:
-                        log = self.rooms.topics.find_log(key, index)
-                        whole = self._check(log, records)
-                        row = await self._store_slowly(log, key, index, whole)
-                except KafkaError as error:
-                    row = self.refuse(index, error)
-                rows.append(row)
-        return await self._flush()
-
-    async def _store_slowly(self, log: Log, key: TopicKey, index: int, whole: memoryview) -> Any:
-        try:
-            batch = await self.rooms.io.unpack(validate, whole, log.config, self.now_ms)
-        except KafkaError as error:
-            return self.refuse(index, error, log)
-        # The topic may have gone, or come back as another, in the meantime.
-        if self.rooms.topics.find_log(key, index) is not log:
-            raise UnknownTopicOrPartition
-        return self._store(log, index, batch)
-
-    async def _flush(self) -> ProduceResponse | None:
-        """Wait for the fsyncs that ``flush.messages`` asks for before answering."""
-        for log in self.unflushed:
-            try:
-                await self.rooms.io.run(log.flush)
-            except KafkaError as error:
-                self._refuse_log(log, error)
-        return self._answer()
-
-    def _refuse_log(self, log: Log, error: KafkaError) -> None:
-        """A failed fsync: nothing of that log was made durable, so nothing is acknowledged."""
-        topic, partition = log.topic_partition
-        for name, topic_id, rows in self.produced:
-            if (topic_id != log.topic_id.bytes) if self.by_id else (name != topic):
-                continue
-            for place, row in enumerate(rows):
-                if row[_INDEX] == partition and not row[_ERROR_CODE]:
-                    rows[place] = self.refuse(partition, error)
-
-    def _answer(self) -> ProduceResponse | None:
-        """Return the response; nothing for acks=0.
-
-        Raises:
-            ProtocolError: acks=0 and a partition failed: closing is the only signal there is.
-        """
-        if self.is_gathered:
-            self.produced = [(*topic, last_of_each(rows)) for *topic, rows in self.produced]
-        if self.request.acks == 0:
-            self._check_all()
-            return None
-        return ProduceResponse(self.produced)
-
     def _check_all(self) -> None:
         """Raise the first failure of a request that is answered by nothing; count them all."""
         failed = [
-            (row, topic_id.hex() if self.by_id else name)
-            for name, topic_id, rows in self.produced
+            (row, topic_id.hex() if self._by_id else name)
+            for name, topic_id, rows in self._produced
             for row in rows
             if row[_ERROR_CODE]
         ]
@@ -472,9 +582,26 @@ class _Produce:
             )
 
 
+def count_once(topics: "list[TopicProduceData]", key: int) -> int:
+    """Count the partitions of a request; -1: one comes twice, or a topic does or has none.
+
+    ``key`` is the column of a topic by which it is told from others.
+    """
+    if len(topics) > 1 and len({field_of(topic, key) for topic in topics}) < len(topics):
+        return -1
+    total = 0
+    for topic in topics:
+        partitions = field_of(topic, 2)
+        count = len(partitions)
+        if count != 1 and (not count or len({field_of(each, 0) for each in partitions}) < count):
+            return -1
+        total += count
+    return total
+
+
 def gather(
-    topics: Sequence[TopicProduceData], version: int
-) -> Generator[None, None, list[TopicProduceData]]:
+    topics: "Sequence[TopicProduceData]", version: int
+) -> "Generator[None, None, list[TopicProduceData]]":
     """Return each topic once, with the last records of a partition that are and that are no batch.
 
     It does so in steps. The latter come second, so that the last result of a partition is its

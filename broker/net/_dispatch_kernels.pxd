@@ -17,6 +17,7 @@ cdef class Caller:
 cdef class RequestContext:
     cdef public object connection, rooms, client_id, listener, peer, rights, stats
     cdef public int api_key, version, correlation_id
+    cdef public bint may_wait
 
     cpdef bint may(self, object operation, object resource, object name=*) except *
     cpdef bint sees(self, object operation, object resource, object name=*) except *
@@ -29,12 +30,24 @@ cdef class Route:
     cdef public int highest, lowest
     cdef public Py_ssize_t max_elements
 
+cdef class Gate
+
+cdef class Unwritten:
+    cdef public RequestContext context
+    cdef Gate _gate
+    cdef Route _route
+    cdef double _began
+
+    cpdef answer(self)
+    cpdef encode(self)
+
 cdef class Gate:
     cdef public dict _routes
     cdef public list _served
     cdef public object stats, timer, _rare
 
-    @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, position=Py_ssize_t, route=Route, caller=Caller, context=RequestContext)
-    cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end)
+    @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, position=Py_ssize_t, route=Route, caller=Caller, context=RequestContext, unwritten=Unwritten)
+    cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end, bint may_wait=*)
 
+    cdef object _conclude(self, Route route, RequestContext context, object response, double began)
     cpdef respond(self, Route route, int version, int correlation_id, object response)

@@ -12,7 +12,6 @@ from siltstone.broker.security.rights import CLUSTER_NAME
 from siltstone.config.listeners import AUTO
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
-from siltstone.storage.appending.values import NotWrittenError
 
 if not cython.compiled:  # for the type checkers: what the .pxd has
     from time import perf_counter
@@ -236,7 +235,8 @@ class RequestContext:
 
     ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
     ``stats`` are the figures of all APIs. ``connection`` is None in tests. ``rights`` are None if
-    everybody may do everything.
+    everybody may do everything. ``may_wait`` says that the request's bytes, and its connection,
+    wait for the end of the round (`LoopRound`).
     """
 
     __slots__ = (
@@ -245,6 +245,7 @@ class RequestContext:
         "connection",
         "correlation_id",
         "listener",
+        "may_wait",
         "peer",
         "rights",
         "rooms",
@@ -275,6 +276,7 @@ class RequestContext:
         self.peer = peer
         self.rights: Rights | None = None
         self.stats = stats
+        self.may_wait = False
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -341,6 +343,50 @@ class Route:
         return self.handler(*arguments)
 
 
+class Unwritten:
+    """A request whose batches wait to be written, and so its response.
+
+    A handler returns it where ``context.may_wait``. When the batches are written, or have failed,
+    the turn asks it for its answer.
+    """
+
+    __slots__ = ("_began", "_gate", "_route", "context")
+
+    _gate: "Gate"
+    _route: Route
+    _began: float
+
+    def __init__(self, context: RequestContext) -> None:
+        self.context = context
+
+    def answer(self) -> "Any":
+        """Return the response, None for none.
+
+        Raises:
+            ProtocolError: There is none, and the connection must close (acks=0).
+        """
+        raise NotImplementedError
+
+    def encode(self) -> "bytes | None":
+        """Return the answer as it is sent, None for none.
+
+        Raises:
+            ProtocolError: The connection must close.
+        """
+        context = self.context
+        gate = self._gate
+        connection: Any = context.connection
+        try:
+            return gate._conclude(self._route, context, self.answer(), self._began)  # type: ignore[return-value]  # noqa: SLF001
+        except ProtocolError as error:
+            gate.stats.refused += 1
+            rare = gate._rare  # noqa: SLF001
+            raise rare.explain(connection, self._route, context.version, error) from error
+        except Exception as error:
+            rare = gate._rare  # noqa: SLF001
+            raise rare.fault(connection, self._route, context.version, error) from error
+
+
 class Gate:
     """From a frame to its answer, if that is there in the same turn; ``rare`` does all else.
 
@@ -364,15 +410,21 @@ class Gate:
         self.timer: TurnTimer | None = None
 
     def dispatch(
-        self, connection: "Connection", buffer: memoryview, start: int, end: int
-    ) -> "Answer | LateAnswer":
+        self,
+        connection: "Connection",
+        buffer: memoryview,
+        start: int,
+        end: int,
+        may_wait: bool = False,  # C has no names
+    ) -> "Answer | Unwritten | LateAnswer":
         """Serve the frame ``buffer[start:end]``; on return the caller may reuse it.
 
-        A coroutine has copied what it needs, unless the frame has a buffer of its own.
+        A coroutine has copied what it needs, unless the frame has a buffer of its own. With
+        ``may_wait`` the caller keeps the frame until it has called `Appends.write`, and takes an
+        `Unwritten` for an answer.
 
         Raises:
             ProtocolError: These bytes are no request that we serve; the connection must close.
-            NotWrittenError: Requests before it cannot be answered; the connection must close.
         """
         began = perf_counter()
         try:
@@ -400,6 +452,7 @@ class Gate:
             context.rights = caller.rights
             context.stats = self.stats
             context.connection = connection
+            context.may_wait = may_wait and position >= 0
             if position < 0:
                 response = self._rare.handle_large(route, context, table, buffer, body, end)
             elif (
@@ -410,21 +463,30 @@ class Gate:
                 response = route.handler(context, request)
             else:
                 response = handle_in_slices(route.slices, route.handler, context, request)
-            if response is None:
-                reply = None
-            elif isinstance(response, tuple):
-                reply = self.respond(route, version, correlation_id, response)
-            else:
-                return self._rare.wait(connection, route, version, correlation_id, response, began)
+            if response is None or isinstance(response, tuple):
+                return self._conclude(route, context, response, began)
+            if isinstance(response, Unwritten):
+                unwritten: Unwritten = response
+                unwritten._gate = self  # noqa: SLF001
+                unwritten._route = route  # noqa: SLF001
+                unwritten._began = began  # noqa: SLF001
+                return unwritten
+            return self._rare.wait(connection, route, version, correlation_id, response, began)
         except ProtocolError as error:
             self.stats.refused += 1
             raise self._rare.explain(connection, route, version, error) from error
-        except NotWrittenError:  # of the requests before this one
-            raise
         except Exception as error:
             raise self._rare.fault(connection, route, version, error) from error
+
+    def _conclude(
+        self, route: Route, context: RequestContext, response: "Any", began: float
+    ) -> "Answer":
+        """Return the answer of a response, None for none, and count the request."""
+        answer = None
+        if response is not None:
+            answer = self.respond(route, context.version, context.correlation_id, response)
         route.stats.observe(perf_counter() - began)
-        return reply
+        return answer
 
     def respond(self, route: Route, version: int, correlation_id: int, response: "Any") -> "Answer":
         """Write a response, and count the error codes in it."""

@@ -389,7 +389,7 @@ class Connection(Turn):
         frame.received += received
         if frame.received < frame.size:
             return
-        reply = self._gate.dispatch(self, frame.view, 0, frame.size)
+        reply: Any = self._gate.dispatch(self, frame.view, 0, frame.size)
         if reply is None or isinstance(reply, (bytes, list)):
             self._release_frame()
             if reply is not None:

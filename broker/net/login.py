@@ -198,8 +198,13 @@ class Login(Gate):
         return self._expires - self._loop.time()
 
     def dispatch(
-        self, connection: dispatch_kernels.Connection, buffer: memoryview, start: int, end: int
-    ) -> Answer | LateAnswer:
+        self,
+        connection: dispatch_kernels.Connection,
+        buffer: memoryview,
+        start: int,
+        end: int,
+        may_wait: bool = False,  # as its base
+    ) -> Answer | dispatch_kernels.Unwritten | LateAnswer:
         """Let a frame pass if it may come now.
 
         Raises:
@@ -225,7 +230,7 @@ class Login(Gate):
                 f"reason=ILLEGAL_SASL_STATE: {self.state.value} must come first, since this "
                 "listener asks for SASL"
             )
-        reply = self._dispatcher.dispatch(connection, buffer, start, end)
+        reply = self._dispatcher.dispatch(connection, buffer, start, end, may_wait)
         if self.state is State.VERSIONS and key == API_VERSIONS and _is_answered(reply):
             self.state = State.HANDSHAKE
         return reply
@@ -372,6 +377,6 @@ class Login(Gate):
         self._logins.note_failure(connection.peer, self._mechanism, why)
 
 
-def _is_answered(reply: Answer | LateAnswer) -> bool:
+def _is_answered(reply: object) -> bool:
     """Return whether ApiVersions was answered without an error: after one it is asked again."""
     return isinstance(reply, bytes) and reply[_ERROR_CODE] == _NO_ERROR

@@ -14,7 +14,8 @@ from siltstone.protocol.errors import InvalidProducerEpoch, KafkaStorageError
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
-from siltstone.storage.appending.values import Origin, ValidatedBatch
+from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.values import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,8 +108,7 @@ class MarkerWriter:
             producer_id=outcome.producer_id,
             producer_epoch=outcome.producer_epoch,
         )
-        result = target.end.append(
-            target,
+        written = target.append(
             ValidatedBatch(
                 memoryview(batch),
                 len(batch),
@@ -126,7 +126,7 @@ class MarkerWriter:
         topic, partition = target.topic_partition
         if topic == OFFSETS_TOPIC:
             self._offsets.complete(partition, outcome.producer_id, is_commit=outcome.is_commit)
-        if result.flush_due:
+        if written.flush_due:
             self.unflushed.add(target)
 
     async def flush(self) -> None:

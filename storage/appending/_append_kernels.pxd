@@ -28,17 +28,29 @@ from siltstone.protocol.core._format cimport (
     write_int64,
 )
 
+cdef class ProducerEntry
+
+@cython.final
+@cython.freelist(64)
+@cython.no_gc  # nothing that it refers to refers to it for long, and a round has thousands
+cdef class ValidatedBatch:
+    cdef public object buffer, error, log
+    cdef public long long attributes, base_offset, base_sequence, count, last_offset_delta, log_append_time_ms, log_start_offset, max_timestamp, partition, producer_epoch, producer_id, size
+    cdef public bint duplicate, flush_due
+    cdef ProducerEntry producer
+
+    cdef int await_outcome(self) except -1
+
+    cpdef repeat(self, object first, long long log_start_offset)
+
 @cython.final
 cdef class PlainRules:
     cdef public long long after_ms, before_ms, flush_messages, max_bytes
     cdef public bint keys_required
     cdef public int kept_codecs
 
-    @cython.locals(count="long long", last_offset_delta="long long", attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long")
-    cpdef take(self, object records, long long now_ms)
-
-    @cython.locals(size="long long", codec=int, max_records="long long", plain=(cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong))
-    cdef (long long, long long, long long, long long, long long, long long, long long) judge(self, object records, long long now_ms, int flags) except *
+    @cython.locals(size="long long", count="long long", last_offset_delta="long long", attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", codec=int, batch=ValidatedBatch)
+    cpdef ValidatedBatch take(self, object records, long long now_ms)
 
 @cython.final
 cdef class ProducerEntry:
@@ -80,15 +92,7 @@ cdef class SegmentEnd:
     cpdef note(self, object segment, long long size, long long last_offset, long long max_timestamp)
 
 @cython.final
-cdef class HeldBatch:
-    cdef object owner, records
-    cdef long long count, last_offset_delta, max_timestamp, sequence, size
-    cdef ProducerEntry producer
-
-@cython.final
 cdef class Appends:
-    cdef public bint is_open
-    cdef public object owner
     cdef public object look
     cdef public long long look_at, taken, written
     cdef readonly list logs
@@ -98,7 +102,7 @@ cdef class Appends:
 
     cdef int look_again(self) except -1
 
-    @cython.locals(logs=list, failures=dict, end=LogEnd)
+    @cython.locals(end=LogEnd)
     cpdef write(self)
 
 @cython.final
@@ -106,7 +110,7 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     cdef object _clock
     cdef Appends _appends
     cdef list _held
-    cdef long long _held_end
+    cdef bint _is_awaited
     cdef readonly object directory, producers
     cdef readonly Lock lock
     cdef readonly dict watchers
@@ -119,31 +123,22 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     @cython.locals(first=object)
     cpdef int64_t stable_end(self) except? -2
 
-    @cython.locals(size="long long", max_timestamp="long long", producer_id="long long", sequence="long long", last_offset_delta="long long", producer=ProducerEntry, base_offset="long long", is_client=bint)
-    cdef object _append(self, object log, object batch, object origin)
+    @cython.locals(before="long long", lock=Lock)
+    cpdef append(self, object log, ValidatedBatch batch, object origin=*, bint may_wait=*)
 
-    @cython.locals(lock=Lock, base_offset="long long")
-    cpdef int64_t add(self, object log, object buffer, long long size, long long count, long long timestamp) except? -2
+    @cython.locals(producer_id="long long", producer=ProducerEntry, is_next=bint)
+    cdef object _append(self, object log, ValidatedBatch batch, object origin, bint may_wait)
 
-    @cython.locals(lock=Lock, base_offset="long long", may_wait=bint)
-    cpdef int64_t take(self, object log, object records, long long now_ms) except? -2
+    @cython.locals(before="long long", lock=Lock)
+    cpdef write(self, object log)
 
-    @cython.locals(count="long long", last_offset_delta="long long", _attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", size="long long", producer=ProducerEntry, base_offset="long long", batch=HeldBatch)
-    cdef int64_t _take(self, object log, object records, long long now_ms, bint may_wait) except? -2
+    @cython.locals(held=list, first=Py_ssize_t, batch=ValidatedBatch, producer=ProducerEntry)
+    cdef int _write_held(self, object log) except -1
 
-    @cython.locals(base_offset="long long")
-    cdef int64_t _hold(self, object log, HeldBatch batch) except? -2
-
-    @cython.locals(lock=Lock, first=Py_ssize_t)
-    cdef int write_held(self, object log) except -1
-
-    @cython.locals(held=list, owners=list, batch=HeldBatch)
-    cdef list forget_held(self)
-
-    @cython.locals(held=list, batch=HeldBatch, size="long long", end=SegmentEnd, stop=Py_ssize_t, base_offset="long long", next_sequence="long long", producer=ProducerEntry)
+    @cython.locals(held=list, batch=ValidatedBatch, size="long long", end=SegmentEnd, stop=Py_ssize_t, base_offset="long long", next_sequence="long long", producer=ProducerEntry)
     cdef Py_ssize_t _write_run(self, object log, Py_ssize_t first) except -1
 
-    @cython.locals(held=list, batch=HeldBatch, size="long long", whole="long long", end=SegmentEnd, is_alone=bint, stop=Py_ssize_t, base_offset="long long", last_offset="long long")
+    @cython.locals(held=list, batch=ValidatedBatch, size="long long", whole="long long", end=SegmentEnd, is_alone=bint, stop=Py_ssize_t, base_offset="long long", last_offset="long long")
     cdef (Py_ssize_t, long long) _stamp_run(self, object segment, Py_ssize_t first) except *
 
     cpdef bint is_flush_due(self) except *
@@ -154,11 +149,8 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     @cython.locals(segments=tuple, end=SegmentEnd, last_offset="long long")
     cdef object _find_room(self, object log, long long size, long long last_offset_delta, long long max_timestamp)
 
-    @cython.locals(base_offset="long long", end=SegmentEnd)
-    cdef int64_t _write(self, object log, object segment, object buffer, long long size, long long last_offset_delta, long long count, long long max_timestamp) except? -2
-
-    @cython.locals(last_offset="long long", end=SegmentEnd)
-    cdef int _note(self, object log, object segment, long long size, long long last_offset_delta, long long count, long long max_timestamp) except -1
+    @cython.locals(size="long long", last_offset="long long", end=SegmentEnd)
+    cdef int _note(self, object log, object segment, ValidatedBatch batch) except -1
 
     @cython.locals(producer=ProducerEntry)
     cdef ProducerEntry _find_producer(self, long long producer_id, long long epoch, long long sequence)
@@ -168,5 +160,5 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
 @cython.locals(target=Target, is_whole=bint)
 cdef int _stamp(object buffer, long long size, long long base_offset, long long leader_epoch) except -1
 
-@cython.locals(room=Target, region=Region, filled=Py_ssize_t, batch=HeldBatch)
+@cython.locals(room=Target, region=Region, filled=Py_ssize_t, batch=ValidatedBatch)
 cdef int _join(list held, Py_ssize_t first, Py_ssize_t stop, object joined) except -1

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.compression import MAX_RATIO
-from siltstone.storage.appending.values import AppendResult, NotWrittenError, Origin, ValidatedBatch
+from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers.entry import KEPT_BATCHES, AppendedBatch
 
 if not cython.compiled:  # for the type checkers: what the .pxd has
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from siltstone.config.topic import TopicConfig
-    from siltstone.protocol.errors import KafkaError
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.epochs import LeaderEpochs
@@ -95,17 +95,11 @@ if TYPE_CHECKING:
         def start_write_back(self, segment: Any, size: int) -> None:
             """Ask the kernel to begin writing the last bytes of a segment to the disk."""
 
-        def check_producer(self, batch: ValidatedBatch, origin: Origin) -> AppendResult | None:
-            """Return the answer to a batch sent again; refuse one that may not be written."""
+        def check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendedBatch | None:
+            """Return the batch that this one repeats; refuse one that may not be written."""
 
-        def note_producer(self, batch: ValidatedBatch, base_offset: int, segment: Any) -> None:
+        def note_producer(self, batch: "ValidatedBatch", base_offset: int, segment: Any) -> None:
             """Note a written batch in the producer state."""
-
-    class Owner(Protocol):
-        """A connection whose batches wait."""
-
-        def not_written(self, error: NotWrittenError) -> None:
-            """Answer nothing more: some of them could not be written."""
 
     class Producers(Protocol):
         """The producers of a log."""
@@ -185,6 +179,91 @@ _KEPT_BY = (
 """By codec, the values of `compression.type` that store it as it came."""
 
 
+class ValidatedBatch:
+    """Exactly one batch that may be stamped and written, and what came of it.
+
+    The append time is -1 with CreateTime. `LogEnd.append` sets ``log`` and what came of it: the
+    offset of the first record, where the log began then, and whether the caller must await
+    `Log.flush` on an io thread before it answers; or ``error``. Of a ``duplicate`` it is what came
+    of it the first time. As long as it waits to be written there is no offset and no error.
+    ``partition`` is a note of the handler: what it is in its request.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "buffer",
+        "count",
+        "duplicate",
+        "error",
+        "flush_due",
+        "last_offset_delta",
+        "log",
+        "log_append_time_ms",
+        "log_start_offset",
+        "max_timestamp",
+        "partition",
+        "producer",
+        "producer_epoch",
+        "producer_id",
+        "size",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917  # the fields of a batch
+        self,
+        buffer: memoryview,
+        size: int,
+        last_offset_delta: int,
+        count: int,
+        attributes: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        log_append_time_ms: int,
+    ) -> None:
+        self.buffer = buffer
+        self.size = size
+        self.last_offset_delta = last_offset_delta
+        self.count = count
+        self.attributes = attributes
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.log_append_time_ms = log_append_time_ms
+        self.await_outcome()
+
+    def await_outcome(self) -> None:
+        """Have nothing come of it yet."""
+        self.base_offset = -1
+        self.log_start_offset = -1
+        self.duplicate = False
+        self.flush_due = False
+        self.error: Exception | None = None
+        self.log: Any = None
+        self.partition = -1
+        self.producer: ProducerEntry | None = None
+
+    def repeat(self, first: "AppendedBatch", log_start_offset: int) -> None:
+        """Have come of it what came of the same batch the first time."""
+        self.duplicate = True
+        self.base_offset = first.first_offset
+        self.log_append_time_ms = first.timestamp
+        self.log_start_offset = log_start_offset
+
+    @property
+    def last_offset(self) -> int:
+        """Return the offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_awaited(self) -> bool:
+        """Tell whether nothing has come of it yet."""
+        return self.base_offset < 0 and self.error is None
+
+
 class PlainRules:
     """A topic's rules as numbers, for common batches: valid ones that are stored as they came.
 
@@ -214,48 +293,37 @@ class PlainRules:
 
     def take(self, records: memoryview, now_ms: int) -> ValidatedBatch | None:
         """Return the batch, ready to be appended; None if it is one for `validation.validate`."""
-        count, last_offset_delta, attributes, max_timestamp, producer_id, epoch, sequence = (
-            self.judge(records, now_ms, TRANSACTIONAL)
-        )
-        if not count:
-            return None
-        return row_of(
-            ValidatedBatch,
-            (
-                records,
-                len(records),
-                last_offset_delta,
-                count,
-                attributes,
-                max_timestamp,
-                producer_id,
-                epoch,
-                sequence,
-                -1,
-            ),
-        )
-
-    def judge(
-        self, records: memoryview, now_ms: int, flags: int
-    ) -> tuple[int, int, int, int, int, int, int]:
-        """Return what `take_plain` does; ``flags`` are the attributes that the batch may have."""
         size = len(records)
         if size > self.max_bytes:
-            return 0, 0, 0, 0, 0, 0, 0
-        plain = take_plain(
-            records,
-            now_ms - self.before_ms,
-            INT64_MAX if self.after_ms > INT64_MAX - now_ms else now_ms + self.after_ms,
-            self.keys_required,
-            flags,
-            self.kept_codecs,
+            return None
+        count, last_offset_delta, attributes, max_timestamp, producer_id, epoch, sequence = (
+            take_plain(
+                records,
+                now_ms - self.before_ms,
+                INT64_MAX if self.after_ms > INT64_MAX - now_ms else now_ms + self.after_ms,
+                self.keys_required,
+                TRANSACTIONAL,
+                self.kept_codecs,
+            )
         )
-        codec = plain[2] & CODEC_MASK
-        if codec:
-            max_records = (size - HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
-            if plain[0] > max_records:
-                return 0, 0, 0, 0, 0, 0, 0
-        return plain
+        codec = attributes & CODEC_MASK
+        if not count or (
+            codec and count > (size - HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
+        ):
+            return None
+        batch = ValidatedBatch.__new__(ValidatedBatch)  # __init__ costs as much as the rest
+        batch.buffer = records
+        batch.size = size
+        batch.last_offset_delta = last_offset_delta
+        batch.count = count
+        batch.attributes = attributes
+        batch.max_timestamp = max_timestamp
+        batch.producer_id = producer_id
+        batch.producer_epoch = epoch
+        batch.base_sequence = sequence
+        batch.log_append_time_ms = -1
+        batch.await_outcome()
+        return batch
 
 
 class ProducerEntry:
@@ -502,55 +570,26 @@ class SegmentEnd:
         self.size = position + size
 
 
-class HeldBatch:
-    """A batch that is judged and has its offsets, but is not written yet."""
-
-    __slots__ = (
-        "count",
-        "last_offset_delta",
-        "max_timestamp",
-        "owner",
-        "producer",
-        "records",
-        "sequence",
-        "size",
-    )
-
-    def __init__(self) -> None:
-        self.owner: Owner | None = None
-        self.records = memoryview(b"")
-        self.size = 0
-        self.last_offset_delta = 0
-        self.count = 0
-        self.max_timestamp = -1
-        self.producer: ProducerEntry | None = None
-        self.sequence = -1
-
-
 class Appends:
-    """Batches of a round of the loop that are judged and not written yet (loop only).
+    """The logs that have batches of this round of the loop which are not written yet (loop only).
 
-    Of requests that came together, on one connection or on several, the batches wait here, and
-    those of one log are written by one call. While ``is_open``, `LogEnd.take` lets batches wait,
-    whose bytes stay where they are; any other batch is written at once, behind those that wait.
-    ``logs`` are those that have some, and ``owner`` is the connection that is served now. Nobody
-    sees them before `write`: it is called before an answer leaves, before a request is served that
-    is no Produce, and before a log goes; a log calls it before it appends anything else.
+    Requests may come together, on one connection or on several. A batch that may wait stays in its
+    `LogEnd` until `write`, where each log writes all of its own by one call. Nobody sees it before:
+    `write` is called before an answer leaves, before a request is served that is no Produce, and
+    before a log goes. What does not wait is written behind what does.
 
     ``taken`` are the bytes of all batches so far, ``written`` those that wait no more. Before a
     client's would pass ``look_at``, ``look`` is called, which looks at the room of the disks and
     sets that again.
     """
 
-    __slots__ = ("is_open", "joined", "logs", "look", "look_at", "owner", "taken", "written")
+    __slots__ = ("joined", "logs", "look", "look_at", "taken", "written")
 
     def __init__(self) -> None:
         self.look: Callable[[], None] | None = None
         self.look_at = INT64_MAX
         self.taken = 0
         self.written = 0
-        self.is_open = False
-        self.owner: Owner | None = None
         self.logs: list[Log] = []
         self.joined = memoryview(bytearray(JOINED_BYTES))
 
@@ -568,31 +607,12 @@ class Appends:
     def write(self) -> None:
         """Write all that waits, and tell the watchers of each log once.
 
-        Where one log fails the others are written. The owners of what is not are told, each once;
-        nothing waits any more.
-
-        Raises:
-            NotWrittenError: The owner that is served now is one of them.
+        What came of a batch stands in it. A log that fails is no other log's matter.
         """
-        if not self.logs:
-            return
-        logs = self.logs
-        self.logs = []
-        failures: dict[Owner | None, NotWrittenError] = {}
-        for log in logs:
+        while self.logs:
+            log = self.logs[0]
             end: LogEnd = log.end
-            try:
-                end.write_held(log)
-            except Exception as error:  # noqa: BLE001  # whatever it is: no answer may leave
-                failure = NotWrittenError(str(error))
-                failure.__cause__ = error
-                for owner in end.forget_held():
-                    failures.setdefault(owner, failure)
-        for owner, failure in failures.items():
-            if owner is not None:
-                owner.not_written(failure)
-        if self.owner in failures:
-            raise failures[self.owner]
+            end.write(log)
 
 
 class LogEnd:
@@ -608,7 +628,7 @@ class LogEnd:
         "_appends",
         "_clock",
         "_held",
-        "_held_end",
+        "_is_awaited",
         "_unwritten",
         "batches_in",
         "bytes_in",
@@ -630,8 +650,8 @@ class LogEnd:
     def __init__(self, loaded: "LoadedPartition", clock: "Clock", appends: Appends) -> None:
         self._clock = clock
         self._appends = appends
-        self._held: list[HeldBatch] = []  # loop only
-        self._held_end = -1  # the offset behind them
+        self._held: list[ValidatedBatch] = []  # loop only; they wait to be written
+        self._is_awaited = False  # whether `Appends` has the log
         self.lock = Lock()
         self.directory: LogDirectory = loaded.folder.directory
         self.rules = PlainRules(loaded.folder.config)  # loop only; a new value replaces it
@@ -668,197 +688,99 @@ class LogEnd:
         return max(first, self.log_start_offset)
 
     def append(
-        self, log: "Log", batch: ValidatedBatch, origin: Origin = Origin.CLIENT
-    ) -> AppendResult:
-        """Stamp a validated batch with its offsets and write it, as far as the page cache.
+        self,
+        log: "Log",
+        batch: ValidatedBatch,
+        origin: Origin = Origin.CLIENT,
+        may_wait: bool = False,  # C has no names
+    ) -> None:
+        """Stamp a batch with its offsets and write it, as far as the page cache.
 
-        The order is Kafka's: roll, producer check, write, end offset, producer state. If the write
-        fails the segment is cut back, the directory refuses writes for as long as `LogDirectory`
-        says, and the log is as it was. The log's watchers are told at the end.
+        What came of it stands in the batch: its offset, or the error, a `KafkaError` unless this
+        broker is at fault. The order is Kafka's: roll, producer check, write, end offset, producer
+        state. If the write fails the segment is cut back, the directory refuses writes for as long
+        as `LogDirectory` says, and the log is as it was. The log's watchers are told at the end.
 
-        Raises:
-            OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
-            KafkaStorageError: The directory refuses writes, now or since an earlier failure, or
-                those of clients, since there is less room than its reserve.
-            NotWrittenError: Batches before it, of the connection that is served, are not written.
+        With ``may_wait`` a batch that is its producer's next may wait for others of its round (see
+        `Appends`). Its bytes must stay until then, and nothing has come of it before.
         """
-        if self._held:
-            self._appends.write()
+        before = self.log_end_offset
+        batch.log = log
         lock = self.lock
         lock.take()
         try:
-            result = self._append(log, batch, origin)
+            self._append(log, batch, origin, may_wait)
+        except Exception as error:  # noqa: BLE001  # the asker has it from the batch
+            batch.error = error
         finally:
             lock.drop()
-        if self.watchers:
+        if self.watchers and self.log_end_offset != before:
             self.tell_watchers()
-        return result
 
-    def _append(self, log: "Log", batch: ValidatedBatch, origin: Origin) -> AppendResult:
+    def _append(self, log: "Log", batch: ValidatedBatch, origin: Origin, may_wait: bool) -> None:
         """Append; the caller holds the lock."""
         producer_id = batch.producer_id
-        sequence = batch.base_sequence
-        last_offset_delta = batch.last_offset_delta
         producer = None
-        if producer_id >= 0 and not batch.attributes & (TRANSACTIONAL | CONTROL):
-            producer = self._find_producer(producer_id, batch.producer_epoch, sequence)
-        size = batch.size
-        max_timestamp = batch.max_timestamp
-        is_client = origin is _CLIENT
-        self._check_open(log, size, is_client)
-        segment = self._find_room(log, size, last_offset_delta, max_timestamp)
-        if producer_id >= 0 and producer is None:
-            repeated = log.check_producer(batch, origin)
-            if repeated is not None:
-                return repeated
-        base_offset = self._write(
-            log,
-            segment,
-            batch.buffer,
-            size,
-            last_offset_delta,
-            batch.count,
-            max_timestamp,
-        )
-        if producer is not None:
-            producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
-        elif producer_id >= 0:
-            log.note_producer(batch, base_offset, segment)
-        return row_of(
-            AppendResult,
-            (
-                base_offset,
-                base_offset + last_offset_delta,
-                batch.log_append_time_ms,
-                self.log_start_offset,
-                False,
-                self.is_flush_due(),
-            ),
-        )
-
-    def add(self, log: "Log", buffer: "Buffer", size: int, count: int, timestamp: int) -> int:
-        """Append a batch of ``count`` records that has no producer; return its base offset.
-
-        Raises:
-            KafkaStorageError: As `append` does.
-            NotWrittenError: Batches before it, of the connection that is served, are not written.
-        """
-        if self._held:
-            self._appends.write()
-        lock = self.lock
-        lock.take()
-        try:
-            self._check_open(log, size, False)
-            segment = self._find_room(log, size, count - 1, timestamp)
-            base_offset = self._write(log, segment, buffer, size, count - 1, count, timestamp)
-        finally:
-            lock.drop()
-        if self.watchers:
-            self.tell_watchers()
-        return base_offset
-
-    def take(self, log: "Log", records: memoryview, now_ms: int) -> int:
-        """Append a common batch of a client: it breaks no rule and is its producer's next.
-
-        It may wait for others of the same round: see `Appends`. Its bytes must stay until then.
-
-        Returns:
-            Its base offset; -1 if it is not such a batch: nothing was done, and
-            `storage.appending.validation` has to judge it.
-
-        Raises:
-            KafkaStorageError: As `append` does.
-        """
-        may_wait = self._appends.is_open and self.rules.flush_messages == INT64_MAX
-        if self._held and not may_wait:
-            self._appends.write()
-        lock = self.lock
-        lock.take()
-        try:
-            base_offset = self._take(log, records, now_ms, may_wait)
-        finally:
-            lock.drop()
-        if base_offset >= 0 and self.watchers and not self._held:
-            self.tell_watchers()
-        return base_offset
-
-    def _take(self, log: "Log", records: memoryview, now_ms: int, may_wait: bool) -> int:
-        """Take; the caller holds the lock."""
-        count, last_offset_delta, _attributes, max_timestamp, producer_id, epoch, sequence = (
-            self.rules.judge(records, now_ms, 0)
-        )
-        if not count:
-            return -1
-        producer = None
-        if producer_id >= 0:
-            producer = self._find_producer(producer_id, epoch, sequence)
-            if producer is None:
-                return -1
-        size = len(records)
-        self._check_open(log, size, True)
-        if may_wait:
-            batch = HeldBatch.__new__(HeldBatch)
-            batch.owner = self._appends.owner
-            batch.records = records
-            batch.size = size
-            batch.last_offset_delta = last_offset_delta
-            batch.count = count
-            batch.max_timestamp = max_timestamp
-            batch.producer = producer
-            batch.sequence = sequence
-            return self._hold(log, batch)
-        segment = self._find_room(log, size, last_offset_delta, max_timestamp)
-        base_offset = self._write(
-            log, segment, records, size, last_offset_delta, count, max_timestamp
-        )
-        if producer is not None:
-            producer.note(sequence, last_offset_delta, base_offset, max_timestamp)
-        return base_offset
-
-    def _hold(self, log: "Log", batch: HeldBatch) -> int:
-        """Have a batch wait; return its base offset."""
-        if not self._held:
-            self._appends.add(log)
-            self._held_end = self.log_end_offset
+        is_next = producer_id < 0
+        if not is_next and not batch.attributes & (TRANSACTIONAL | CONTROL):
+            producer = self._find_producer(producer_id, batch.producer_epoch, batch.base_sequence)
+            is_next = producer is not None
+        if not is_next and self._held:
+            self._write_held(log)  # its producer's state counts
+        self._check_open(log, batch.size, origin is _CLIENT)
+        if not is_next:
+            self._find_room(log, batch.size, batch.last_offset_delta, batch.max_timestamp)
+            first = log.check_producer(batch, origin)
+            if first is not None:
+                batch.repeat(first, self.log_start_offset)
+                batch.flush_due = first.last_offset >= self.recovery_point and self.is_flush_due()
+                return
+        batch.producer = producer
         self._held.append(batch)
-        base_offset = self._held_end
-        self._held_end = base_offset + batch.last_offset_delta + 1
-        producer = batch.producer
         if producer is not None:
-            producer.expect(batch.sequence, batch.last_offset_delta)
-        return base_offset
+            producer.expect(batch.base_sequence, batch.last_offset_delta)
+        if not is_next or not may_wait or self.rules.flush_messages != INT64_MAX:
+            self._write_held(log)
+        elif not self._is_awaited:
+            self._is_awaited = True
+            self._appends.add(log)
 
-    def write_held(self, log: "Log") -> None:
-        """Write the batches that wait, in as few calls as their segments and entries allow.
-
-        Raises:
-            KafkaStorageError: As `append` does; those from the first that is not written on wait
-                still.
-        """
+    def write(self, log: "Log") -> None:
+        """Write the batches that wait; what came of each stands in it."""
+        before = self.log_end_offset
         lock = self.lock
         lock.take()
+        try:
+            self._write_held(log)
+        finally:
+            lock.drop()
+        if self.watchers and self.log_end_offset != before:
+            self.tell_watchers()
+
+    def _write_held(self, log: "Log") -> None:
+        """Write what waits, in as few calls as segments and entries allow; the lock is held.
+
+        Where a write fails, so have all batches behind it, and their producers may send them again.
+        """
+        if self._is_awaited:
+            self._is_awaited = False
+            self._appends.logs.remove(log)
+        held = self._held
         first = 0
         try:
-            while first < len(self._held):
+            while first < len(held):
                 first = self._write_run(log, first)
-        finally:
-            del self._held[:first]
-            lock.drop()
-            if first and self.watchers:
-                self.tell_watchers()
-
-    def forget_held(self) -> "list[Owner | None]":
-        """Forget the batches that wait: their producers may send them again; return the owners."""
-        held = self._held
-        owners: list[Owner | None] = []
-        while held:
-            batch: HeldBatch = held.pop()
-            owners.append(batch.owner)
-            producer = batch.producer
-            if producer is not None:
-                producer.next_sequence = batch.sequence
-        owners.reverse()
-        return owners
+        except Exception as error:  # noqa: BLE001  # whatever it is: the askers have it from these
+            first = len(held)
+            while first:
+                first -= 1
+                batch: ValidatedBatch = held[first]
+                if batch.base_offset < 0:
+                    batch.error = error
+                    producer = batch.producer
+                    if producer is not None:
+                        producer.next_sequence = batch.base_sequence
+        held.clear()
 
     def _write_run(self, log: "Log", first: int) -> int:
         """Write the first batch that waits and those that fit behind it; return how far it came.
@@ -867,11 +789,11 @@ class LogEnd:
         would be if each batch had been written alone.
         """
         held = self._held
-        batch: HeldBatch = held[first]
+        batch: ValidatedBatch = held[first]
         self._check_open(log, 0, False)  # there was room when it was taken
         segment = self._find_room(log, batch.size, batch.last_offset_delta, batch.max_timestamp)
         stop, size = self._stamp_run(segment, first)
-        buffer = batch.records
+        buffer = batch.buffer
         if stop > first + 1:
             joined = self._appends.joined
             _join(held, first, stop, joined)
@@ -884,21 +806,22 @@ class LogEnd:
         while first < stop:
             batch = held[first]
             base_offset = self.log_end_offset
-            self._note(
-                log,
-                segment,
-                batch.size,
-                batch.last_offset_delta,
-                batch.count,
-                batch.max_timestamp,
-            )
+            self._note(log, segment, batch)
+            batch.base_offset = base_offset
+            batch.log_start_offset = self.log_start_offset
             producer = batch.producer
             if producer is not None:
                 next_sequence = producer.next_sequence
                 producer.note(
-                    batch.sequence, batch.last_offset_delta, base_offset, batch.max_timestamp
+                    batch.base_sequence, batch.last_offset_delta, base_offset, batch.max_timestamp
                 )
                 producer.next_sequence = next_sequence  # behind all of it that wait
+            elif batch.producer_id >= 0:
+                try:
+                    log.note_producer(batch, base_offset, segment)
+                except KafkaError as error:  # it is in the log
+                    batch.error = error
+            batch.flush_due = self.is_flush_due()
             first += 1
         return stop
 
@@ -911,7 +834,7 @@ class LogEnd:
         stop = first
         size = 0
         while stop < len(held):
-            batch: HeldBatch = held[stop]
+            batch: ValidatedBatch = held[stop]
             whole = size + batch.size
             last_offset = base_offset + batch.last_offset_delta
             if size and (
@@ -921,7 +844,7 @@ class LogEnd:
                 or end.should_roll(segment, whole, batch.max_timestamp, last_offset, self._clock)
             ):
                 break
-            _stamp(batch.records, batch.size, base_offset, self.leader_epoch)
+            _stamp(batch.buffer, batch.size, base_offset, self.leader_epoch)
             base_offset = last_offset + 1
             size = whole
             stop += 1
@@ -959,46 +882,18 @@ class LogEnd:
             raise log.unreadable(error) from error
         return log.begin_segment() if is_over else segment
 
-    def _write(
-        self,
-        log: "Log",
-        segment: "Segment",
-        buffer: "Buffer",
-        size: int,
-        last_offset_delta: int,
-        count: int,
-        max_timestamp: int,
-    ) -> int:
-        """Write a batch and publish the new end; return its base offset."""
-        base_offset = self.log_end_offset
-        end = slot_of(segment, "end")
-        _stamp(buffer, size, base_offset, self.leader_epoch)
-        try:
-            end.write(segment, buffer, size)
-        except OSError as error:
-            raise self.directory.fail(error) from error
-        self._note(log, segment, size, last_offset_delta, count, max_timestamp)
-        return base_offset
-
-    def _note(
-        self,
-        log: "Log",
-        segment: "Segment",
-        size: int,
-        last_offset_delta: int,
-        count: int,
-        max_timestamp: int,
-    ) -> None:
+    def _note(self, log: "Log", segment: "Segment", batch: ValidatedBatch) -> None:
         """Publish the end behind a batch that was written."""
-        last_offset = self.log_end_offset + last_offset_delta
+        size = batch.size
+        last_offset = self.log_end_offset + batch.last_offset_delta
         end = slot_of(segment, "end")
-        end.note(segment, size, last_offset, max_timestamp)
+        end.note(segment, size, last_offset, batch.max_timestamp)
         self.view = (last_offset + 1, self.view[1], end.size)
         self.log_end_offset = last_offset + 1
         self.size += size
         self.bytes_in += size
         self._appends.written += size
-        self.records_in += count
+        self.records_in += batch.count
         self.batches_in += 1
         self._unwritten += size
         if self._unwritten >= WRITE_BACK_BYTES:
@@ -1075,15 +970,15 @@ def _stamp(buffer: "Buffer", size: int, base_offset: int, leader_epoch: int) -> 
         raise ValueError(f"{size} bytes are not one batch")
 
 
-def _join(held: list[HeldBatch], first: int, stop: int, joined: memoryview) -> None:
+def _join(held: "list[ValidatedBatch]", first: int, stop: int, joined: memoryview) -> None:
     """Put the batches of a run one behind the other."""
     room = no_target()
     region = no_region()
     acquire_target(joined, room)
     filled = 0
     while first < stop:
-        batch = held[first]
-        acquire(batch.records, region)
+        batch: ValidatedBatch = held[first]
+        acquire(batch.buffer, region)
         copy(room.buf, filled, region.buf, 0, batch.size)
         release(region)
         filled += batch.size

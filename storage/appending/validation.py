@@ -42,6 +42,7 @@ from siltstone.protocol.records.batch import (
     stamp_timestamp,
 )
 from siltstone.protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
+from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.recompression import find_codec, rebuild
 from siltstone.storage.appending.record_errors import (
     Limits,
@@ -55,7 +56,6 @@ from siltstone.storage.appending.refused_batches import (
     INVALID_OFFSET_OR_SEQUENCE,
     UNFOLDS_TOO_FAR,
 )
-from siltstone.storage.appending.values import ValidatedBatch
 
 if TYPE_CHECKING:
     from siltstone.config.topic import TopicConfig

@@ -26,7 +26,7 @@ from siltstone.protocol.errors import (
 from siltstone.protocol.records.batch import CONTROL
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import LogEnd
-from siltstone.storage.appending.values import AppendResult, Origin
+from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log import timestamp_lookup
 from siltstone.storage.log._read_kernels import LogReader
@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siltstone.config.topic import TopicConfig
-    from siltstone.storage.appending.values import ValidatedBatch
+    from siltstone.storage.appending._append_kernels import ValidatedBatch
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.recovery import LoadedPartition
     from siltstone.storage.log.services import LogServices
     from siltstone.storage.log.view import LogRead, LogView
+    from siltstone.storage.producers.entry import AppendedBatch
     from siltstone.storage.segment.readable import ReadableSegment
 
 _logger = logging.getLogger(__name__)
@@ -203,9 +204,20 @@ class Log:
         """Tell whether everything is refused from now on."""
         return self.end.is_closed
 
-    def append(self, batch: "ValidatedBatch", origin: Origin = Origin.CLIENT) -> AppendResult:
-        """Append a validated batch, as `LogEnd.append` does."""
-        return self.end.append(self, batch, origin)
+    def append(self, batch: "ValidatedBatch", origin: Origin = Origin.CLIENT) -> "ValidatedBatch":
+        """Append a validated batch at once, by `LogEnd.append`, and return it.
+
+        Raises:
+            OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
+            KafkaStorageError: The directory refuses writes, now or since an earlier failure, or
+                those of clients, since there is less room than its reserve.
+        """
+        self.end.append(self, batch, origin)
+        error = batch.error
+        if error is not None:
+            batch.error = None  # the garbage collector does not look into a batch
+            raise error
+        return batch
 
     def read(
         self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
@@ -256,24 +268,14 @@ class Log:
         """Return the last epoch up to ``epoch`` and the offset after it; (-1, -1): undefined."""
         return self.epochs.end_offset_for(epoch, self.end.log_end_offset)
 
-    def check_producer(self, batch: "ValidatedBatch", origin: Origin) -> AppendResult | None:
-        """Return the answer to a batch sent again; refuse one that may not be written."""
+    def check_producer(self, batch: "ValidatedBatch", origin: Origin) -> "AppendedBatch | None":
+        """Return the batch that this one repeats; refuse one that may not be written."""
         if batch.attributes & CONTROL:
             marker = read_marker(batch.buffer)
             if marker is not None:
                 self.producers.check_marker(batch, marker, origin)
             return None
-        first = self.producers.check(batch, origin)
-        if first is None:
-            return None
-        return AppendResult(
-            first.first_offset,
-            first.last_offset,
-            first.timestamp,
-            self.log_start_offset,
-            duplicate=True,
-            flush_due=first.last_offset >= self.recovery_point and self.end.is_flush_due(),
-        )
+        return self.producers.check(batch, origin)
 
     def note_producer(self, batch: "ValidatedBatch", base_offset: int, segment: LogSegment) -> None:
         """Note a written batch in the producer state, and an aborted transaction in its index."""

@@ -14,8 +14,10 @@ from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage import files
+from siltstone.storage.appending.values import Origin
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.http_client import ask
+from tests.support.logs import validated
 from tests.support.ports import address_of
 from tests.support.running import Running, running
 from tests.support.traffic import STORAGE_ERROR, Traffic
@@ -95,9 +97,9 @@ async def test_the_brokers_own_writes_and_deletions_go_on(
     disk.free = 0
     await give_turns_until(partial(is_short, broker), "a broker that misses its reserve")
     log = broker.topics.logs["orders", 0]
-    assert log.end.add(log, bytearray(commit_batch()), len(commit_batch()), 1, 0) == 1
+    assert log.append(validated(bytearray(commit_batch())), Origin.COORDINATOR).base_offset == 1
     with pytest.raises(KafkaStorageError):
-        log.end.take(log, memoryview(bytearray(commit_batch())), 0)
+        log.append(validated(bytearray(commit_batch())))
 
     log.delete_records(2)
     await broker.topics.delete(broker.topics.topics["orders"])

@@ -10,7 +10,8 @@ import pytest
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.build import COMMIT, build_marker
 from siltstone.protocol.records.journal import Producer
-from siltstone.storage.appending.values import Origin, ValidatedBatch
+from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.values import Origin
 from tests.support.committed import new_offsets
 from tests.support.rooms import RoomsOnDisk
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,11 +27,11 @@ from siltstone.storage.directory.opening import open_directories
 from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
-from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.batches import make_batch
 from tests.support.clock import FakeClock
 from tests.support.faults import Disk, install
 from tests.support.invariants import check_log
-from tests.support.logs import ORDERS, TOPIC_ID, validated
+from tests.support.logs import ORDERS, TOPIC_ID, append_waiting, validated
 from tests.support.power import PowerDisk, Torn
 
 
@@ -830,14 +830,12 @@ def test_the_reserve_holds_between_two_looks(
     manager.load()
     log = manager.create(_partition(0), TOPIC_ID, TopicConfig())
     batch = make_batch([(b"key", bytes(500))])
-    manager.appends.is_open = waits
 
     for number in range(room // len(batch)):
         if number % 2 == 0:
             manager.appends.write()
         if log.directory.client_refusal is None:
-            with suppress(KafkaStorageError):
-                log.end.take(log, memoryview(bytearray(batch)), TIMESTAMP)
+            append_waiting(log, bytearray(batch), may_wait=waits)
     manager.appends.write()
     left = room - log.size
 

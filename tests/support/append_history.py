@@ -9,6 +9,7 @@ from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, BatchFields, build_marker
 from siltstone.protocol.records.compression import LZ4, NONE
+from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.appending.values import Origin
 from tests.support.batches import TIMESTAMP, make_batch
@@ -30,6 +31,13 @@ def _config(chance: random.Random) -> TopicConfig:
     )
 
 
+def _outcome(batch: ValidatedBatch) -> str:
+    return (
+        f"{batch.base_offset} {batch.last_offset} {batch.log_append_time_ms} "
+        f"{batch.log_start_offset} {batch.duplicate} {batch.flush_due}"
+    )
+
+
 class History:
     """Appends that fit, that repeat, that come out of order, of three producers and of nobody.
 
@@ -45,7 +53,7 @@ class History:
         self.epochs = dict.fromkeys(self.sequences, 3)
 
     def append(self) -> str:
-        """Append a client's batch, and say what became of it."""
+        """Append a client's batch, and say what came of it."""
         chance = self.chance
         log = self.folder.log
         rows = chance.randint(1, 4)
@@ -67,25 +75,21 @@ class History:
         )
         now_ms = self.folder.clock.now_ms()
         try:
-            base_offset = log.end.take(log, memoryview(batch), now_ms) if self.is_short else -1
-            if base_offset >= 0:
-                self.taken += 1
-                if producer >= 0:
-                    self.sequences[producer] = (sequence + rows) & 0x7FFFFFFF
-                return f"{base_offset}"
-            taken = validate(memoryview(batch), log.config, now_ms)
-            result = log.append(taken)
+            plain = log.end.rules.take(memoryview(batch), now_ms) if self.is_short else None
+            self.taken += plain is not None
+            taken = plain or validate(memoryview(batch), log.config, now_ms)
+            log.append(taken)
         except KafkaError as error:
             return f"{type(error).__name__}: {error.message}"
-        if producer >= 0 and not result.duplicate:
+        if producer >= 0 and not taken.duplicate:
             self.sequences[producer] = (taken.base_sequence + rows) & 0x7FFFFFFF
             self.epochs[producer] = taken.producer_epoch
-        return f"{result.base_offset}"
+        return _outcome(taken)
 
     def abort(self) -> str:
         """End the transaction of the third producer."""
         marker = build_marker(0, TIMESTAMP, ABORT, 0, producer_id=9, producer_epoch=self.epochs[9])
-        return str(self.folder.log.append(validated(marker), Origin.COORDINATOR))
+        return _outcome(self.folder.log.append(validated(marker), Origin.COORDINATOR))
 
     def step(self) -> str:
         """Do something, and say what became of it."""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.validation import validate
-from siltstone.storage.appending.values import AppendResult
 from siltstone.storage.log.log import Log
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.logs import validated
@@ -11,7 +11,7 @@ from tests.support.logs import validated
 
 def append(
     log: Log, rows: list[Row] | int = 1, *, timestamp: int = TIMESTAMP, **fields: int
-) -> AppendResult:
+) -> ValidatedBatch:
     """Append one batch as Produce does."""
     batch = make_batch(rows, timestamp=timestamp, **fields)
     return log.append(validate(memoryview(batch), log.config, TIMESTAMP))

@@ -32,7 +32,14 @@ class ScriptedGate(Gate):
         super().__init__({}, [], stats, RareRequests(stats))
         self._dispatch = dispatch
 
-    def dispatch(self, connection: Any, buffer: memoryview, start: int, end: int) -> Any:
+    def dispatch(
+        self,
+        connection: Any,
+        buffer: memoryview,
+        start: int,
+        end: int,
+        may_wait: bool = False,  # as its base
+    ) -> Any:
         """Ask the function."""
         return self._dispatch(connection, buffer, start, end)
 

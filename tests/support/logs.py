@@ -10,8 +10,8 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage import files
-from siltstone.storage.appending._append_kernels import Appends
-from siltstone.storage.appending.values import AppendResult, Origin, ValidatedBatch
+from siltstone.storage.appending._append_kernels import Appends, ValidatedBatch
+from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.log_checkpoints import noted_recovery_point
@@ -42,6 +42,16 @@ def validated(batch: bytearray, *, log_append_time_ms: int = -1) -> ValidatedBat
         base_sequence=header.base_sequence,
         log_append_time_ms=log_append_time_ms,
     )
+
+
+def append_waiting(
+    log: Log, batch: bytearray, now_ms: int = TIMESTAMP, *, may_wait: bool = True
+) -> ValidatedBatch:
+    """Append a batch that breaks no rule, as a client's request does; return what comes of it."""
+    plain = log.end.rules.take(memoryview(batch), now_ms)
+    assert plain is not None
+    log.end.append(log, plain, Origin.CLIENT, may_wait)
+    return plain
 
 
 class LogFolder:
@@ -98,7 +108,7 @@ class LogFolder:
 
     def append(
         self, rows: int = 1, *, size: int = 10, timestamp: int = TIMESTAMP, **fields: int
-    ) -> AppendResult:
+    ) -> ValidatedBatch:
         """Append a batch of made-up rows."""
         batch = make_batch([(b"k", b"v" * size)] * rows, timestamp=timestamp, **fields)
         return self.log.append(validated(batch))

@@ -15,8 +15,8 @@ from siltstone.protocol.messages.produce import (
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.protocol.records.journal import Producer
+from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.validation import validate
-from siltstone.storage.appending.values import AppendResult
 from siltstone.storage.log.log import Log
 from tests.support.batches import make_batch
 from tests.support.committed import new_offsets
@@ -63,7 +63,7 @@ def produce(
     sequence: int = 0,
     version: int = 12,
     transactional_id: str | None = COPY,
-) -> AppendResult:
+) -> ValidatedBatch:
     """Append a batch of one record as the Produce handler does."""
     log = log_of(home, partition)
     data = make_batch(

@@ -1,6 +1,6 @@
 # C types of _turn_kernels.py; the algorithm stands there alone.
 cimport cython
-from siltstone.broker.net._dispatch_kernels cimport Gate
+from siltstone.broker.net._dispatch_kernels cimport Gate, Unwritten
 from siltstone.protocol.core._records cimport next_frame
 from siltstone.storage.appending._append_kernels cimport Appends
 from siltstone.protocol.core._format cimport (
@@ -71,7 +71,7 @@ cdef class LoopRound:
     @cython.locals(number=Py_ssize_t, turn=Turn)
     cpdef _answer(self, list turns)
 
-cdef object _take_rest(list answers)
+cdef bint _has_rest(list answers) except *
 cdef bint _is_produce(object frames, Py_ssize_t start, Py_ssize_t end) except *
 
 cdef class Turn:
@@ -97,13 +97,16 @@ cdef class Turn:
     @cython.locals(answers=list, position=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, is_open=bint, is_more=bint)
     cpdef _serve(self, Py_ssize_t start, Py_ssize_t filled)
 
-    @cython.locals(position=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, waits=bint, appends=Appends)
+    @cython.locals(position=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, waits=bint, may_wait=bint, appends=Appends)
     cdef (Py_ssize_t, Py_ssize_t, Py_ssize_t) _dispatch_all(self, Py_ssize_t start, Py_ssize_t filled, list answers, bint is_open) except *
 
     cpdef owe(self, list answers)
 
     @cython.locals(owed=list)
     cpdef answer(self)
+
+    @cython.locals(place=Py_ssize_t)
+    cdef int _settle(self, list answers) except -1
 
     cpdef _send_joined(self, list answers)
     cpdef _send(self, object answer)

@@ -13,9 +13,9 @@ import cython
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.parts import FileSlice
-from siltstone.storage.appending.values import NotWrittenError
 
 if not cython.compiled:  # for the type checkers: what the .pxd has
+    from siltstone.broker.net._dispatch_kernels import Unwritten
     from siltstone.protocol.core import next_frame
     from siltstone.protocol.core._format import (
         EAGAIN,
@@ -255,9 +255,10 @@ class LoopRound:
     """What the connections do from one wait of the loop to the next (loop only).
 
     Connections that have bytes are served one after the other. Meanwhile the batches of their
-    requests wait in `Appends`, their frames in ``shared`` below ``kept``, and their answers in the
-    turns. At its end each log writes what waits by one call, and the answers leave one behind the
-    other: a client with many connections, or many clients on one processor, wake up once.
+    requests wait in their logs (`Appends`), their frames in ``shared`` below ``kept``, and their
+    answers in the turns. At its end each log writes what waits by one call, and the answers leave
+    one behind the other: a client with many connections, or many clients on one processor, wake up
+    once.
 
     To wait costs a call of the loop's, so a client that was alone in a round is answered at once
     the next few times.
@@ -295,18 +296,17 @@ class LoopRound:
             self._loop.call_soon(self._end_in_time)
 
     def end(self) -> None:
-        """Write all that waits, and send all answers.
-
-        A connection whose batches could not be written is closed instead.
-        """
+        """Write all that waits, and send all answers: each says what came of its own batches."""
         turns = self._turns
         if not turns:
             return
         self._turns = []
         self.kept = 0
         self._alone = ALONE if len(turns) == 1 else 0
-        self.appends.write()
-        self._answer(turns)
+        try:
+            self.appends.write()
+        finally:  # a watcher's fault must not keep the answers
+            self._answer(turns)
 
     def _end_in_time(self) -> None:
         self._is_due = False
@@ -324,11 +324,9 @@ class LoopRound:
                 self._loop.call_soon(self._answer, turns[number:])
 
 
-def _take_rest(answers: list[Any]) -> Any:
-    """Take the last answer away unless it is bytes, which are sent with those before."""
-    if answers and not isinstance(answers[len(answers) - 1], bytes):
-        return answers.pop()
-    return None
+def _has_rest(answers: list[Any]) -> bool:
+    """Tell whether the last answer is not one frame, which would be sent with those before."""
+    return len(answers) > 0 and not isinstance(answers[len(answers) - 1], (bytes, Unwritten))
 
 
 def _is_produce(frames: memoryview, start: int, end: int) -> bool:
@@ -443,33 +441,30 @@ class Turn:
         connections in a round.
 
         Raises:
-            ProtocolError: As `_dispatch_all` does.
+            ProtocolError: As `_dispatch_all` and `_settle` do.
         """
         answers: list[Any] = []
         is_open = self._round.is_open()
         try:
             position, end, size = self._dispatch_all(start, filled, answers, is_open)
-        except NotWrittenError as error:
-            self.not_written(error)
-            reply = _take_rest(answers)
-            if reply is not None and not isinstance(reply, list):
-                self._await(reply)  # it ends there
-            return
         except ProtocolError:
             self._send_joined(answers)
             raise
         self._round.keep(filled)
-        reply = _take_rest(answers)
+        reply = answers.pop() if _has_rest(answers) else None
         if isinstance(reply, list):
             if position < filled:
                 self._keep(self._shared[position:filled], 0)
+            self._settle(answers)
             self._send([*answers, *reply])
         else:
             if position < filled:
                 self._keep(self._shared[position:filled], end - position)
             if reply is not None:
-                self._send_joined(answers)
-                self._await(reply)
+                try:
+                    self._send_joined(answers)
+                finally:
+                    self._await(reply)
                 return
             if is_open and size <= ROUND_BYTES:
                 self.owe(answers)
@@ -482,46 +477,41 @@ class Turn:
     def _dispatch_all(
         self, start: int, filled: int, answers: list[Any], is_open: bool
     ) -> tuple[int, int, int]:
-        """Put the answers of complete frames into ``answers``; all but the last are bytes.
+        """Put the answers of complete frames into ``answers``; all but the last are one frame each.
 
-        With ``is_open`` batches wait for those of other connections if all answers are bytes.
+        With ``is_open`` batches wait for those of other connections if all answers are that.
 
         Returns:
             How far it came, where the next frame ends, and the size of the answers.
 
         Raises:
             ProtocolError: From `Gate.dispatch`, or a frame cannot have the size that it states.
-            NotWrittenError: Some of this connection's batches are not written; no answer may leave.
         """
         shared = self._shared
         appends = self._appends
         position = start
         size = 0
         waits = False
-        appends.owner = self
         try:
             end = next_frame(shared, start, filled, self._limit)
             while end <= filled and len(answers) < FRAMES_PER_TURN and size < SHARED_BYTES:
                 if appends.logs and not _is_produce(shared, position, end):
                     appends.write()
-                appends.is_open = is_open or end < filled or len(appends.logs) > 0
-                reply = self._gate.dispatch(self, shared, position + 4, end)  # type: ignore[arg-type]  # a Connection
+                    self._settle(answers)
+                may_wait = is_open or end < filled or len(appends.logs) > 0
+                reply = self._gate.dispatch(self, shared, position + 4, end, may_wait)  # type: ignore[arg-type]  # a Connection
                 position = end
                 if reply is not None:
                     answers.append(reply)
-                    if not isinstance(reply, bytes):
+                    if isinstance(reply, bytes):
+                        size += len(reply)
+                    elif not isinstance(reply, Unwritten):
                         break
-                    size += len(reply)
                 end = next_frame(shared, position, filled, self._limit)
-            waits = is_open and size <= ROUND_BYTES
-            waits = waits and (not answers or isinstance(answers[len(answers) - 1], bytes))
+            waits = is_open and size <= ROUND_BYTES and not _has_rest(answers)
         finally:
-            appends.is_open = False
-            try:
-                if not waits:
-                    appends.write()
-            finally:
-                appends.owner = None
+            if not waits:
+                appends.write()
         return position, end, size
 
     def owe(self, answers: list[Any]) -> None:
@@ -539,22 +529,41 @@ class Turn:
         if not owed:
             return
         timer = self._gate.timer
-        if timer is None:
-            self._send_joined(owed)
-            return
-        began = timer.begin()
+        began = None if timer is None else timer.begin()
         try:
             self._send_joined(owed)
+        except ProtocolError as error:
+            if not self.is_closed:
+                self._refuse(error)
         finally:
-            timer.end(self, began)
+            if timer is not None:
+                timer.end(self, began)
 
-    def not_written(self, error: NotWrittenError) -> None:
-        """Close without an answer, since batches that were sent are not stored."""
-        self.close(f"what it sent could not be written: {error}")
+    def _settle(self, answers: list[Any]) -> None:
+        """Make answers what is sent: what waited to be written is, or has failed.
 
-    def _send_joined(self, answers: list[bytes]) -> None:
-        if answers:
-            self._send(answers[0] if len(answers) == 1 else b"".join(answers))
+        Raises:
+            ProtocolError: One has none, and the connection must close; those before it are left.
+        """
+        place = 0
+        while place < len(answers):
+            answer = answers[place]
+            if isinstance(answer, Unwritten):
+                try:
+                    answers[place] = answer.encode() or b""
+                except ProtocolError:
+                    del answers[place:]
+                    raise
+            place += 1
+
+    def _send_joined(self, answers: list[Any]) -> None:
+        """Send answers of one frame each together; raise ProtocolError as `_settle` does."""
+        try:
+            self._settle(answers)
+        finally:
+            whole = answers[0] if len(answers) == 1 else b"".join(answers)
+            if whole:
+                self._send(whole)
 
     def _send(self, answer: "bytes | Sequence[bytes | FileSlice]") -> None:
         if self._owed is not None:

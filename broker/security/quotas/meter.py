@@ -10,6 +10,7 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from siltstone.broker.net._dispatch_kernels import Unwritten
 from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.security.principals import OURSELVES
 from siltstone.broker.security.quotas.book import (
@@ -282,7 +283,7 @@ class _Metered:
         metered.seconds = self._meter.timer() - began
         if is_timed:
             self._meter.note_handled(metered.seconds)
-        if answer is None or isinstance(answer, tuple):
+        if answer is None or isinstance(answer, (tuple, Unwritten)):
             delay = self._judge(metered, answer, is_timed=is_timed)
             return self._tell(connection, answer, delay) if delay else answer
         return self._finish(metered, answer, is_timed=is_timed)
@@ -341,6 +342,8 @@ class _Metered:
     async def _tell(self, connection: Client, answer: Any, delay: float) -> Any:
         """Return the answer with the time to wait in it, and have the connection wait."""
         connection.throttle(delay)
+        if isinstance(answer, Unwritten):  # it is written by now: this is a later turn
+            answer = answer.answer()
         if answer is None or _THROTTLE_TIME not in self._row._fields:
             return answer
         return self._row(*answer)._replace(**{_THROTTLE_TIME: round(delay * 1000)})

@@ -453,7 +453,7 @@ def _serve(history: History, session: Session, request: FetchRequest, counter: C
     frame = memoryview(history.frame(request))[4:]
     connection = next(iter(history.stand.listener.connections))
     with counter:
-        reply = history.stand.dispatcher.dispatch(connection, frame, 0, len(frame))
+        reply: Any = history.stand.dispatcher.dispatch(connection, frame, 0, len(frame))
         if isinstance(reply, Coroutine):
             reply.send(None)
     if isinstance(reply, Coroutine):
@@ -462,4 +462,4 @@ def _serve(history: History, session: Session, request: FetchRequest, counter: C
             reply.send(None)
         reply = end.value.value
     assert reply is not None
-    return b"".join(bytes(part) for part in ([reply] if isinstance(reply, bytes) else reply))  # type: ignore[arg-type]
+    return b"".join(bytes(part) for part in ([reply] if isinstance(reply, bytes) else reply))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +45,9 @@ def produce(
     )
 
 
+FAILED = (ErrorCode.kafka_storage_error, -1)
+
+
 def latest() -> Any:
     """Return a request for the end of a partition."""
     partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=-1)
@@ -59,6 +61,13 @@ def rows_of(answer: Any) -> list[tuple[ErrorCode, int]]:
         (each.error_code, each.base_offset)
         for topic in answer.responses
         for each in topic.partition_responses
+    ]
+
+
+def messages_of(answer: Any) -> list[str]:
+    """Return the error messages of an answer."""
+    return [
+        each.error_message or "" for topic in answer.responses for each in topic.partition_responses
     ]
 
 
@@ -127,45 +136,117 @@ async def test_one_that_waits_behind_those_that_do_not(home: Running) -> None:
 
 
 @pytest.mark.parametrize("last", [(), (produce(make_batch(make_rows(1, 20_000)), topic="packed"),)])
-async def test_a_failed_write_answers_none_of_them(
-    home: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, last: Any
+async def test_a_failed_write_is_answered_to_each_of_them(
+    home: Running, monkeypatch: pytest.MonkeyPatch, last: Any
 ) -> None:
-    """The connection is closed, and the next one is told why."""
+    """None is stored, and the connection stays."""
     caller = await home.call()
     await caller.ask(produce(make_producer_batch(0)))
     disk = install(monkeypatch)
     disk.fail("pwrite", path="t-0/0", times=1)
-    requests = [produce(make_producer_batch(each)) for each in (1, 2, 3)]
-    caplog.set_level("INFO")
-    await caller.client.send(b"".join(map(caller.frame, [*requests, *last])))
+    requests = [*(produce(make_producer_batch(each)) for each in (1, 2, 3)), *last, produce()]
+    await caller.client.send(b"".join(map(caller.frame, requests)))
+    answers = [await within(caller.receive(each), "an answer") for each in requests]
 
-    assert await caller.client.is_closed()
-    assert any("what it sent could not be written" in each for each in caplog.messages)
+    assert [rows_of(each) for each in answers] == [[FAILED]] * len(requests)
+    assert all("log directory" in text for each in answers for text in messages_of(each))
     log = home.topics.logs["t", 0]
     assert log.log_end_offset == 1
     assert log.producers.producers[4000].next_sequence == 1
-    other = await home.call()
-    assert rows_of(await other.ask(produce())) == [(ErrorCode.kafka_storage_error, -1)]
+    assert rows_of(await caller.ask(produce(None, 1))) == [FAILED]
+    assert (await caller.ask(latest())).topics[0].partitions[0].offset == 1
 
 
-async def test_a_failed_write_closes_no_other_connection(
-    home: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One whose batches of the same round were written is answered."""
+async def test_each_learns_of_its_own_batch(home: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two connections in a round, one has a batch that was written before the disk failed."""
     callers = [await home.call() for _ in range(2)]
     requests = [produce(None, 1), produce(None, 0)]
-    for last in [False] * 10 + [True]:  # whoever was alone at first waits for others again
+    for last in [False] * 10 + [True]:  # a client that was alone at first waits for others again
         if last:
             install(monkeypatch).fail("pwrite", path="t-0/0", times=1)
         for caller, request in zip(callers, requests, strict=True):
             await caller.client.send(caller.frame(request))
-        answers = [await within(callers[0].receive(requests[0]), "an answer")]
-        if not last:
-            answers.append(await within(callers[1].receive(requests[1]), "an answer"))
+        answers = [
+            rows_of(await within(caller.receive(request), "an answer"))
+            for caller, request in zip(callers, requests, strict=True)
+        ]
 
-    assert rows_of(answers[0]) == [(ErrorCode.none, 20)]
-    assert await callers[1].client.is_closed()
+    assert answers == [[(ErrorCode.none, 20)], [FAILED]]
     assert home.topics.logs["t", 0].log_end_offset == 20
+
+
+@pytest.fixture
+async def two_disks(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with a topic in each of two log directories."""
+    paths = [tmp_path / name for name in ("a", "b")]
+    for each in paths:
+        each.mkdir()
+    async with running(tmp_path, f"log.dirs={paths[0]},{paths[1]}") as started:
+        for name in ("left", "right"):
+            await started.topics.create(name, 1, {})
+        yield started
+
+
+def folder_of(home: Running, topic: str) -> str:
+    """Return a part of the paths of a topic's log that no other topic's have."""
+    return f"{home.topics.logs[topic, 0].path.parent.name}/{topic}-0/"
+
+
+async def test_a_disk_that_fails_at_the_end_of_a_round(
+    two_disks: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each client is answered what came of its batch, in order, and both are served on."""
+    home = two_disks
+    callers = [await home.call() for _ in range(2)]
+    names = ("left", "right")
+    assert len({home.topics.logs[name, 0].directory.path for name in names}) == 2
+    one = [produce(None, topic=name) for name in names]
+    for _ in range(10):
+        for caller, request in zip(callers, one, strict=True):
+            await caller.client.send(caller.frame(request))
+        for caller, request in zip(callers, one, strict=True):
+            await within(caller.receive(request), "an answer")
+    disk = install(monkeypatch)
+    disk.fail("pwrite", path=folder_of(home, "left"), times=1)
+    both = request_entity(
+        9, 1, 1000, None, [(name, [(0, bytes(make_batch(2, timestamp=now())))]) for name in names]
+    )
+    answers: list[list[Any]] = [[], []]
+    requests = [[request, both, latest(), request] for request in one]
+    for caller, mine in zip(callers, requests, strict=True):
+        await caller.client.send(b"".join(map(caller.frame, mine)))
+    for caller, mine, seen in zip(callers, requests, answers, strict=True):
+        seen += [await within(caller.receive(each), "an answer") for each in mine]
+
+    written = sorted(rows_of(answers[1][0]) + rows_of(answers[1][3]))
+    assert [code for code, _ in written] == [ErrorCode.none] * 2
+    assert [rows_of(answers[0][place]) for place in (0, 3)] == [[FAILED]] * 2
+    told = [rows_of(seen[1]) for seen in answers]
+    assert [rows[0] for rows in told] == [FAILED] * 2
+    offsets = sorted([*(each for _, each in written), *(rows[1][1] for rows in told)])
+    assert offsets == [20, 22, 24, 26]
+    assert [home.topics.logs[name, 0].log_end_offset for name in names] == [20, 28]
+    assert rows_of(await callers[0].ask(one[1])) == [(ErrorCode.none, 28)]
+    assert rows_of(await callers[1].ask(one[0])) == [FAILED]
+
+
+async def test_without_acknowledgement_a_failed_write_closes(
+    two_disks: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answers before it leave first, and other connections are served."""
+    home = two_disks
+    caller, other = [await home.call() for _ in range(2)]
+    await caller.ask(produce(topic="left"))
+    disk = install(monkeypatch)
+    disk.fail("pwrite", path=folder_of(home, "left"), times=1)
+    first = produce(topic="right")
+    requests = [first, produce(topic="left", acks=0), produce(topic="right")]
+    await caller.client.send(b"".join(map(caller.frame, requests)))
+
+    assert rows_of(await within(caller.receive(first), "an answer")) == [(ErrorCode.none, 0)]
+    assert await caller.client.is_closed()
+    assert any("acks=0 and partition 0 of left failed" in each for each in caplog.messages)
+    assert rows_of(await other.ask(first))[0][0] is ErrorCode.none
 
 
 async def test_the_last_of_a_turn_is_written_with_those_before(
@@ -248,11 +329,10 @@ async def test_others_see_what_was_answered(home: Running) -> None:
 async def test_a_failed_write_is_answered_to_nobody_as_done(
     home: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits for it is closed or refused; who has asked for something else is served."""
+    """All who wait for it are refused; a client that has asked for something else is served."""
     disk = install(monkeypatch)
     callers = [await home.call() for _ in range(4)]
     requests = [produce(), produce(None, 1), latest(), produce()]
-    failed = [0, 3]
     for _ in range(3):
         for caller, request in zip(callers, requests, strict=True):
             await caller.client.send(caller.frame(request))
@@ -265,8 +345,6 @@ async def test_a_failed_write_is_answered_to_nobody_as_done(
 
     served = await within(callers[2].receive(latest()), "an end")
     assert served.topics[0].partitions[0].error_code is ErrorCode.none
-    for each in failed:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            answer = rows_of(await within(callers[each].receive(produce()), "an answer"))
-            assert answer == [(ErrorCode.kafka_storage_error, -1)]
+    for each in (0, 3):
+        assert rows_of(await within(callers[each].receive(produce()), "an answer")) == [FAILED]
     assert home.topics.logs["t", 0].log_end_offset == end

@@ -19,12 +19,12 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.storage import files
-from siltstone.storage.appending.values import NotWrittenError
 from siltstone.storage.directory.catalog import CatalogState
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append
 from tests.support.batches import make_batch
+from tests.support.logs import append_waiting
 from tests.support.rooms import RoomsOnDisk
 
 
@@ -69,21 +69,11 @@ async def test_what_waits_is_written_before_a_topic_goes(home: RoomsOnDisk) -> N
     topics = home.rooms.topics
     gone, keep = [await topics.create(name, 1, {}) for name in ("gone", "keep")]
     logs = [each.logs[0] for each in (gone, keep)]
-    appends, told = home.rooms.logs.appends, []
-
-    class Owner:
-        def not_written(self, error: NotWrittenError) -> None:
-            told.append(str(error))
-
-    appends.is_open, appends.owner = True, Owner()
-    for log in logs:
-        assert log is not None
-        log.end.take(log, memoryview(make_batch()), home.clock.now_ms())
-    appends.is_open, appends.owner = False, None
+    now_ms = home.clock.now_ms()
+    batches = [append_waiting(log, make_batch(), now_ms) for log in logs if log is not None]
     await topics.delete(gone)
-    appends.write()
 
-    assert told == []
+    assert [(each.base_offset, each.error) for each in batches] == [(0, None), (0, None)]
     assert [log.log_end_offset for log in logs if log is not None] == [1, 1]
 
 

@@ -1,6 +1,7 @@
-"""Batches of a turn that wait to be written together: what is written, seen and counted.
+"""Batches of a round that wait to be written together: what is written, seen and counted.
 
-The bytes and indexes of batches that waited are those of batches that were written one by one.
+The bytes and indexes of batches that waited are those of batches that were written one by one, and
+what came of each stands in it.
 """
 
 from __future__ import annotations
@@ -11,26 +12,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.errors import KafkaStorageError
-from siltstone.storage.appending.values import NotWrittenError
+from siltstone.protocol.errors import KafkaError, KafkaStorageError, OutOfOrderSequence
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 from tests.support.faults import Disk, install
-from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
+from tests.support.logs import (
+    LogFolder,
+    append_waiting,
+    bytes_of,
+    offsets_in,
+    validated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from siltstone.storage.log.log import Log
-
-NOW = TIMESTAMP + 60_000
+    from siltstone.storage.appending._append_kernels import ValidatedBatch
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[LogFolder]:
-    """A partition whose next batches wait."""
+    """A partition."""
     made = LogFolder(tmp_path)
-    made.services.appends.is_open = True
     yield made
     if made.directory.failure is None:
         made.close()
@@ -42,9 +45,15 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return install(monkeypatch)
 
 
-def take(log: Log, batch: bytearray) -> int:
-    """Append a batch as a client's request does."""
-    return log.end.take(log, memoryview(batch), NOW)
+def offsets(batches: list[ValidatedBatch]) -> list[int]:
+    """Return where batches were written."""
+    assert [each.error for each in batches] == [None] * len(batches)
+    return [each.base_offset for each in batches]
+
+
+def codes(batches: list[ValidatedBatch]) -> list[str | None]:
+    """Return the names of the errors that came of batches."""
+    return [None if each.error is None else type(each.error).__name__ for each in batches]
 
 
 def in_files(folder: LogFolder) -> dict[str, bytes]:
@@ -53,39 +62,41 @@ def in_files(folder: LogFolder) -> dict[str, bytes]:
 
 
 def test_nothing_is_seen_before_it_is_written(folder: LogFolder, disk: Disk) -> None:
-    """Batches have their offsets, and then appear by one write."""
+    """Nothing has come of batches that wait; then they appear by one write."""
     log = folder.log
-    first = take(log, make_batch(2))
+    first = append_waiting(log, make_batch(2))
     folder.services.appends.write()
     disk.calls.clear()
+    batches = [append_waiting(log, make_batch(3)) for _ in range(3)]
 
-    assert [first, *(take(log, make_batch(3)) for _ in range(3))] == [0, 2, 5, 8]
+    assert all(each.is_awaited for each in batches)
     assert (log.log_end_offset, log.view[0]) == (2, 2)
     assert disk.names("pwrite") == []
 
     folder.services.appends.write()
+    assert offsets([first, *batches]) == [0, 2, 5, 8]
     assert (log.log_end_offset, log.view[0]) == (11, 11)
     assert disk.names("pwrite") == ["pwrite 00000000000000000000.log"]
     assert (log.end.batches_in, log.end.records_in) == (4, 11)
 
 
-def test_without_others_behind_it_a_batch_does_not_wait(folder: LogFolder) -> None:
-    """Nor one of a log that is to be flushed before an answer."""
-    folder.services.appends.is_open = False
-    assert take(folder.log, make_batch()) == 0
+def test_one_that_is_to_be_flushed_does_not_wait(folder: LogFolder) -> None:
+    """Nor one for which nobody writes later."""
+    assert append_waiting(folder.log, make_batch(), may_wait=False).base_offset == 0
     assert folder.log.log_end_offset == 1
 
-    folder.services.appends.is_open = True
     folder.log.reconfigure(TopicConfig(flush_messages=1))
-    assert take(folder.log, make_batch()) == 1
+    batch = append_waiting(folder.log, make_batch())
+    assert (batch.base_offset, batch.flush_due) == (1, True)
     assert folder.log.log_end_offset == 2
 
 
 def test_another_append_comes_behind_those_that_wait(folder: LogFolder) -> None:
-    """It writes them first."""
-    take(folder.log, make_batch(2))
+    """It writes them, too."""
+    waiting = append_waiting(folder.log, make_batch(2))
 
     assert folder.log.append(validated(make_batch())).base_offset == 2
+    assert offsets([waiting]) == [0]
     assert folder.log.log_end_offset == 3
     assert folder.services.appends.logs == []
 
@@ -94,9 +105,13 @@ def test_a_producer_may_send_several(folder: LogFolder) -> None:
     """Its sequence goes on while they wait, and all of them are known afterwards."""
     log = folder.log
     log.append(validated(make_producer_batch(0, 2)))
+    batches = [append_waiting(log, make_producer_batch(sequence, 2)) for sequence in (2, 4)]
 
-    assert [take(log, make_producer_batch(sequence, 2)) for sequence in (2, 4, 8)] == [2, 4, -1]
-    folder.services.appends.write()
+    assert all(each.is_awaited for each in batches)
+    skipping, repeating = [append_waiting(log, make_producer_batch(each, 2)) for each in (8, 4)]
+    assert isinstance(skipping.error, OutOfOrderSequence)
+    assert (repeating.duplicate, repeating.base_offset) == (True, 4)
+    assert offsets(batches) == [2, 4]
     entry = log.producers.producers[4000]
     assert entry.next_sequence == 6
     assert [each.first_sequence for each in entry.batches] == [0, 2, 4]
@@ -104,28 +119,26 @@ def test_a_producer_may_send_several(folder: LogFolder) -> None:
 
 
 def test_a_failed_write_leaves_nothing(folder: LogFolder, disk: Disk) -> None:
-    """No batch of it counts, and its producers may send the same again."""
+    """No batch of it counts, each has the error, and its producer may send the same again."""
     log = folder.log
     log.append(validated(make_producer_batch(0)))
     before = bytes_of(log, 0)
     disk.fail("pwrite", times=1)
-    for sequence in (1, 2, 3):
-        take(log, make_producer_batch(sequence))
+    batches = [append_waiting(log, make_producer_batch(sequence)) for sequence in (1, 2, 3)]
+    folder.services.appends.write()
 
-    with pytest.raises(NotWrittenError, match="log directory"):
-        folder.services.appends.write()
+    assert codes(batches) == ["KafkaStorageError"] * 3
+    assert all("log directory" in str(each.error) for each in batches)
     assert (log.log_end_offset, bytes_of(log, 0)) == (1, before)
     assert log.producers.producers[4000].next_sequence == 1
-    with pytest.raises(KafkaStorageError):
-        take(log, make_producer_batch(1))
+    assert codes([append_waiting(log, make_producer_batch(1))]) == ["KafkaStorageError"]
 
 
 def test_what_was_written_before_a_failure_stays(tmp_path: Path, disk: Disk) -> None:
-    """Batches of other logs, and of this one in an earlier write, are there."""
+    """Those of an earlier write of the same log have their offsets, and are seen."""
     folder = LogFolder(tmp_path, TopicConfig(index_interval_bytes=0))
     log, appends = folder.log, folder.services.appends
     log.append(validated(make_producer_batch(0)))
-    appends.is_open = True
     disk.fail("pwrite", after=1, times=1)  # an entry for each batch: no two in a write
     told = []
 
@@ -137,11 +150,11 @@ def test_what_was_written_before_a_failure_stays(tmp_path: Path, disk: Disk) -> 
             raise AssertionError
 
     log.end.watchers[Watcher()] = None
-    for sequence in (1, 2, 3):
-        take(log, make_producer_batch(sequence))
-    with pytest.raises(NotWrittenError):
-        appends.write()
+    batches = [append_waiting(log, make_producer_batch(sequence)) for sequence in (1, 2, 3)]
+    appends.write()
 
+    assert codes(batches) == [None, "KafkaStorageError", "KafkaStorageError"]
+    assert batches[0].base_offset == 1
     assert log.log_end_offset == 2
     assert told == [2]
     assert log.producers.producers[4000].next_sequence == 2
@@ -155,105 +168,75 @@ def test_a_segment_that_cannot_be_read_takes_nothing(tmp_path: Path, disk: Disk)
     folder.close()
     log = folder.reopen(is_clean=True)
     appends = folder.services.appends
-    appends.is_open = True
-    take(log, make_batch())
+    batch = append_waiting(log, make_batch())
     disk.fail("pread")
+    appends.write()
 
-    with pytest.raises(NotWrittenError, match="Input/output error"):
-        appends.write()
+    assert isinstance(batch.error, KafkaStorageError)
+    assert "Input/output error" in str(batch.error)
     disk.mend()
     assert (log.log_end_offset, appends.logs) == (1, [])
-    assert take(log, make_batch()) == 1
+    batch = append_waiting(log, make_batch())
     appends.write()
+    assert offsets([batch]) == [1]
     assert log.log_end_offset == 2
-
-
-class Owner:
-    """A connection that notes what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def not_written(self, error: NotWrittenError) -> None:
-        """Note why."""
-        self.told.append(str(error))
-
-
-@pytest.mark.parametrize("is_failing", [False, True])
-def test_owners_learn_of_a_failure_alone(folder: LogFolder, disk: Disk, is_failing: bool) -> None:
-    """Those whose batches waited, each once; a later one has nothing to do with it."""
-    appends = folder.services.appends
-    first, second, later = Owner(), Owner(), Owner()
-    for owner in (first, first, second):
-        appends.owner = owner
-        take(folder.log, make_batch())
-    appends.owner = None
-    if is_failing:
-        disk.fail("pwrite", times=1)
-    appends.write()
-    disk.mend()
-    appends.owner = later
-    appends.write()
-
-    assert [len(each.told) for each in (first, second, later)] == [is_failing, is_failing, 0]
 
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_failure_of_one_log_is_no_other_s(tmp_path: Path, disk: Disk, failing: int) -> None:
-    """The batches in other directories are written, and their owners are told nothing."""
+    """The batches in other directories are written, in whatever order."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     folders = [LogFolder(tmp_path / "one")]
     appends = folders[0].services.appends
     folders.append(LogFolder(tmp_path / "other", appends=appends))
-    appends.is_open = True
-    owners = [Owner(), Owner()]
-    for appends.owner, each in zip(owners, folders, strict=True):
-        take(each.log, make_batch())
+    batches = [append_waiting(each.log, make_batch()) for each in folders]
     disk.fail("pwrite", path=f"{folders[failing].path.parent.name}/", times=1)
-    appends.owner = owners[1 - failing]
     appends.write()
 
-    assert [len(each.told) for each in owners] == [1 - failing, failing]
+    assert [isinstance(each.error, KafkaStorageError) for each in batches] == [
+        not failing,
+        bool(failing),
+    ]
     assert [each.log.log_end_offset for each in folders] == [failing, 1 - failing]
 
 
 def test_a_batch_that_may_not_wait_is_written_behind_those_that_do(folder: LogFolder) -> None:
     """One of a large frame, say, whose memory is somebody else's as soon as it is answered."""
-    log, appends = folder.log, folder.services.appends
-    take(log, make_batch(2))
-    appends.is_open = False
-    batch = make_batch(3)
-    base_offset = take(log, batch)
-    batch[:] = bytes(len(batch))
+    log = folder.log
+    append_waiting(log, make_batch(2))
+    data = make_batch(3)
+    batch = append_waiting(log, data, may_wait=False)
+    data[:] = bytes(len(data))
 
-    assert base_offset == 2
+    assert batch.base_offset == 2
     assert log.log_end_offset == 5
     assert offsets_in(bytes_of(log, 0)) == [0, 2]
 
 
-def test_who_appends_behind_them_is_told_by_the_disk(folder: LogFolder, disk: Disk) -> None:
+def test_an_append_behind_them_is_told_by_the_disk(folder: LogFolder, disk: Disk) -> None:
     """A marker of a transaction, say, that a timer writes: a storage error, as without them."""
-    appends = folder.services.appends
-    appends.owner = owner = Owner()
-    take(folder.log, make_batch())
-    appends.owner = None
-    appends.is_open = False
+    waiting = append_waiting(folder.log, make_batch())
     disk.fail("pwrite", times=1)
 
     with pytest.raises(KafkaStorageError):
         folder.log.append(validated(make_batch()))
-    assert len(owner.told) == 1
+    assert codes([waiting]) == ["KafkaStorageError"]
+    assert folder.log.log_end_offset == 0
 
 
-def test_who_appends_in_the_same_request_learns_of_them(folder: LogFolder, disk: Disk) -> None:
-    """An earlier batch of it may be among those that are not written: nothing is answered."""
-    folder.services.appends.owner = Owner()
-    take(folder.log, make_batch())
-    disk.fail("pwrite", times=1)
+def test_a_fault_of_ours_is_told_as_well(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No batch is left without an outcome, and the log goes on."""
+    waiting = append_waiting(folder.log, make_batch())
+    with monkeypatch.context() as patch:
+        patch.setattr(type(folder.log.segments[0]), "activate", lambda _: 1 / 0)
+        folder.services.appends.write()
 
-    with pytest.raises(NotWrittenError):
-        folder.log.append(validated(make_batch()))
+    assert codes([waiting]) == ["ZeroDivisionError"]
+    assert not isinstance(waiting.error, KafkaError)
+    assert append_waiting(folder.log, make_batch(), may_wait=False).base_offset == 0
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -275,6 +258,7 @@ def test_files_are_those_of_batches_that_did_not_wait(tmp_path: Path, seed: int)
             each.log.append(validated(make_producer_batch(0, 1, producer_id=producer)))
         sequences[producer] = 1
     for _ in range(15):
+        pairs: list[tuple[ValidatedBatch, ValidatedBatch]] = []
         for _ in range(chance.randrange(1, 9)):
             rows, producer = chance.randrange(1, 6), chance.choice((-1, 4000, 4001))
             timestamp = TIMESTAMP + chance.randrange(2000)
@@ -287,10 +271,15 @@ def test_files_are_those_of_batches_that_did_not_wait(tmp_path: Path, seed: int)
                 }
                 sequences[producer] += rows
             batch = make_batch(rows, timestamp=timestamp, **fields)
-            folders[0].services.appends.is_open = chance.random() < 0.9
-            offsets = [take(each.log, bytearray(batch)) for each in folders]
-            assert offsets[0] == offsets[1] >= 0
+            may_wait = chance.random() < 0.9
+            pairs += [
+                (
+                    append_waiting(folders[0].log, bytearray(batch), may_wait=may_wait),
+                    append_waiting(folders[1].log, bytearray(batch), may_wait=False),
+                )
+            ]
         folders[0].services.appends.write()
+        assert all(offsets([waited]) == offsets([alone]) for waited, alone in pairs)
         ends, segments = zip(*(each.log.view[:2] for each in folders), strict=True)
         assert ends[0] == ends[1]
         assert len(segments[0]) == len(segments[1])

@@ -34,8 +34,9 @@ from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViola
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
 from siltstone.storage import files
+from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.validation import validate
-from siltstone.storage.appending.values import NotWrittenError, Origin, ValidatedBatch
+from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory import loading, lock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.log_directory import LogDirError
@@ -275,62 +276,57 @@ class History:
 
     def round(self, chance: Random) -> None:
         """Append several batches that come together, to both partitions."""
-        tried: list[tuple[Partition, Producer | None, int, Any, Any]] = []
-        appends = self.manager.appends
-        now_ms = self.clock.now_ms()
-        ends: dict[TopicPartition, int] = {}
+        tried: list[tuple[Partition, Producer | None, bytes, ValidatedBatch]] = []
         held: dict[int, int] = {}
-        appends.is_open = True
-        try:
-            for _ in range(chance.randint(2, 6)):
-                log, partition = self._choose(chance)
-                numbers = [None, *IDEMPOTENT]
-                number = chance.choice(numbers)
-                producer = None if number is None else partition.producer(number)
-                rows = self._rows(chance, log)
-                sent = self._make_batch(chance, log, rows, producer)
-                data = memoryview(bytearray(sent))
-                base = log.end.take(log, data, now_ms)
-                if base < 0:
-                    batch = self._judge_batch(log, bytearray(sent))
-                    data = batch.buffer
-                    base = log.append(batch).base_offset
-                expected = ends.setdefault(partition.topic_partition, partition.end)
-                if base != expected:
-                    raise Found("offsets follow", f"{base} of {partition} is told, not {expected}")
-                ends[partition.topic_partition] += len(rows)
-                tried.append((partition, producer, base, sent, data))
-                if producer is not None:
-                    held.setdefault(id(producer), producer.sequence)
-                    producer.sequence += len(rows)
-        except (KafkaStorageError, NotWrittenError) as error:
-            self._say(f"refused: {error}")
-        finally:
-            appends.is_open = False
-            with suppress(NotWrittenError):
-                appends.write()
-            self._note_round(tried, held)
+        for _ in range(chance.randint(2, 6)):
+            log, partition = self._choose(chance)
+            numbers = [None, *IDEMPOTENT]
+            number = chance.choice(numbers)
+            producer = None if number is None else partition.producer(number)
+            rows = self._rows(chance, log)
+            sent = self._make_batch(chance, log, rows, producer)
+            batch = self._judge_batch(log, bytearray(sent))
+            log.end.append(log, batch, Origin.CLIENT, True)  # C has no names
+            tried.append((partition, producer, bytes(sent), batch))
+            if producer is not None:
+                held.setdefault(id(producer), producer.sequence)
+                producer.sequence += len(rows)
+            if batch.error is not None:
+                break
+        self.manager.appends.write()
+        self._note_round(tried, held)
+        for error in dict.fromkeys(batch.error for *_, batch in tried):
+            if isinstance(error, KafkaStorageError):
+                self._refused(error)
+            elif error is not None:
+                raise error
         for log, partition in self._logs():
             if log.end.is_flush_due():
                 self._flush_or_wait(chance, log, partition)
 
     def _note_round(
         self,
-        tried: list[tuple[Partition, Producer | None, int, Any, Any]],
+        tried: list[tuple[Partition, Producer | None, bytes, ValidatedBatch]],
         held: dict[int, int],
     ) -> None:
         for log, partition in self._logs():
             mine = [each for each in tried if each[0] is partition]
-            written = [each for each in mine if each[2] < log.log_end_offset]
-            batches = partition.note(log, *(each[4] for each in written))
-            for each, batch in zip(written, batches, strict=True):
-                self._note_sent(each[1], each[3], batch)
-            for _, producer, _, _, _ in mine[len(written) :]:
+            written = [each for each in mine if each[3].error is None]
+            expected = partition.end
+            for *_, batch in written:
+                base = batch.base_offset
+                if base != expected:
+                    raise Found("offsets follow", f"{base} of {partition} is told, not {expected}")
+                expected += batch.count
+            batches = partition.note(log, *(each[3].buffer for each in written))
+            for (_, producer, sent, _), stored in zip(written, batches, strict=True):
+                self._note_sent(producer, sent, stored)
+            for _, producer, _, _ in mine[len(written) :]:
                 if producer is not None:
-                    stored = producer.stored
+                    last = producer.stored
                     producer.sequence = held[id(producer)]
-                    if stored is not None and any(stored is batch for batch in batches):
-                        header = stored.header
+                    if last is not None and any(last is batch for batch in batches):
+                        header = last.header
                         producer.sequence = header.base_sequence + header.last_offset_delta + 1
 
     def delete_records(self, chance: Random) -> None:

@@ -50,7 +50,14 @@ class ScriptedGate(Gate):
     def __init__(self) -> None:
         super().__init__({}, [], None, None)  # type: ignore[arg-type]
 
-    def dispatch(self, _connection: Any, buffer: memoryview, start: int, end: int) -> Any:
+    def dispatch(
+        self,
+        _connection: Any,
+        buffer: memoryview,
+        start: int,
+        end: int,
+        may_wait: bool = False,  # as its base
+    ) -> Any:
         """Refuse, say nothing, answer with a range, answer later, or send the body back."""
         body = bytes(buffer[start:end])
         if body[0] == 0:
