@@ -88,7 +88,7 @@ AT_ONCE = 500
 _PRODUCE = 0
 _ACKS = frozenset({-1, 0, 1})
 _WITHOUT_LOG_START = (CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge)
-# Kafka counts as failures of its own what is none of these (ReplicaManager.appendRecordsToLeader).
+# Kafka counts as failures of its own all but these (ReplicaManager.appendRecordsToLeader).
 _NOT_A_FAILURE = (
     CorruptMessage,
     KafkaStorageError,

@@ -360,15 +360,15 @@ class Unwritten:
         self.context = context
 
     def answer(self) -> "Any":
-        """Return the response, None for none.
+        """Return the response, or None.
 
         Raises:
-            ProtocolError: There is none, and the connection must close (acks=0).
+            ProtocolError: The connection must close instead (acks=0).
         """
         raise NotImplementedError
 
     def encode(self) -> "bytes | None":
-        """Return the answer as it is sent, None for none.
+        """Return the answer as it is sent, or None.
 
         Raises:
             ProtocolError: The connection must close.
@@ -481,7 +481,7 @@ class Gate:
     def _conclude(
         self, route: Route, context: RequestContext, response: "Any", began: float
     ) -> "Answer":
-        """Return the answer of a response, None for none, and count the request."""
+        """Return the answer of a response, or None, and count the request."""
         answer = None
         if response is not None:
             answer = self.respond(route, context.version, context.correlation_id, response)
