@@ -59,6 +59,7 @@ def test_requests_are_read_alike(tmp_path: Path) -> None:
     assert reached(search("decoding", tmp_path, runs)) > 100
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(36_000)
 def test_a_broker_serves_or_refuses_them(tmp_path: Path) -> None:
     """Before a login and without one: within a second, and no handler fails.
@@ -68,4 +69,4 @@ def test_a_broker_serves_or_refuses_them(tmp_path: Path) -> None:
     given = os.environ.get("FUZZ_RUNS")
     runs = int(given) // AS_MANY if given else DISPATCHING
 
-    assert reached(search("dispatching", tmp_path, runs)) > 700
+    assert reached(search("dispatching", tmp_path, runs)) > 400
