@@ -6,7 +6,7 @@ The rules are those of Kafka's ``Topic``, ``Uuid`` and ``ApiVersionsRequest`` cl
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from siltstone.protocol.errors import InvalidTopic
 
@@ -19,7 +19,8 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STA
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
-_RESERVED_IDS = frozenset({UUID(int=0), UUID(int=1)})
+RESERVED_IDS: Final = frozenset({UUID(int=0), UUID(int=1)})
+"""Ids that Kafka gives to no topic."""
 
 
 def check_topic_name(name: str) -> None:
@@ -72,15 +73,3 @@ def parse_uuid(text: str) -> UUID:
     if value is None or uuid_text(value) != text:
         raise ValueError(f"{text!r} is not an id: 22 characters of base64url are")
     return value
-
-
-def random_id() -> UUID:
-    """Return a new id for a topic, a cluster or a directory.
-
-    It is never one that Kafka reserves, and its text never begins with ``-``, which command lines
-    would take for an option.
-    """
-    while True:
-        value = uuid4()
-        if value not in _RESERVED_IDS and not uuid_text(value).startswith("-"):
-            return value

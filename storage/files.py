@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from siltstone.storage.randomness import random_bytes
+
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
@@ -466,7 +468,7 @@ def try_room(directory: Path, size: int) -> None:
         OSError: The directory does not take it.
     """
     path = directory / ROOM
-    data = os.urandom(_ROOM_CHUNK)
+    data = random_bytes(_ROOM_CHUNK)
     fd = create_file(path)
     try:
         for position in range(0, size, _ROOM_CHUNK):

@@ -18,7 +18,6 @@ from typing import Final
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
-from siltstone.protocol.names import random_id
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
@@ -41,6 +40,7 @@ from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, cre
 from siltstone.storage.log.services import FlushStats, LogServices, Watched
 from siltstone.storage.moving.future_logs import FutureLogs
 from siltstone.storage.producers.count import ProducerCount
+from siltstone.storage.randomness import random_id
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)

@@ -12,7 +12,14 @@ from tools.sources import Tree
 ROOT = Path(__file__).parents[1]
 CODE = ("broker", "cleaner", "config", "pipeline", "protocol", "storage")
 OTHERS = ("bench", "docker", "examples", "pyspark_siltstone", "siltstone", "tests", "tools")
-INVENT_FILES = {ROOT / "tests/test_hatch_build.py", ROOT / "tests/tools/test_figures.py"}
+INVENT_FILES = {
+    ROOT / path
+    for path in (
+        "tests/test_hatch_build.py",
+        "tests/tools/test_figures.py",
+        "tests/tools/test_seams.py",
+    )
+}
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 AS_OF_THEIR_DAY = {"CHANGELOG.md", "bench/HISTORY.md"}  # these name files as they were called then
 

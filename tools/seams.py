@@ -23,7 +23,7 @@ NO_DAEMON: Final = "broker/commands"
 
 
 class Seam(NamedTuple):
-    """Says who may ask for something that is not deterministic, and by which names it is asked."""
+    """Says which modules may ask for something not deterministic, and by which names they do."""
 
     name: str
     modules: Sequence[str]

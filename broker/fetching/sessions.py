@@ -11,7 +11,6 @@ costs what has changed since the last one, not what the session watches.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.broker.fetching._fetch_kernels import (
@@ -29,6 +28,7 @@ from siltstone.protocol.errors import (
     InvalidFetchSessionEpoch,
 )
 from siltstone.protocol.messages.columns import RECORDS
+from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -332,4 +332,4 @@ def _count_new(session: FetchSession, request: FetchRequest) -> int:
 
 def random_session_id() -> int:
     """Return an id that a session may have."""
-    return max(int.from_bytes(os.urandom(4)) & _MAX_INT32, 1)
+    return max(int.from_bytes(random_bytes(4)) & _MAX_INT32, 1)

@@ -12,7 +12,7 @@ COORDINATOR_LOAD_IN_PROGRESS until there is room.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from siltstone.broker.groups.client_host import client_host
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
@@ -33,6 +33,7 @@ from siltstone.protocol.messages.consumer_group_heartbeat import (
     ResponseTopicPartitions,
 )
 from siltstone.protocol.names import uuid_text
+from siltstone.storage.randomness import random_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
@@ -167,7 +168,7 @@ def _read(
     )
     assignors = context.rooms.settings.server.group_consumer_assignors
     check_request(values, assignors, needs_member_id=brings_id)
-    return values if values.member_id else values.named(uuid_text(uuid4()))
+    return values if values.member_id else values.named(uuid_text(random_uuid()))
 
 
 def _owned(listed: Sequence[TopicPartitions] | None) -> Generator[None, None, Owned]:

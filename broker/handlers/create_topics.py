@@ -40,7 +40,8 @@ from siltstone.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from siltstone.protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name, random_id
+from siltstone.protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name
+from siltstone.storage.randomness import random_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

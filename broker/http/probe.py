@@ -10,7 +10,6 @@ folder whose name is not that of a partition.
 from __future__ import annotations
 
 import asyncio
-import os
 import struct
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ from siltstone.broker.http.readiness import PROBE_SECONDS, ProbeFailed
 from siltstone.broker.net.loopback import reachable
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError, error_name
-from siltstone.protocol.names import random_id
 from siltstone.protocol.records.batch import CRC_POSITION
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
@@ -32,6 +30,7 @@ from siltstone.storage import files
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, create_partition
 from siltstone.storage.log.services import LogServices
+from siltstone.storage.randomness import random_bytes, random_id
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Probe:
         io: IoThreads,
         clock: Clock,
     ) -> None:
-        self.name = f"siltstone probe {os.urandom(16).hex()}"
+        self.name = f"siltstone probe {random_bytes(16).hex()}"
         self._registered = registered
         self._io = io
         self._clock = clock
@@ -115,7 +114,7 @@ class Probe:
         if log.size > MAX_LOG_BYTES:
             await self._io.run(log.abandon, self._folder)
             self._registered[self.name, 0] = await self._io.run(self._create)
-        record = Record(0, self._clock.now_ms(), b"probe", os.urandom(16))
+        record = Record(0, self._clock.now_ms(), b"probe", random_bytes(16))
         batch = bytes(build_batch([record]))
         base_offset, fetched = await self._exchange(batch)
         # Base offset and leader epoch, before the CRC, are the broker's to fill in.

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 from zlib import crc32
 
 from siltstone.broker.groups.regular_expression import compile_expression
@@ -37,6 +37,7 @@ from siltstone.protocol.errors import (
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.names import uuid_text
 from siltstone.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from siltstone.storage.randomness import random_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -152,7 +153,7 @@ class Telemetry:
             ThrottlingQuotaExceeded: It asks again before its interval is over.
         """
         if instance_id == NO_ID:
-            instance_id = uuid4().bytes
+            instance_id = random_uuid().bytes
         instance = self._find(instance_id, client)
         now = self._now()
         is_early = now - max(instance.asked_ms, instance.pushed_ms) < (

@@ -8,9 +8,10 @@ A wrong password costs what it always costs, whether its user is remembered or n
 from __future__ import annotations
 
 import hmac
-import secrets
 import threading
 from typing import TYPE_CHECKING, Final
+
+from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
     from siltstone.broker.security.scram import Verifier
@@ -26,8 +27,8 @@ class ProvenPasswords:
     """The digests, by what is stored of the password; the oldest are forgotten."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(_KEY_BYTES)
-        self._none = secrets.token_bytes(_KEY_BYTES)
+        self._key = random_bytes(_KEY_BYTES)
+        self._none = random_bytes(_KEY_BYTES)
         self._noting = threading.Lock()  # held for a few instructions
         self._digests: dict[bytes, bytes] = {}
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import binascii
 import hashlib
 import hmac
-import os
 import re
-import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -118,7 +118,7 @@ def make_verifier(
 ) -> Verifier:
     """Return what to store of a password. Blocks for some milliseconds."""
     if salt is None:
-        salt = secrets.token_bytes(_SALT_BYTES)
+        salt = random_bytes(_SALT_BYTES)
     salted = salt_password(mechanism, password, salt, iterations)
     return verifier_of(mechanism, salted, salt, iterations)
 
@@ -236,7 +236,7 @@ class ScramServer:
         self.is_complete = False
         self._mechanism = mechanism
         self._find = find
-        self._own_nonce = _encode(os.urandom(_NONCE_BYTES)) if nonce is None else nonce
+        self._own_nonce = _encode(random_bytes(_NONCE_BYTES)) if nonce is None else nonce
         self._nonce = ""
         self._header = ""
         self._bare = ""

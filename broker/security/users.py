@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import errno
 import json
-import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
@@ -34,6 +33,7 @@ from siltstone.broker.security.scram import (
     form_of,
 )
 from siltstone.storage import files
+from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +61,7 @@ class UserStore:
         self.path = directory / FILE_NAME
         self.credentials: Credentials = {}
         self.proven = ProvenPasswords()
-        self._secret = secrets.token_bytes(_SECRET_BYTES)
+        self._secret = random_bytes(_SECRET_BYTES)
         self._absent = {
             name: AbsentUsers(mechanism, self._secret) for name, mechanism in _HASHES.items()
         }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage.directory import pins
+from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -113,7 +113,7 @@ class PinRoom:
         self._check_room()
         frozen = self._freeze(logs)
         pin = Pin(
-            pin_id=os.urandom(_ID_BYTES).hex(),
+            pin_id=random_bytes(_ID_BYTES).hex(),
             holder=holder,
             created_ms=self._clock.now_ms(),
             lease_ms=self._bounded(lease_ms),

@@ -27,8 +27,9 @@ from siltstone.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from siltstone.protocol.names import INTERNAL_TOPICS, random_id, uuid_text
+from siltstone.protocol.names import INTERNAL_TOPICS, uuid_text
 from siltstone.storage.directory.catalog import CatalogTopic
+from siltstone.storage.randomness import random_id
 from siltstone.storage.topic_partition import TopicPartition, most_partitions
 
 if TYPE_CHECKING:

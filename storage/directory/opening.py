@@ -6,13 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from siltstone.protocol.names import random_id, uuid_text
+from siltstone.protocol.names import uuid_text
 from siltstone.storage import files
 from siltstone.storage.directory import clean_shutdown
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint
 from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
 from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.randomness import random_id
 from siltstone.storage.topic_partition import FolderState, TopicPartition, parse_folder
 
 

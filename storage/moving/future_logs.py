@@ -5,13 +5,13 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from uuid import UUID
 
-from siltstone.protocol.names import random_id
 from siltstone.storage import files
 from siltstone.storage.directory.loading import FoundFolder
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log.recovery import find_topic_id
 from siltstone.storage.moving.future_log import FutureLog
+from siltstone.storage.randomness import random_id
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import UNKNOWN
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.randomness import random_below
 from siltstone.storage.segment import damage as segment_damage
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.index import (
@@ -83,7 +84,7 @@ class LogSegment(ReadableSegment):
         self._unsynced: set[str] | None = None
         self._first_config = config  # its index settings count as long as the segment lives
         max_ms = min(config.segment_jitter_ms, config.segment_ms)
-        self._jitter_ms = int.from_bytes(os.urandom(8)) % max_ms if max_ms > 0 else 0
+        self._jitter_ms = random_below(max_ms) if max_ms > 0 else 0
         self.reconfigure(config)
 
     @classmethod

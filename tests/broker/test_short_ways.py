@@ -88,7 +88,7 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Have the ids of members and sessions come in the same order each time."""
     chance = random.Random(seed)
     ids = random.Random(seed)
-    monkeypatch.setattr(classic_group, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128)))
+    monkeypatch.setattr(classic_group, "random_uuid", lambda: uuid.UUID(int=ids.getrandbits(128)))
     monkeypatch.setattr(fetch_sessions, "random_session_id", lambda: chance.randint(1, 2**31 - 1))
 
 

@@ -19,7 +19,6 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
-from uuid import uuid4
 
 from siltstone.broker.groups.classic.members import (
     Member,
@@ -50,6 +49,7 @@ from siltstone.protocol.errors import (
     UnknownServerError,
 )
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
+from siltstone.storage.randomness import random_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -229,7 +229,7 @@ class ClassicGroup:
 
     def _join_new(self, request: JoinRequest, reply: JoinReply) -> None:
         instance_id = request.instance_id
-        member_id = f"{request.client_id if instance_id is None else instance_id}-{uuid4()}"
+        member_id = f"{request.client_id if instance_id is None else instance_id}-{random_uuid()}"
         if instance_id is not None and instance_id in self.members.static:
             self._replace_static(self.members.static[instance_id], member_id, request, reply)
         elif instance_id is None and request.requires_known_id:

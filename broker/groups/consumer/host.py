@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
-from uuid import uuid4
 
 from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.messages import JoinResult
@@ -26,6 +25,7 @@ from siltstone.protocol.coordinator.group_errors import (
 )
 from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.names import uuid_text
+from siltstone.storage.randomness import random_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -219,7 +219,7 @@ class HostedConsumerGroup:
                 f"Cannot join the consumer group {self.group_id} with the classic protocol because "
                 "the group migration is disabled."
             )
-        member_id = request.member_id or uuid_text(uuid4())
+        member_id = request.member_id or uuid_text(random_uuid())
         check_room(self.machine, member_id, world)
         classic.check_protocols(self.machine, request, member_id)
         if not request.member_id and request.instance_id is None and request.requires_known_id:

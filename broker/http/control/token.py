@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from siltstone.config.listeners import show_address
 from siltstone.storage import files
 from siltstone.storage.directory.control import ENCRYPTED
+from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ def ensure_token(directory: Path) -> str:
     if token is not None:
         return token
     path.unlink(missing_ok=True)
-    token = os.urandom(_TOKEN_BYTES).hex()
+    token = random_bytes(_TOKEN_BYTES).hex()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(file, "w", encoding="ascii") as stream:
         stream.write(f"{token}\n")

@@ -26,9 +26,9 @@ from siltstone.protocol.errors import (
     ReplicaNotAvailable,
     UnknownTopicOrPartition,
 )
-from siltstone.protocol.names import random_id
 from siltstone.storage.log.recovery import find_topic_id
 from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
+from siltstone.storage.randomness import random_id
 from siltstone.storage.topic_partition import FolderState, folder_name
 
 if TYPE_CHECKING:
