@@ -12,7 +12,6 @@ import asyncio
 import gc
 import logging
 import os
-import time
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -65,7 +64,7 @@ from siltstone.config.listeners import AUTO, show_address
 from siltstone.config.tls import HTTP
 from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage import files
-from siltstone.storage.clock import Clock, ShiftedClock
+from siltstone.storage.clock import Clock, ShiftedClock, give_way
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.manager import LogManager
@@ -165,7 +164,7 @@ class Broker:
 
         # Logs, their cleaner and moves, and the topics
         self.logs = LogManager(directories, server, settings.stored_topic_config, clock)
-        self._cleaner = CleanerManager(self.logs.logs, clock, lambda: time.sleep(0))
+        self._cleaner = CleanerManager(self.logs.logs, clock, give_way)
         pool = OnFirstUse(self._build_cleaner_pool)
         self._cleaning = Cleaning(self.logs, self._cleaner, pool, settings, io, clock)
         self.topics = TopicRegistry(self._writer, settings, self.logs, self._cleaning, io)

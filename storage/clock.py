@@ -1,6 +1,22 @@
-"""The time as a value that is handed in, so that tests can set it."""
+"""The time as a value that is handed in, so that tests can set it; and the processor's time."""
 
 import time
+from datetime import UTC, datetime
+
+perf_counter = time.perf_counter
+"""Seconds that never go back, as fine as the system has them: how long work has taken."""
+thread_seconds = time.thread_time
+"""Seconds that the present thread has had a processor."""
+
+
+def utc_now() -> datetime:
+    """Return the system's date and time, for certificates: no test clock moves it."""
+    return datetime.now(UTC)
+
+
+def give_way() -> None:
+    """Let another thread run, if one is ready."""
+    time.sleep(0)
 
 
 class Clock:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.api import APIS, BY_KEY
@@ -20,6 +19,7 @@ from siltstone.broker.process.loop_share import finish_in_shares, free, parts_of
 from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
+from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

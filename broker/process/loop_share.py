@@ -12,9 +12,10 @@ import asyncio
 from bisect import insort
 from heapq import merge
 from operator import attrgetter
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
+
+from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -8,11 +8,11 @@ and only names that are new since then are looked at.
 from __future__ import annotations
 
 from itertools import islice
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.groups.regular_expression import compile_expression
 from siltstone.protocol.errors import InvalidRegularExpression
+from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Generator

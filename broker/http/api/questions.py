@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.http.values import JSON, HttpResponse, text
+from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping

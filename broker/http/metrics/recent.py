@@ -6,13 +6,13 @@ five minutes, and a figure of late is the difference to one of these.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS
+from siltstone.storage.clock import thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ class Recent:
         requests: RequestStats,
         loop_lag: Histogram,
         listeners: Callable[[], Iterable[tuple[str, int, int]]],
-        cpu_seconds: Callable[[], float] = time.thread_time,
+        cpu_seconds: Callable[[], float] = thread_seconds,
     ) -> None:
         self._clock = clock
         self._requests = requests

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import ssl
 import stat
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,6 +29,7 @@ from siltstone.config.tls import (
 )
 from siltstone.config.trust import judge_as_java
 from siltstone.storage import files
+from siltstone.storage.clock import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ class Endpoint(NamedTuple):
         certificate = read_certificate(der)
         if not certificate.subject:
             raise ValueError("the subject of its certificate is empty; give it one with a name")
-        if certificate.not_after < datetime.now(UTC):
+        if certificate.not_after < utc_now():
             raise ValueError(f"the certificate of {certificate.subject} has expired")
         if self.rules is None:
             return certificate.subject
@@ -269,7 +269,7 @@ def _read_certificates(blocks: Sequence[Block], where: str) -> list[Certificate]
 
 
 def _check_dates(certificates: Sequence[Certificate], where: str) -> Certificate:
-    now = datetime.now(UTC)
+    now = utc_now()
     for each in certificates:
         if each.not_after < now:
             raise TlsError(

@@ -7,7 +7,6 @@ wait; if it does not, its connection is read again only then.
 from __future__ import annotations
 
 import math
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from siltstone.broker.net._dispatch_kernels import Unwritten
@@ -22,6 +21,7 @@ from siltstone.broker.security.quotas.book import (
 )
 from siltstone.broker.security.quotas.rates import Mutations, TokenBucket, Windows, begin
 from siltstone.protocol.messages.fetch import FetchResponse, PartitionData
+from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
