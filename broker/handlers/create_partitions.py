@@ -9,7 +9,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
-from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.broker.security.rights import ALTER, TOPIC
 from siltstone.broker.topics.assignments import check_replicas, check_total
 from siltstone.protocol.errors import (
@@ -58,7 +57,7 @@ async def handle(
                 raise InvalidRequest(f"topic {wanted.name} is in the request twice")
             check_total(total)
             topic = _check_increase(context, wanted)
-            take_partitions(wanted.count - topic.partitions)
+            context.take_partitions(wanted.count - topic.partitions)
             if request.validate_only:
                 increase = wanted.count - topic.partitions
                 context.rooms.topics.check_count(topic.name, wanted.count)

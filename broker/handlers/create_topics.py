@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
-from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.broker.security.rights import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC
 from siltstone.broker.topics.assignments import (
     check_indexes,
@@ -113,7 +112,7 @@ async def _create(
         raise TopicAlreadyExists(f"topic {name} already exists")
     overrides = _check_configs(context, wanted)
     partitions = _check_partitions(context, wanted)
-    take_partitions(partitions)
+    context.take_partitions(partitions)
     if validate_only:
         topics.check_count(name, partitions)
         topics.check_room(name, partitions)

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from siltstone.broker.handlers.authorized import weave
 from siltstone.broker.process.loop_share import LoopShare, work_off
-from siltstone.broker.security.quotas.rates import take_partitions
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, TOPIC
 from siltstone.protocol.errors import (
     InvalidRequest,
@@ -66,7 +65,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     async def remove(each: DeleteTopicState) -> None:
         try:
             topic = _find_doomed(context, each, counts)
-            take_partitions(topic.partitions)
+            context.take_partitions(topic.partitions)
             await context.rooms.topics.delete(topic)
         except KafkaError as error:
             results[each] = DeletableTopicResult(

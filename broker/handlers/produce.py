@@ -499,6 +499,7 @@ class Produce(Unwritten):
 
     async def _flush(self) -> "ProduceResponse | None":
         """Wait for the fsyncs that ``flush.messages`` asks for before answering."""
+        self._write()  # it may still be the turn in which they came
         for log in self._unflushed or ():
             try:
                 await self._rooms.io.run(log.flush)

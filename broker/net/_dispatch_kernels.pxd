@@ -15,7 +15,7 @@ cdef class Caller:
 
 @cython.final
 cdef class RequestContext:
-    cdef public object connection, rooms, client_id, listener, peer, rights, stats
+    cdef public object connection, rooms, client_id, listener, peer, rights, mutations, stats
     cdef public int api_key, version, correlation_id
     cdef public bint may_wait
 
@@ -49,5 +49,6 @@ cdef class Gate:
     @cython.locals(began=double, key=int, version=int, correlation_id=int, body=Py_ssize_t, position=Py_ssize_t, route=Route, caller=Caller, context=RequestContext, unwritten=Unwritten)
     cpdef dispatch(self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end, bint may_wait=*)
 
-    cdef object _conclude(self, Route route, RequestContext context, object response, double began)
-    cpdef respond(self, Route route, int version, int correlation_id, object response)
+    cdef object _answer(self, object connection, Route route, RequestContext context, object response, double began)
+    cdef object _conclude(self, Route route, RequestContext context, object response, double began, Py_ssize_t at_once=*)
+    cpdef respond(self, Route route, int version, int correlation_id, object response, Py_ssize_t at_once=*)

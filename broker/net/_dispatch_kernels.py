@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from siltstone.broker.api import Api
     from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net.answers import Answer, LateAnswer
+    from siltstone.broker.security.quotas.rates import Mutations
     from siltstone.broker.security.rights import Rights
     from siltstone.protocol.core import Table
     from siltstone.protocol.errors import KafkaError
@@ -125,9 +126,21 @@ if TYPE_CHECKING:
             version: int,
             correlation_id: int,
             response: Coroutine[Any, Any, Any],
+            waited: Any,
             began: float,
         ) -> LateAnswer:
             """Return the answer that the coroutine gives later."""
+
+        def answer_large(
+            self,
+            connection: Connection,
+            route: "Route",
+            version: int,
+            correlation_id: int,
+            row: Any,
+            began: float,
+        ) -> LateAnswer:
+            """Return an answer that is too large to be written at once."""
 
         def handle_large(
             self,
@@ -161,8 +174,9 @@ if TYPE_CHECKING:
             """Log a fault of this broker, and return the error that closes the connection."""
 
 
+NO_LIMIT = 1 << 62
 AT_ONCE = 4000
-"""A request with at most so many elements is read at once, which takes a millisecond at most."""
+"""A message of at most so many elements is read or written at once: in a millisecond at most."""
 
 # Steps of 1, 2.5 and 5, from 50 us (a small produce) to 5 s (longer than a default long poll).
 BOUNDS_SECONDS = (
@@ -235,8 +249,8 @@ class RequestContext:
 
     ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
     ``stats`` are the figures of all APIs. ``connection`` is None in tests. ``rights`` are None if
-    everybody may do everything. ``may_wait`` says that the request's bytes, and its connection,
-    wait for the end of the round (`LoopRound`).
+    everybody may do everything. ``mutations`` are None if no quota counts them. ``may_wait`` says
+    that the request's bytes, and its connection, wait for the end of the round (`LoopRound`).
     """
 
     __slots__ = (
@@ -246,6 +260,7 @@ class RequestContext:
         "correlation_id",
         "listener",
         "may_wait",
+        "mutations",
         "peer",
         "rights",
         "rooms",
@@ -275,6 +290,7 @@ class RequestContext:
         self.listener = listener
         self.peer = peer
         self.rights: Rights | None = None
+        self.mutations: Mutations | None = None
         self.stats = stats
         self.may_wait = False
 
@@ -289,6 +305,15 @@ class RequestContext:
     def may(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
         """Tell whether the client may do something; if not, the audit log says so."""
         return self.rights is None or self.rights.may(operation, resource, name)
+
+    def take_partitions(self, count: int) -> None:
+        """Count partitions that this request makes or deletes next, if it has a quota.
+
+        Raises:
+            ThrottlingQuotaExceeded: There have been too many.
+        """
+        if self.mutations is not None:
+            self.mutations.take(count)
 
     def sees(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
         """Tell the same where what the client may not do is hidden, and not refused."""
@@ -450,6 +475,7 @@ class Gate:
             context.listener = caller.listener
             context.peer = caller.peer
             context.rights = caller.rights
+            context.mutations = None
             context.stats = self.stats
             context.connection = connection
             context.may_wait = may_wait and position >= 0
@@ -463,37 +489,83 @@ class Gate:
                 response = route.handler(context, request)
             else:
                 response = handle_in_slices(route.slices, route.handler, context, request)
-            if response is None or isinstance(response, tuple):
-                return self._conclude(route, context, response, began)
             if isinstance(response, Unwritten):
                 unwritten: Unwritten = response
                 unwritten._gate = self  # noqa: SLF001
                 unwritten._route = route  # noqa: SLF001
                 unwritten._began = began  # noqa: SLF001
                 return unwritten
-            return self._rare.wait(connection, route, version, correlation_id, response, began)
+            return self._answer(connection, route, context, response, began)
         except ProtocolError as error:
             self.stats.refused += 1
             raise self._rare.explain(connection, route, version, error) from error
         except Exception as error:
             raise self._rare.fault(connection, route, version, error) from error
 
+    def _answer(
+        self,
+        connection: "Connection",
+        route: Route,
+        context: RequestContext,
+        response: "Any",
+        began: float,
+    ) -> "Answer | LateAnswer":
+        """Return the answer of a response, or what gives it later; step a coroutine until it waits.
+
+        A coroutine that never waits costs no task.
+        """
+        version = context.version
+        correlation_id = context.correlation_id
+        if response is not None and not isinstance(response, tuple):
+            try:
+                waited = response.send(None)
+            except StopIteration as done:
+                response = done.value
+            else:
+                return self._rare.wait(
+                    connection, route, version, correlation_id, response, waited, began
+                )
+        answer = self._conclude(route, context, response, began, AT_ONCE)
+        if answer is None and response is not None:
+            return self._rare.answer_large(
+                connection, route, version, correlation_id, response, began
+            )
+        return answer
+
     def _conclude(
-        self, route: Route, context: RequestContext, response: "Any", began: float
+        self,
+        route: Route,
+        context: RequestContext,
+        response: "Any",
+        began: float,
+        at_once: int = NO_LIMIT,
     ) -> "Answer":
-        """Return the answer of a response, or None, and count the request."""
+        """Return the answer of a response, or None, and count the request.
+
+        None also if the response has more elements than that; the request is not counted then.
+        """
         answer = None
         if response is not None:
-            answer = self.respond(route, context.version, context.correlation_id, response)
+            answer = self.respond(route, context.version, context.correlation_id, response, at_once)
+            if answer is None:
+                return None
         route.stats.observe(perf_counter() - began)
         return answer
 
-    def respond(self, route: Route, version: int, correlation_id: int, response: "Any") -> "Answer":
-        """Write a response, and count the error codes in it."""
+    def respond(
+        self,
+        route: Route,
+        version: int,
+        correlation_id: int,
+        response: "Any",
+        at_once: int = NO_LIMIT,
+    ) -> "Answer":
+        """Write a response, and count its error codes; None if it has more elements."""
         errors: list[int] = []
         table = route.responses[version]
         assert table is not None  # noqa: S101  # made when the request was read
-        answer = write_response(table, response, correlation_id, route.has_tags[version], errors)
+        tags = route.has_tags[version]
+        answer = write_response(table, response, correlation_id, tags, errors, at_once)
         if len(errors) > 1:
             route.stats.all_failed(errors)
         elif errors:

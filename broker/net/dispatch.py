@@ -1,13 +1,16 @@
 """From a frame to its answer: find the route, read the body, call the handler, write the answer.
 
 An answer is bytes, a list of bytes and file ranges, nothing (acks=0), or a coroutine when the
-request has to wait. The only ``except Exception`` is here: a fault in a handler is logged once with
-its traceback and closes the connection, since no answer fits every API.
+request has to wait. A handler that is a coroutine is stepped in the connection's turn until it
+waits, and only then becomes a task: one that never waits is answered like any other. The only
+``except Exception`` is here: a fault in a handler is logged once with its traceback and closes the
+connection, since no answer fits every API.
 """
 
 from __future__ import annotations
 
 import logging
+import types
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +25,7 @@ from siltstone.protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
 from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Generator, Iterator
 
     from siltstone.broker.api import Api
     from siltstone.broker.net._dispatch_kernels import Connection, RequestContext, TurnTimer
@@ -114,6 +117,26 @@ class Dispatcher:
             route.slices = route.api.slices
 
 
+@types.coroutine
+def _go_on(coroutine: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, Any, Any]:
+    """Await a coroutine that has begun, and waits for something."""
+    error: BaseException | None
+    while True:
+        try:
+            yield waited
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as raised:  # noqa: BLE001  # it is the coroutine's, as in await
+            error = raised
+        else:
+            error = None
+        try:
+            waited = coroutine.send(None) if error is None else coroutine.throw(error)
+        except StopIteration as end:
+            return end.value
+
+
 class RareRequests:
     """What `Gate` does not do itself: requests that wait, large ones, and those that get no answer.
 
@@ -132,14 +155,34 @@ class RareRequests:
         version: int,
         correlation_id: int,
         response: Coroutine[Any, Any, Any],
+        waited: Any,
         began: float,
     ) -> Answer:
-        """Wait for the response, and return the answer; one of many elements goes in pieces."""
+        """Return the answer that a coroutine gives later; it has begun, and waits for something."""
+        try:
+            row = await _go_on(response, waited)
+        except ProtocolError as error:
+            raise self.explain(connection, route, version, error) from error
+        except Exception as error:
+            raise self.fault(connection, route, version, error) from error
+        answering = self.answer_large(connection, route, version, correlation_id, row, began)
+        del row
+        return await answering
+
+    async def answer_large(
+        self,
+        connection: Connection,
+        route: Route,
+        version: int,
+        correlation_id: int,
+        row: Any,
+        began: float,
+    ) -> Answer:
+        """Return the answer of a response, or None; one of many elements is written in pieces."""
         answer: Answer = None
         try:
-            row = await response
+            errors: list[int] = []
             if row is not None:
-                errors: list[int] = []
                 table = route.responses[version]
                 assert table is not None  # noqa: S101  # made when the request was read
                 arguments = table, row, correlation_id, route.has_tags[version], errors
@@ -149,8 +192,8 @@ class RareRequests:
                     parts = parts_of(row)
                     del row, arguments
                     await free(parts)
-                if errors:
-                    route.stats.all_failed(errors)
+            if errors:
+                route.stats.all_failed(errors)
         except ProtocolError as error:
             raise self.explain(connection, route, version, error) from error
         except Exception as error:

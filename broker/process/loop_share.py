@@ -55,7 +55,7 @@ class _Line:
 
     def __init__(self) -> None:
         self._begun = 0
-        self._numbers: WeakKeyDictionary[asyncio.Task[Any] | None, int] = WeakKeyDictionary()
+        self._numbers: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._turns = 0
         self._waiting: list[_Place] = []
 
@@ -63,12 +63,17 @@ class _Line:
         return bool(self._waiting)
 
     def find_number(self) -> int:
-        """Return the number of the task that runs: a request has several shares, one by one."""
+        """Return the number of the task that runs: a request has several shares, one by one.
+
+        A request that has no task yet gets a number, and the task that it becomes keeps it.
+        """
         task = asyncio.current_task()
-        number = self._numbers.get(task)
+        number = None if task is None else self._numbers.get(task)
         if number is None:
             self._begun += 1
-            number = self._numbers[task] = self._begun
+            number = self._begun
+            if task is not None:
+                self._numbers[task] = number
         return number
 
     async def wait(self, number: int, last: int, seconds: float) -> int:
@@ -79,6 +84,9 @@ class _Line:
         turn = loop.create_future()
         insort(self._waiting, _Place(number, last, turn, seconds), key=_number_of)
         await turn
+        task = asyncio.current_task()
+        if task is not None:
+            self._numbers.setdefault(task, number)
         return self._turns
 
     def _go_on(self) -> None:
@@ -260,6 +268,4 @@ async def work_off(
             await job(item)
             await share.rest()
 
-    async with asyncio.TaskGroup() as workers:
-        for _ in range(min(width, len(items))):
-            workers.create_task(work())
+    await asyncio.gather(*(work() for _ in range(min(width, len(items)))))

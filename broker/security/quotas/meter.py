@@ -7,6 +7,7 @@ wait; if it does not, its connection is read again only then.
 from __future__ import annotations
 
 import math
+import types
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from siltstone.broker.net._dispatch_kernels import Unwritten
@@ -19,7 +20,7 @@ from siltstone.broker.security.quotas.book import (
     PRODUCER,
     REQUEST,
 )
-from siltstone.broker.security.quotas.rates import Mutations, TokenBucket, Windows, begin
+from siltstone.broker.security.quotas.rates import Mutations, TokenBucket, Windows
 from siltstone.protocol.messages.fetch import FetchResponse, PartitionData
 from siltstone.storage.clock import perf_counter
 
@@ -301,7 +302,8 @@ class _Metered:
     async def _finish(
         self, metered: _Request, later: Coroutine[Any, Any, Any], *, is_timed: bool
     ) -> Any:
-        timed = Timed(later, self._meter.timer)
+        note_first = self._meter.note_handled if is_timed else None
+        timed = Timed(later, self._meter.timer, note_first)
         answer = await timed
         metered.seconds += timed.seconds
         delay = self._judge(metered, answer, is_timed=is_timed)
@@ -312,10 +314,12 @@ class _Metered:
         if bucket is not None:
             is_strict = context.version >= STRICT_SINCE[self._api.key]
             metered.mutations = Mutations(bucket, self._meter.monotonic, is_strict=is_strict)
-            begin(metered.mutations)
+            context.mutations = metered.mutations
         began = self._meter.timer()
         answer = self._handle(context, request)
         metered.seconds = self._meter.timer() - began
+        if self._is_timed:
+            self._meter.note_handled(metered.seconds)
         if not isinstance(answer, tuple):
             return await self._finish(metered, answer, is_timed=self._is_timed)
         delay = self._judge(metered, answer, is_timed=self._is_timed)
@@ -342,11 +346,18 @@ class _Metered:
     async def _tell(self, connection: Client, answer: Any, delay: float) -> Any:
         """Return the answer with the time to wait in it, and have the connection wait."""
         connection.throttle(delay)
+        await _come_later()
         if isinstance(answer, Unwritten):  # it is written by now: this is a later turn
             answer = answer.answer()
         if answer is None or _THROTTLE_TIME not in self._row._fields:
             return answer
         return self._row(*answer)._replace(**{_THROTTLE_TIME: round(delay * 1000)})
+
+
+@types.coroutine
+def _come_later() -> Generator[None, None, None]:
+    """Wait for the loop's next turn: a connection waits after an answer that has come later."""
+    yield
 
 
 class _Request:
@@ -369,10 +380,19 @@ class _Request:
 
 
 class Timed:
-    """A coroutine whose steps on the loop are timed; waiting is not."""
+    """A coroutine whose steps on the loop are timed; waiting is not.
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], timer: Callable[[], float]) -> None:
+    ``note_first`` gets the time of the first step, which is made in the turn of a connection.
+    """
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        timer: Callable[[], float],
+        note_first: Callable[[float], None] | None = None,
+    ) -> None:
         self.seconds = 0.0
+        self._note_first = note_first
         self._coroutine = coroutine
         self._timer = timer
 
@@ -390,6 +410,9 @@ class Timed:
                 return end.value
             finally:
                 self.seconds += self._timer() - began
+                if self._note_first is not None:
+                    self._note_first(self.seconds)
+                    self._note_first = None
             error = None
             try:
                 yield waited

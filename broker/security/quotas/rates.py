@@ -11,7 +11,6 @@ Times are seconds of a steady clock.
 from __future__ import annotations
 
 import math
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siltstone.protocol.errors import ThrottlingQuotaExceeded
@@ -92,7 +91,6 @@ class TokenBucket:
 
 
 _EXCEEDED: Final = "The throttling quota has been exceeded."
-_CURRENT: ContextVar[Mutations | None] = ContextVar("mutations", default=None)
 
 
 class Mutations:
@@ -126,19 +124,3 @@ class Mutations:
         self._bucket.take(partitions, now)
         if not self._is_strict:
             self.delay = self._bucket.find_delay(now)
-
-
-def begin(mutations: Mutations) -> None:
-    """Have the mutations of the current task, and of those that it starts, counted."""
-    _CURRENT.set(mutations)
-
-
-def take_partitions(count: int) -> None:
-    """Count partitions that this request makes or deletes next, if it has a quota.
-
-    Raises:
-        ThrottlingQuotaExceeded: There have been too many.
-    """
-    mutations = _CURRENT.get()
-    if mutations is not None:
-        mutations.take(count)

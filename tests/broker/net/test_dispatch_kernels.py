@@ -1,9 +1,18 @@
 """What every request passes."""
 
+import asyncio
+import struct
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from siltstone.broker.api import APIS
 from siltstone.broker.net import _dispatch_kernels as kernel
 from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS
+from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.net.request_stats import RequestStats
+from siltstone.protocol.messages.list_groups import RESPONSE, ListedGroup, ListGroupsResponse
 
 
 @pytest.mark.parametrize(
@@ -23,3 +32,59 @@ def test_duration_falls_into_the_bucket_that_bounds_it(seconds: float, bucket: i
 def test_bounds_rise() -> None:
     """The buckets are in order."""
     assert list(BOUNDS_SECONDS) == sorted(set(BOUNDS_SECONDS))
+
+
+FRAME = struct.pack(">hhih", 16, 0, 7, -1)
+
+
+def served_by(handler: Any) -> Any:
+    """Return what comes of a ListGroups request that a handler serves."""
+    dispatcher = Dispatcher(RequestStats((api.key, api.name) for api in APIS))
+    dispatcher.replace_handler(16, handler)
+    connection = SimpleNamespace(caller=kernel.Caller(cast("Any", None), "L", "peer"), peer="peer")
+    return dispatcher.gate.dispatch(cast("Any", connection), memoryview(FRAME), 0, len(FRAME))
+
+
+def listing(count: int) -> ListGroupsResponse:
+    """Return a response of so many groups."""
+    return ListGroupsResponse(groups=[ListedGroup(f"group-{number}") for number in range(count)])
+
+
+def test_a_coroutine_that_never_waits_is_answered_in_the_turn() -> None:
+    """No loop runs here: there is no task."""
+
+    async def handle(_context: Any, _request: Any) -> ListGroupsResponse:
+        return listing(3)
+
+    assert served_by(handle) == RESPONSE.respond(0, 7, listing(3))
+
+
+async def test_a_coroutine_that_waits_goes_on_where_it_was() -> None:
+    """Its first steps are made in the turn; what it waits for is raised or given there."""
+    steps: list[str] = []
+    first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    second: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def handle(_context: Any, _request: Any) -> ListGroupsResponse:
+        steps.append("begun")
+        with pytest.raises(OSError, match="trouble"):
+            await first
+        steps.append("raised")
+        await second
+        return listing(len(steps))
+
+    later = served_by(handle)
+    assert steps == ["begun"]
+    first.set_exception(OSError("trouble"))
+    asyncio.get_running_loop().call_soon(second.set_result, None)
+
+    assert await later == RESPONSE.respond(0, 7, listing(2))
+
+
+async def test_a_large_answer_is_written_in_pieces() -> None:
+    """Of a handler that answers at once, too."""
+    large = listing(kernel.AT_ONCE)
+    larger = listing(kernel.AT_ONCE + 1)
+
+    assert served_by(lambda *_: large) == RESPONSE.respond(0, 7, large)
+    assert await served_by(lambda *_: larger) == RESPONSE.respond(0, 7, larger)
