@@ -195,13 +195,7 @@ APIS = (
     _seldom(55, "DescribeQuorum", range(3), "quorum.describe", max_elements=_FEW),
     _seldom(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW),
     Api(60, "DescribeCluster", range(3), "cluster.describe"),
-    _seldom(
-        61,
-        "DescribeProducers",
-        range(1),
-        "describe_producers.describe",
-        slices=Slices("topics", "topics", "partition_indexes", "partitions"),
-    ),
+    _seldom(61, "DescribeProducers", range(1), "describe_producers.describe"),
     _seldom(
         65,
         "DescribeTransactions",

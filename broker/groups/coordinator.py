@@ -131,11 +131,13 @@ class GroupCoordinator:
         await self._tasks.cancel()
         await self.journal.close()
 
-    def list_all(self) -> list[Group]:
-        """Return all groups."""
-        for group_id in self.offsets:
-            self.find(group_id)
-        return list(self.groups.values())
+    def list_ids(self) -> list[str]:
+        """Return the names of all groups, of those with nothing but committed offsets too."""
+        known = self.groups
+        others = [group_id for group_id in self.offsets if group_id not in known]
+        if self.journal.loading_count:
+            others = [each for each in others if not self.journal.is_loading(each)]
+        return [*known, *others]
 
     def check(self, group_id: str) -> None:
         """Refuse a request for a group whose state is not known.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import READ, TOPIC
 from siltstone.protocol.errors import InvalidTopic, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.describe_producers import (
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from siltstone.storage.appending._append_kernels import ProducerEntry
 
 
-def describe(
+async def describe(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Return the producers that each partition knows, idempotent ones included."""
+    share = LoopShare()
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(name, _describe_all(context, name, indexes))
+            TopicResponse(name, await _describe_all(context, name, indexes, share))
             for name, indexes in request.topics
         ]
     )
@@ -45,26 +47,31 @@ def _may_read(context: RequestContext, name: str) -> bool:
     return context.may(READ, TOPIC, name)
 
 
-def _describe_all(context: RequestContext, name: str, indexes: Sequence[int]) -> list[Any]:
-    if not _may_read(context, name):
-        refusal = TopicAuthorizationFailed()
-        return [PartitionResponse(index, refusal.code, refusal.message) for index in indexes]
+async def _describe_all(
+    context: RequestContext, name: str, indexes: Sequence[int], share: LoopShare
+) -> list[Any]:
+    may = _may_read(context, name)
     registry = context.rooms.topics
-    topic = registry.topics.get(name)
-    logs = () if topic is None else topic.logs
-    count = len(logs)
     rows: list[Any] = []
     for index in indexes:
-        log = logs[index] if 0 <= index < count else None
+        await share.rest()
         try:
+            if not may:
+                raise TopicAuthorizationFailed
+            log = registry.get_log(name, index)
             if log is None:
                 check_topic_name(name)
-                log = registry.find_log(name, index)  # says why it is not there
+                log = registry.find_log(name, index)  # says why it is not open
         except KafkaError as error:
             rows.append(PartitionResponse(index, error.code, error.message))
             continue
-        known = log.producers.producers
-        rows.append((index, 0, None, [_producer(*each) for each in known.items()] if known else ()))
+        producers: Sequence[ProducerState] = ()
+        if log.producers.producers:
+            producers = []
+            for each in list(log.producers.producers.items()):
+                producers.append(_producer(*each))
+                await share.rest()
+        rows.append((index, 0, None, producers))
     return rows
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.regular_expression import compile_expression
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID
 from siltstone.broker.transactions.transaction import TransactionState
 from siltstone.protocol.coordinator.transaction_records import group_by_topic
@@ -43,24 +44,32 @@ def describe(
     )
 
 
-def list_all(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+async def list_all(
+    context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
     """Return the transactional ids that every filter lets through."""
     unknown = [name for name in request.state_filters if name not in _STATES]
     try:
         matches = _pattern(request.transactional_id_pattern)
-        found = [
-            ListedTransaction(
-                transactional_id=transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.title,
-            )
-            for transactional_id, transaction in context.rooms.transactions().list_all()
-            if _is_wanted(transaction, request, context.rooms.clock.now_ms())
-            and matches(transactional_id)
-            and context.sees(DESCRIBE, TRANSACTIONAL_ID, transactional_id)
-        ]
+        every = context.rooms.transactions().list_all()
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
+    found: list[ListedTransaction] = []
+    share = LoopShare()
+    for transactional_id, transaction in every:
+        if (
+            _is_wanted(transaction, request, context.rooms.clock.now_ms())
+            and matches(transactional_id)
+            and context.sees(DESCRIBE, TRANSACTIONAL_ID, transactional_id)
+        ):
+            found.append(
+                ListedTransaction(
+                    transactional_id=transactional_id,
+                    producer_id=transaction.producer_id,
+                    transaction_state=transaction.state.title,
+                )
+            )
+        await share.rest()
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
 
 

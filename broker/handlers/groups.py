@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import answer_rows
+from siltstone.broker.process.loop_share import LoopShare, answer_rows
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, GROUP
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
 from siltstone.protocol.errors import (
@@ -116,23 +116,26 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
     )
 
 
-def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups of all kinds that the filters allow; upper and lower case are the same."""
     groups = context.rooms.groups()
     if groups.journal.loading_count:
         return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
     sees_all = context.sees(DESCRIBE, CLUSTER)
-    listed: list[Any] = [
-        (each.group_id, each.protocol_type, each.state, each.type)
-        for each in groups.list_all()
-        if sees_all or context.sees(DESCRIBE, GROUP, each.group_id)
-    ]
-    if request.states_filter:
-        states = {state.lower() for state in request.states_filter}
-        listed = [each for each in listed if each[2].lower() in states]
-    if request.types_filter:
-        types = {kind.lower() for kind in request.types_filter}
-        listed = [each for each in listed if each[3] in types]
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    listed: list[Any] = []
+    share = LoopShare()
+    for group_id in groups.list_ids():
+        group = groups.find(group_id)
+        if (
+            group is not None  # else it was deleted meanwhile
+            and (sees_all or context.sees(DESCRIBE, GROUP, group_id))
+            and (not states or group.state.lower() in states)
+            and (not types or group.type in types)
+        ):
+            listed.append((group_id, group.protocol_type, group.state, group.type))
+        await share.rest()
     return ListGroupsResponse(groups=listed)
 
 

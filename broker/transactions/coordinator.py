@@ -36,7 +36,7 @@ from siltstone.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable
 
     from siltstone.broker.coordination.journal import CoordinatorLog
     from siltstone.broker.topics.features import Features
@@ -251,14 +251,14 @@ class TransactionCoordinator:
             raise TransactionalIdNotFound
         return found
 
-    def list_all(self) -> Iterator[tuple[str, Transaction]]:
+    def list_all(self) -> list[tuple[str, Transaction]]:
         """Return every transactional id.
 
         Raises:
             CoordinatorLoadInProgress: Some are not read yet.
         """
         self._states.check_loaded()
-        return iter(self._states.all.items())
+        return list(self._states.all.items())
 
     async def abort_timed_out(self) -> None:
         """Abort what is open for too long, which fences its producer."""

@@ -40,15 +40,16 @@ class GroupPages:
         question = Question(request, ("q", "limit"))
         wanted, limit = question.text("q"), question.number("limit", 200, 1, MAX_GROUPS)
         groups = self._groups
-        every = [] if groups is None else groups.list_all()
-        chosen = sorted(
-            (each for each in every if wanted in each.group_id), key=lambda each: each.group_id
-        )
+        every = [] if groups is None else groups.list_ids()
+        chosen = sorted(each for each in every if wanted in each)
         share = LoopShare(SHARE_SECONDS)
         found = []
         room = MAX_CHARACTERS
-        for group in chosen[:limit]:
-            room -= len(group.group_id)
+        for group_id in chosen[:limit]:
+            group = None if groups is None else groups.find(group_id)
+            if group is None:  # it was deleted meanwhile
+                continue
+            room -= len(group_id)
             if room < 0:
                 break
             lag = partitions = 0
