@@ -254,7 +254,7 @@ def _aborted(path: Path) -> list[AbortedTransaction]:
 
 
 def _logs(path: Path) -> list[Path]:
-    names = [(files.parse_name(each.name), each) for each in path.iterdir()]
+    names = [(files.parse_name(each), path / each) for each in files.list_names(path)]
     return sorted(
         each for name, each in names if name and name.kind == files.LOG and not name.suffix
     )

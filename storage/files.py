@@ -141,6 +141,15 @@ def list_folder(path: Path) -> set[str]:
     return names
 
 
+def list_names(folder: Path | int) -> list[str]:
+    """Return the names in a folder, or in one that is open, whatever they are, in no order.
+
+    Raises:
+        OSError: It is missing, or cannot be read.
+    """
+    return os.listdir(folder)  # noqa: PTH208  # it takes no descriptor
+
+
 def _is_link(path: Path | str) -> OSError:
     return OSError(errno.ELOOP, "it is a link, which is not followed", str(path))
 
@@ -238,6 +247,11 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> N
         if not written:
             raise OSError(errno.ENOSPC, "the disk took no bytes")
         done += written
+
+
+def close(fd: int) -> None:
+    """Give a descriptor back."""
+    os.close(fd)
 
 
 def truncate(fd: int, size: int) -> None:

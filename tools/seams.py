@@ -210,12 +210,13 @@ class _Asked(ast.NodeVisitor):
         self.visit(node.value)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Note a method that is called on what is no module."""
+        """Note a method that is called on what is no module, and no set of files of a segment."""
         function = node.func
         self.generic_visit(node)
         if isinstance(function, ast.Attribute):
             root = function.value
-            if not (isinstance(root, ast.Name) and root.id in self._imported):
+            is_ours = isinstance(root, ast.Attribute) and root.attr == "files"
+            if not is_ours and not (isinstance(root, ast.Name) and root.id in self._imported):
                 self.found.append((f".{function.attr}", node.lineno))
 
 

@@ -110,7 +110,7 @@ def _read_producers(
 
 def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, "dict[int, ProducerEntry]"]:
     """Return the newest usable snapshot and its offset, or no producers and the log's start."""
-    names = [files.parse_name(path.name) for path in directory.iterdir()]
+    names = map(files.parse_name, files.list_names(directory))
     offsets = [
         name.base_offset
         for name in names

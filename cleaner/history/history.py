@@ -89,7 +89,7 @@ class History:
                 line = b"\n" + line  # after a line that a crash has cut
             files.write_all(fd, line, size)
         finally:
-            os.close(fd)
+            files.close(fd)
 
 
 def read_history(directory: Path) -> Iterator[dict[str, Any]]:

@@ -44,7 +44,7 @@ class DirectoryLock:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = _holder(fd)
-            os.close(fd)
+            files.close(fd)
             if not isinstance(error, BlockingIOError | PermissionError):
                 raise
             raise DirectoryLocked(self._refusal(holder)) from error
@@ -57,7 +57,7 @@ class DirectoryLock:
             return
         with suppress(OSError):  # the lock counts, and it ends with the descriptor
             files.unlink(self._path)
-        os.close(self._fd)
+        files.close(self._fd)
         self._fd = -1
         _held.discard(self._key)
 
@@ -81,7 +81,7 @@ def is_held(directory: Path) -> bool:
     try:
         kind, _ = _ask(fd)
     finally:
-        os.close(fd)
+        files.close(fd)
     return kind != fcntl.F_UNLCK
 
 

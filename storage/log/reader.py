@@ -56,7 +56,7 @@ class PartitionReader:
 
     def refresh(self) -> None:
         """Look again which segments there are, and how long."""
-        names = [files.parse_name(path.name) for path in self.directory.iterdir()]
+        names = map(files.parse_name, files.list_names(self.directory))
         bases = sorted(
             name.base_offset
             for name in names

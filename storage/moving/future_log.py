@@ -5,7 +5,6 @@ slices of whole batches, so that offsets, positions and indexes stay valid. Its 
 ``-future``.
 """
 
-import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -239,7 +238,7 @@ class FutureLog:
         A copy that Kafka began has other segments; it is begun again.
         """
         bases = {segment.base_offset for segment in self.log.segments}
-        for name in os.listdir(self.path):  # noqa: PTH208  # names are all that is needed
+        for name in files.list_names(self.path):
             parsed = files.parse_name(name)
             if parsed is not None and (
                 parsed.suffix or parsed.kind == files.SNAPSHOT or parsed.base_offset not in bases

@@ -1,6 +1,5 @@
 """The copy of one segment's files in another folder, byte for byte (KIP-113)."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -142,7 +141,7 @@ class SegmentCopy:
             if durable:
                 files.fsync(fd)
         finally:
-            os.close(fd)
+            files.close(fd)
 
     def _fileno(self) -> int:
         if self._file is None:

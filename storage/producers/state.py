@@ -208,7 +208,7 @@ class ProducerStateManager:
         ``names`` are those of all files in it, if the caller has listed it already.
         """
         if names is None:
-            names = [path.name for path in self._directory.iterdir()]
+            names = files.list_names(self._directory)
         self._snapshots = sorted(
             name.base_offset
             for name in map(files.parse_name, names)

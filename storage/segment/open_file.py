@@ -1,6 +1,5 @@
 """Open files that live as long as they are used, and a limited number kept open for reading."""
 
-import os
 from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
@@ -27,7 +26,7 @@ class SegmentFile:
         return self._fd
 
     def __del__(self) -> None:
-        os.close(self._fd)
+        files.close(self._fd)
 
 
 class OpenFiles:

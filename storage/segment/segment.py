@@ -395,7 +395,7 @@ class LogSegment(ReadableSegment):
                 files.preallocate(fd, self.config.segment_bytes)
                 self._preallocated = True
         finally:
-            os.close(fd)
+            files.close(fd)
 
     def _adopt(self, scan: Scan, file: SegmentFile) -> None:
         """Become active with the result of a scan; the indexes are in memory alone."""
@@ -431,7 +431,7 @@ class LogSegment(ReadableSegment):
         try:
             data = self.files.path(kind).read_bytes()
         except FileNotFoundError:
-            os.close(files.create_file(self.files.path(kind)))
+            files.close(files.create_file(self.files.path(kind)))
             self._names_unsynced = True
             return b""
         return data[: len(data) - len(data) % entry_size]
@@ -454,7 +454,7 @@ class LogSegment(ReadableSegment):
         try:
             files.truncate(fd, self.size)
         finally:
-            os.close(fd)
+            files.close(fd)
         self._preallocated = False
 
     def _write_indexes(self) -> None:
@@ -474,7 +474,7 @@ class LogSegment(ReadableSegment):
         try:
             files.write_all(fd, data, begin)
         finally:
-            os.close(fd)
+            files.close(fd)
         entries.note_written(begin + len(data))
         self._note_unsynced(kind)
 
@@ -494,7 +494,7 @@ class LogSegment(ReadableSegment):
                     try:
                         files.fsync(fd)
                     finally:
-                        os.close(fd)
+                        files.close(fd)
             except OSError:
                 unsynced.add(kind)
                 raise

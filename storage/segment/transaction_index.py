@@ -66,7 +66,7 @@ def append(path: Path, transactions: Iterable[AbortedTransaction]) -> None:
         size = os.fstat(fd).st_size
         files.write_all(fd, b"".join(map(encode, transactions)), size - size % ENTRY.size)
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
 def rewrite(path: Path, transactions: list[AbortedTransaction]) -> None:
@@ -74,7 +74,7 @@ def rewrite(path: Path, transactions: list[AbortedTransaction]) -> None:
     if not transactions:
         files.unlink(path)
         return
-    os.close(files.create_file(path))
+    files.close(files.create_file(path))
     append(path, transactions)
 
 
