@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.groups.consumer.target import preferred_assignor
 from siltstone.broker.handlers import authorized
 from siltstone.broker.handlers.consumer_heartbeat import check_enabled
-from siltstone.broker.process.loop_share import answer_rows
+from siltstone.broker.process.loop_share import describe_each
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
 from siltstone.protocol.errors import (
@@ -31,7 +31,7 @@ from siltstone.protocol.messages.consumer_group_describe import (
 from siltstone.protocol.messages.consumer_group_describe import Member as DescribedMember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from siltstone.broker.groups.consumer.group import ConsumerGroup
@@ -44,9 +44,9 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 _HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
-def describe(
+async def describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse | Coroutine[Any, Any, ConsumerGroupDescribeResponse]:
+) -> ConsumerGroupDescribeResponse:
     """Show consumer groups, their members and what those have and are to have."""
     describe_one: Callable[[str], Any]
     describe_one = partial(_describe, context, request.include_authorized_operations)
@@ -61,11 +61,8 @@ def describe(
         refusal = GroupAuthorizationFailed()
         return _refuse(group_id, refusal.code, refusal.message)
 
-    return answer_rows(
-        list(dict.fromkeys(request.group_ids)),
-        answer,
-        lambda groups: ConsumerGroupDescribeResponse(groups=groups),
-    )
+    groups = await describe_each(dict.fromkeys(request.group_ids), answer)
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers.authorized import find_refusal
 from siltstone.broker.process import logs
-from siltstone.broker.process.loop_share import answer_rows, finish, finish_in_shares
+from siltstone.broker.process.loop_share import LoopShare, describe_each
 from siltstone.broker.security.rights import CLUSTER, DESCRIBE_CONFIGS
 from siltstone.broker.topics.settings.resources import (
     ALL_BROKERS,
@@ -47,7 +47,7 @@ from siltstone.protocol.messages.list_config_resources import ListConfigResource
 from siltstone.protocol.names import check_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Mapping
+    from collections.abc import Mapping
 
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.config.layers import Layers
@@ -60,30 +60,13 @@ if TYPE_CHECKING:
 _LOGGER_SOURCE = 6
 _FIRST_WITH_TYPES = 1
 _MAX_KEPT = 32
-_MANY = 100
 
 
-def describe(
-    context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
-    """Describe settings; a resource of an unknown type fails them all, as in Kafka."""
-    if len(request.resources) > _MANY:
-        return _describe_many(context, request)
-    return _answer(context, request, finish(_judge(context, request)))
-
-
-async def _describe_many(
+async def describe(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    answer = _answer(context, request, await finish_in_shares(_judge(context, request)))
-    return answer if isinstance(answer, DescribeConfigsResponse) else await answer
+    """Describe settings; a resource of an unknown type fails them all, as in Kafka."""
 
-
-def _answer(
-    context: RequestContext,
-    request: DescribeConfigsRequest,
-    judged: list[tuple[DescribeConfigsResource, KafkaError | None]],
-) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
     def answer(each: tuple[DescribeConfigsResource, KafkaError | None]) -> DescribeConfigsResult:
         resource, refusal = each
         kind, name, keys = resource
@@ -99,29 +82,31 @@ def _answer(
             configs = [row for each, row in rows.items() if each in wanted]
         return DescribeConfigsResult(0, "", kind, name, configs)
 
-    return answer_rows(judged, answer, lambda results: DescribeConfigsResponse(results=results))
+    judged = await _judge(context, request)
+    return DescribeConfigsResponse(results=await describe_each(judged, answer))
 
 
-def _judge(
+async def _judge(
     context: RequestContext, request: DescribeConfigsRequest
-) -> Generator[None, None, list[tuple[DescribeConfigsResource, KafkaError | None]]]:
+) -> list[tuple[DescribeConfigsResource, KafkaError | None]]:
     """Return the resources, each with the reason why it is not described, if there is one.
 
     One that is named twice is there once, unless the client may not know of it.
     """
+    share = LoopShare()
     unknown: KafkaError | None = None
     for resource in request.resources:
         try:
             check_type(resource.resource_type)
         except InvalidRequest as error:
             unknown = unknown or error
-        yield
+        await share.rest()
     judged: dict[Any, tuple[DescribeConfigsResource, KafkaError | None]] = {}
     for place, resource in enumerate(request.resources):
         kind, name, _ = resource
         refusal = unknown or find_refusal(context, DESCRIBE_CONFIGS, kind, name)
         judged[(kind, name) if refusal is unknown else place] = resource, refusal
-        yield
+        await share.rest()
     return list(judged.values())
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.state_names import GroupState
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import LoopShare, answer_rows
+from siltstone.broker.process.loop_share import LoopShare, describe_each
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, GROUP
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
 from siltstone.protocol.errors import (
@@ -33,7 +33,7 @@ from siltstone.protocol.messages.describe_groups import (
 from siltstone.protocol.messages.list_groups import ListGroupsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Sequence
 
     from siltstone.broker.groups.classic.members import Member
     from siltstone.broker.groups.coordinator import GroupCoordinator
@@ -45,15 +45,13 @@ if TYPE_CHECKING:
 _FIRST_WITH_NOT_FOUND = 6
 
 
-def describe(
+async def describe(
     context: RequestContext, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+) -> DescribeGroupsResponse:
     """Show classic groups and their members."""
-    return answer_rows(
-        list(dict.fromkeys(request.groups)),
-        partial(_describe, context, request.include_authorized_operations),
-        lambda groups: DescribeGroupsResponse(groups=groups),
-    )
+    describe_one = partial(_describe, context, request.include_authorized_operations)
+    groups = await describe_each(dict.fromkeys(request.groups), describe_one)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
@@ -139,15 +137,13 @@ async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListG
     return ListGroupsResponse(groups=listed)
 
 
-def delete(
-    context: RequestContext, request: DeleteGroupsRequest
-) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
+async def delete(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete groups without members, with all that they have committed."""
-    return answer_rows(
-        list(dict.fromkeys(request.groups_names)),
+    results = await describe_each(
+        dict.fromkeys(request.groups_names),
         lambda group_id: DeletableGroupResult(group_id, _delete(context, group_id)),
-        lambda results: DeleteGroupsResponse(results=results),
     )
+    return DeleteGroupsResponse(results=results)
 
 
 def _delete(context: RequestContext, group_id: str) -> ErrorCode:

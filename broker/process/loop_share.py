@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         Awaitable,
         Callable,
         Collection,
-        Coroutine,
         Generator,
+        Iterable,
         Sequence,
     )
 
@@ -155,24 +155,14 @@ async def in_pieces(rows: Sequence[T]) -> AsyncIterator[Sequence[T]]:
         await share.rest()
 
 
-def answer_rows(
-    rows: Sequence[T], describe: Callable[[T], Row], respond: Callable[[list[Row]], Any]
-) -> Any | Coroutine[Any, Any, Any]:
-    """Return a response of what each row is answered, or a coroutine of it where they are many."""
-    if len(rows) <= _PIECE:
-        return respond([describe(row) for row in rows])
-    return _answer_in_pieces(rows, describe, respond)
-
-
-async def _answer_in_pieces(
-    rows: Sequence[T], describe: Callable[[T], Row], respond: Callable[[list[Row]], Any]
-) -> Any:
+async def describe_each(rows: Iterable[T], describe: Callable[[T], Row]) -> list[Row]:
+    """Return what each row is answered, and let others be served in between."""
     described: list[Row] = []
     share = LoopShare()
     for row in rows:
         described.append(describe(row))
         await share.rest()
-    return respond(described)
+    return described
 
 
 def parts_of(message: Any) -> list[Any]:
