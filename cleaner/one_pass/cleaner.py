@@ -20,6 +20,7 @@ from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.protocol.core import compaction
 from siltstone.storage.clock import Clock
+from siltstone.storage.randomness import random_bytes
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
 
@@ -34,6 +35,8 @@ CHUNK_BYTES: Final = 1 << 18
 
 It is Kafka's default, too.
 """
+_SECRET_BYTES: Final = 16
+"""Of the map's secret, without which nobody can make keys with one digest."""
 
 
 class PassClock:
@@ -77,7 +80,9 @@ class Cleaner:
         io_buffer_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._clock = clock
-        self._map = compaction.OffsetMap(dedupe_buffer_bytes, load_factor)
+        self._map = compaction.OffsetMap(
+            dedupe_buffer_bytes, random_bytes(_SECRET_BYTES), load_factor
+        )
         if self._map.usable <= 1:
             raise ValueError(
                 f"an offset map of {dedupe_buffer_bytes} bytes has room for {self._map.usable} "

@@ -15,7 +15,6 @@ from libc.string cimport memcpy
 
 from siltstone.protocol.core._format cimport *
 
-import os
 
 cdef extern from "<sys/mman.h>" nogil:
     int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MADV_DONTNEED, MADV_HUGEPAGE
@@ -161,8 +160,9 @@ cdef class OffsetMap:
     cdef Digest secret
     cdef Slot* table
 
-    def __cinit__(self, long long memory_bytes, double load_factor=0.9):
-        cdef bytes secret = os.urandom(sizeof(Digest))
+    def __cinit__(self, long long memory_bytes, bytes secret not None, double load_factor=0.9):
+        if len(secret) != sizeof(Digest):
+            raise ValueError(f"a secret of {len(secret)} bytes: a map takes {sizeof(Digest)}")
         self.max_slots = memory_bytes // SLOT_BYTES
         self.usable = <long long> (self.max_slots * load_factor)
         memcpy(&self.secret, PyBytes_AS_STRING(secret), sizeof(Digest))

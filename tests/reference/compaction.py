@@ -10,7 +10,6 @@ GIL.
 """
 
 import hashlib
-import os
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -138,9 +137,9 @@ class OffsetMap:
     """Which offset is the last of each key in the dirty section (Kafka: ``SkimpyOffsetMap``).
 
     A slot is 24 bytes: 128 bits of the key's digest under a secret, and the offset. The key itself
-    is not stored. Two keys with one digest would count as one; without the secret, which each map
-    draws, nobody can make such keys, nor many keys for one slot. Compiled, the digest is a SipHash;
-    it does not matter which, since it outlives no pass.
+    is not stored. Two keys with one digest would count as one; without the secret, random bytes of
+    each map's own, nobody can make such keys, nor many keys for one slot. Compiled, the digest is a
+    SipHash; it does not matter which, since it outlives no pass.
 
     Its memory is taken for a ``with`` block. ``usable`` is Kafka's capacity rule: how many keys
     one pass can take. The map grows to its full size by doubling; below a load of 3/4 probes stay
@@ -148,13 +147,13 @@ class OffsetMap:
     than ``memory_bytes``.
     """
 
-    def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
+    def __init__(self, memory_bytes: int, secret: bytes, load_factor: float = 0.9) -> None:
         self.max_slots = memory_bytes // SLOT_BYTES
         self.usable = int(self.max_slots * load_factor)
         self.keys = 0
         self._slots = 0
         self._memory = bytearray()
-        self._secret = os.urandom(16)
+        self._secret = secret
 
     def __enter__(self) -> Self:
         """Take the memory of an empty map."""

@@ -19,6 +19,7 @@ from tests.support.forms import in_both_forms
 PLAIN = reference
 BOTH = in_both_forms("core", compaction, PLAIN)
 FAR = 1 << 40
+SECRET = bytes(range(16))
 NO_HORIZON = (1 << 63) - 1
 COUNTS = (
     "batches_emptied",
@@ -73,7 +74,7 @@ def run(  # what a pass is given
 ) -> Pass:
     """Map some batches and copy what stays of them; an opened batch stands for itself."""
     aborted = tuple(aborted)
-    with core.OffsetMap(usable * constants.SLOT_BYTES, 1.0) as offsets:
+    with core.OffsetMap(usable * constants.SLOT_BYTES, SECRET, 1.0) as offsets:
         builder = core.MapBuilder(offsets, core.Transactions(aborted), first_dirty)
         mapped_upto = builder.read(data, is_opened=is_opened)
         mapped = {
@@ -202,9 +203,16 @@ def test_digest_is_that_of_the_receipts(keys: list[bytes]) -> None:
 @BOTH
 def test_capacity_is_kafkas(core: Any) -> None:
     """128 MiB at a load of 0.9 take 5,033,164 keys."""
-    offsets = core.OffsetMap(134_217_728, 0.9)
+    offsets = core.OffsetMap(134_217_728, SECRET, 0.9)
 
     assert (offsets.max_slots, offsets.usable) == (5_592_405, 5_033_164)
+
+
+@pytest.mark.parametrize("size", [0, 15, 17])
+def test_a_secret_has_a_size(size: int) -> None:
+    """Nothing is read past the end of a shorter one."""
+    with pytest.raises(ValueError, match=f"a secret of {size} bytes: a map takes 16"):
+        compaction.OffsetMap(1 << 20, bytes(size))
 
 
 @BOTH
@@ -213,7 +221,7 @@ def test_growth_keeps_every_key(core: Any) -> None:
     keys = [b"key %d" % number for number in range(26_000)]  # three quarters of 32,768, and more
     some = [make_batch([(key, b"") for key in keys[at : at + 500]], base_offset=at)
             for at in range(0, len(keys), 500)]  # fmt: skip
-    offsets = core.OffsetMap(1 << 20)
+    offsets = core.OffsetMap(1 << 20, SECRET)
     for _ in range(2):
         with offsets:
             small = offsets.memory_bytes
@@ -315,7 +323,7 @@ def test_what_an_opened_batch_leaves_is_closed_again(core: Any) -> None:
 def test_output_goes_on_until_it_is_cleared(core: Any) -> None:
     """Chunks go into one output, which is handed out, cleared, and used again."""
     batches = [bytes(make_batch([(b"%d" % at, b"v" * at)], base_offset=at)) for at in range(200)]
-    with core.OffsetMap(1 << 16) as offsets:
+    with core.OffsetMap(1 << 16, SECRET) as offsets:
         copied = core.RecordFilter(
             offsets, core.Transactions(()), latest=-1, now_ms=0, retention_ms=0,
             first_uncleanable=FAR,
@@ -337,7 +345,7 @@ def test_output_goes_on_until_it_is_cleared(core: Any) -> None:
 @BOTH
 def test_a_position_outside_is_refused(core: Any) -> None:
     """It would be read from elsewhere in memory."""
-    with core.OffsetMap(1 << 16) as offsets:
+    with core.OffsetMap(1 << 16, SECRET) as offsets:
         builder = core.MapBuilder(offsets, core.Transactions(()), 0)
         for position in (-1, 4):
             with pytest.raises(ValueError, match="not inside the buffer"):
