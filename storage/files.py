@@ -228,6 +228,20 @@ def read_whole(path: Path) -> bytes:
         os.close(fd)
 
 
+def read_bytes(path: Path | str) -> bytes:
+    """Return the content of a file of any size and kind; a link is followed.
+
+    Raises:
+        OSError: It is missing or cannot be read.
+    """
+    return Path(path).read_bytes()
+
+
+def size_of(fd: int) -> int:
+    """Return the size of an open file."""
+    return os.fstat(fd).st_size
+
+
 def read_text(path: Path) -> str:
     """Return the text of a file that is small, or should be, with ends of lines as Unix has them.
 

@@ -119,7 +119,7 @@ def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, "dict[in
     for offset in sorted((each for each in offsets if start < each <= end), reverse=True):
         path = directory / files.segment_file_name(offset, files.SNAPSHOT)
         try:
-            return offset, producer_snapshot.decode(path.read_bytes())
+            return offset, producer_snapshot.decode(files.read_bytes(path))
         except (OSError, CorruptSnapshot):
             continue
     return start, {}

@@ -84,7 +84,7 @@ class History:
             files.rename(path, path.with_name(OLD_FILE_NAME))
         fd = files.open_file(path, create=True)
         try:
-            size = os.fstat(fd).st_size
+            size = files.size_of(fd)
             if size and os.pread(fd, 1, size - 1) != b"\n":
                 line = b"\n" + line  # after a line that a crash has cut
             files.write_all(fd, line, size)

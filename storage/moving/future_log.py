@@ -226,7 +226,7 @@ class FutureLog:
             if offset not in self._snapshots:
                 name = files.segment_file_name(offset, files.SNAPSHOT)
                 try:
-                    data = (self.log.path / name).read_bytes()
+                    data = files.read_bytes(self.log.path / name)
                 except FileNotFoundError:
                     continue  # it has not been written yet, here or there
                 files.replace_file(self.path / name, data)

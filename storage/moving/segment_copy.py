@@ -131,7 +131,7 @@ class SegmentCopy:
             files.unlink(self._path(kind))
         elif durable or files.find_size(str(self._path(kind))) != size:
             with reading_source():
-                data = self._source.files.path(kind).read_bytes()
+                data = files.read_bytes(self._source.files.path(kind))
             self._write(kind, data, durable=durable)
 
     def _write(self, kind: str, data: bytes, *, durable: bool) -> None:

@@ -166,7 +166,7 @@ class SegmentFiles:
         """Return the content of a file, None if it is missing."""
         for suffix in self._suffixes():
             with suppress(FileNotFoundError):
-                return Path(self._path_text(kind, suffix)).read_bytes()
+                return files.read_bytes(self._path_text(kind, suffix))
         return None
 
     def _suffixes(self) -> tuple[str, ...]:

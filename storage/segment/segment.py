@@ -175,7 +175,7 @@ class LogSegment(ReadableSegment):
         if active is not None:
             return bytes((active.offsets if kind == files.INDEX else active.times).data)
         try:
-            return self.files.path(kind).read_bytes()
+            return files.read_bytes(self.files.path(kind))
         except FileNotFoundError:
             return None
 
@@ -429,7 +429,7 @@ class LogSegment(ReadableSegment):
     def _read_index(self, kind: str, entry_size: int) -> bytes:
         """Return the whole entries of an index file, creating one that is missing."""
         try:
-            data = self.files.path(kind).read_bytes()
+            data = files.read_bytes(self.files.path(kind))
         except FileNotFoundError:
             files.close(files.create_file(self.files.path(kind)))
             self._names_unsynced = True

@@ -11,7 +11,6 @@ The entry is in the segment that holds the marker. There is no file until the fi
 are few, so a lookup reads them all.
 """
 
-import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,7 +46,7 @@ def encode(transaction: AbortedTransaction) -> bytes:
 def read(path: Path) -> list[AbortedTransaction]:
     """Return all entries of a file; a missing file is empty, a torn last entry does not count."""
     try:
-        data = path.read_bytes()
+        data = files.read_bytes(path)
     except FileNotFoundError:
         return []
     return parse(data)
@@ -63,7 +62,7 @@ def append(path: Path, transactions: Iterable[AbortedTransaction]) -> None:
     """Add entries at the end of a file, creating it. Does not fsync."""
     fd = files.open_file(path, create=True)
     try:
-        size = os.fstat(fd).st_size
+        size = files.size_of(fd)
         files.write_all(fd, b"".join(map(encode, transactions)), size - size % ENTRY.size)
     finally:
         files.close(fd)
@@ -98,7 +97,7 @@ def find_aborted(
 def find_damage(path: Path, base_offset: int) -> str | None:
     """Return the fault of a file, None for a sound or a missing one."""
     try:
-        return damage_of(path.read_bytes(), base_offset)
+        return damage_of(files.read_bytes(path), base_offset)
     except FileNotFoundError:
         return None
 
