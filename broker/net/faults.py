@@ -86,6 +86,7 @@ class _Trouble:
         if context.client_id == EXEMPT:
             return self._own(context, request)
         if self.seconds:
+            context.may_wait = False  # the round is over by then
             return self._handle_later(context, _owned(request))
         return self._handle(context, request)
 
