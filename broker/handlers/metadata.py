@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import (
     LoopShare,
+    describe_each,
     finish,
     finish_in_shares,
-    in_pieces,
     work_off,
 )
 from siltstone.broker.security.rights import CLUSTER, CREATE, DESCRIBE, TOPIC
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 _FIRST_WITH_NULL = 1
+_SOME = 100
 _WIDTH = 8
 _MANY = 100
 """Of a request that names more topics, they are sorted out and described in pieces."""
@@ -188,13 +189,16 @@ async def _describe_many(
     described: list[Any] = []
     if keys is None:
         code = InvalidRequest.code
-        async for refused in in_pieces(request.topics or ()):
-            described += [_refuse(code, name or "", topic_id) for topic_id, name in refused]
+        described = await describe_each(
+            request.topics or (), lambda each: _refuse(code, each.name or "", each.topic_id)
+        )
         return _respond(context, request, described, code)
     if not by_id and _may_create(context, request):
         return await _create_and_describe(context, request, keys, form)
-    async for piece in in_pieces(keys):
-        described += _describe_some(context, form, piece, by_id=by_id)
+    share = LoopShare()
+    for start in range(0, len(keys), _SOME):
+        described += _describe_some(context, form, keys[start : start + _SOME], by_id=by_id)
+        await share.rest()
     return _respond(context, request, described)
 
 
@@ -240,10 +244,12 @@ async def _create_and_describe(
     known = context.rooms.topics.topics
     missing: list[str] = []
     total = 0
-    async for piece in in_pieces(names):
-        absent = [name for name in piece if name not in known]
-        missing += absent
-        total += sum(preset_for(name, server).partitions for name in absent)
+    share = LoopShare()
+    for name in names:
+        if name not in known:
+            missing.append(name)
+            total += preset_for(name, server).partitions
+        await share.rest()
 
     async def create(name: str) -> None:
         try:
@@ -253,9 +259,9 @@ async def _create_and_describe(
             refused[name] = _refuse_name(context, form, error.code, name)
 
     await work_off(missing, create, _WIDTH)
-    described = []
-    async for piece in in_pieces(names):
-        described += [refused.get(name) or _describe_name(context, form, name) for name in piece]
+    described = await describe_each(
+        names, lambda name: refused.get(name) or _describe_name(context, form, name)
+    )
     return _respond(context, request, described)
 
 

@@ -19,7 +19,6 @@ from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import (
-        AsyncIterator,
         Awaitable,
         Callable,
         Collection,
@@ -145,14 +144,6 @@ class LoopShare:
             self._number = self._number or self._line.find_number()
             self._last = await self._line.wait(self._number, self._last, self._seconds)
             self._end = perf_counter() + self._seconds
-
-
-async def in_pieces(rows: Sequence[T]) -> AsyncIterator[Sequence[T]]:
-    """Yield rows some at a time, and let others be served in between."""
-    share = LoopShare()
-    for start in range(0, len(rows), _PIECE):
-        yield rows[start : start + _PIECE]
-        await share.rest()
 
 
 async def describe_each(rows: Iterable[T], describe: Callable[[T], Row]) -> list[Row]:
