@@ -5,12 +5,12 @@ it. For what is rare the log or the segment is asked. The types of C stand in
 ``_append_kernels.pxd``.
 """
 
+import logging
 from os import pwrite
 from typing import TYPE_CHECKING, Any
 
 import cython
 
-from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers.entry import KEPT_BATCHES, AppendedBatch
@@ -47,10 +47,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from siltstone.config.topic import TopicConfig
+    from siltstone.protocol.errors import KafkaError
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.epochs import LeaderEpochs
     from siltstone.storage.log.watcher import Watcher
+    from siltstone.storage.topic_partition import TopicPartition
 
     class Segment(Protocol):
         """The segment that grows, as its end sees it: for what is rare."""
@@ -82,6 +84,10 @@ if TYPE_CHECKING:
         @property
         def end(self) -> "LogEnd":
             """Its end."""
+
+        @property
+        def topic_partition(self) -> TopicPartition:
+            """Its topic and its number."""
 
         def refusal(self) -> KafkaError:
             """Return why nothing can be appended, or nothing of a client."""
@@ -154,6 +160,8 @@ if TYPE_CHECKING:
         def recovery_point(self) -> int:
             """The offset below which all is on the disk."""
 
+
+_logger = logging.getLogger(__name__)
 
 WRITE_BACK_BYTES = 16 << 20
 """Appended bytes after which the kernel is asked to start writing them."""
@@ -607,12 +615,16 @@ class Appends:
     def write(self) -> None:
         """Write all that waits, and tell the watchers of each log once.
 
-        What came of a batch stands in it. A log that fails is no other log's matter.
+        What came of a batch stands in it. A log that fails is no other log's matter, and neither
+        is a watcher that does.
         """
         while self.logs:
             log = self.logs[0]
             end: LogEnd = log.end
-            end.write(log)
+            try:
+                end.write(log)
+            except Exception:  # the bytes of the others are not kept for longer
+                _logger.exception("watcher failed partition=%s", log.topic_partition)
 
 
 class LogEnd:
@@ -819,7 +831,7 @@ class LogEnd:
             elif batch.producer_id >= 0:
                 try:
                     log.note_producer(batch, base_offset, segment)
-                except KafkaError as error:  # it is in the log
+                except Exception as error:  # noqa: BLE001  # it is in the log
                     batch.error = error
             batch.flush_due = self.is_flush_due()
             first += 1

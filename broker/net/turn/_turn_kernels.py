@@ -303,10 +303,8 @@ class LoopRound:
         self._turns = []
         self.kept = 0
         self._alone = ALONE if len(turns) == 1 else 0
-        try:
-            self.appends.write()
-        finally:  # a watcher's fault must not keep the answers
-            self._answer(turns)
+        self.appends.write()
+        self._answer(turns)
 
     def _end_in_time(self) -> None:
         self._is_due = False
@@ -455,7 +453,11 @@ class Turn:
         if isinstance(reply, list):
             if position < filled:
                 self._keep(self._shared[position:filled], 0)
-            self._settle(answers)
+            try:
+                self._settle(answers)
+            except ProtocolError:
+                self._send_joined(answers)
+                raise
             self._send([*answers, *reply])
         else:
             if position < filled:

@@ -14,9 +14,12 @@ from kio.schema.list_offsets.v7.request import (
     ListOffsetsTopic,
 )
 
+from siltstone.protocol.messages.fetch import FetchPartition
 from tests.support.batches import make_batch, make_producer_batch, make_rows
 from tests.support.clock import now
 from tests.support.faults import Disk, install
+from tests.support.fetch_requests import FetchRequest
+from tests.support.fetch_requests import request_entity as fetch_entity
 from tests.support.logs import bytes_of, offsets_in
 from tests.support.produce_requests import request_entity
 from tests.support.running import Running, running
@@ -247,6 +250,31 @@ async def test_without_acknowledgement_a_failed_write_closes(
     assert await caller.client.is_closed()
     assert any("acks=0 and partition 0 of left failed" in each for each in caplog.messages)
     assert rows_of(await other.ask(first))[0][0] is ErrorCode.none
+
+
+async def test_answers_before_a_failed_one_leave_before_it_closes(
+    two_disks: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if an append behind it wrote, and a fetch with records is the last of the turn."""
+    home = two_disks
+    caller = await home.call()
+    await caller.ask(produce(make_producer_batch(0), topic="left"))
+    await caller.ask(produce(topic="right"))
+    disk = install(monkeypatch)
+    disk.fail("pwrite", path=folder_of(home, "left"), times=1)
+    wanted = FetchPartition(0, -1, 0, -1, -1, 1 << 20)
+    fetch = fetch_entity(12, FetchRequest(topics=[("right", [wanted])]))
+    requests = [
+        latest(),
+        produce(make_producer_batch(1), topic="left", acks=0),
+        produce(make_producer_batch(7), topic="left"),  # what waits is written before it is judged
+        fetch,
+    ]
+    await caller.client.send(b"".join(map(caller.frame, requests)))
+
+    first = await within(caller.receive(requests[0]), "an answer")
+    assert first.topics[0].name == "t"
+    assert await caller.client.is_closed()
 
 
 async def test_the_last_of_a_turn_is_written_with_those_before(

@@ -239,6 +239,44 @@ def test_a_fault_of_ours_is_told_as_well(
     assert append_waiting(folder.log, make_batch(), may_wait=False).base_offset == 0
 
 
+def test_a_fault_behind_the_write_is_told_as_well(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is in the log, but its producer is not known: it is not answered as done."""
+    with monkeypatch.context() as patch:
+        patch.setattr(type(folder.log), "note_producer", lambda *_: 1 / 0)
+        batch = append_waiting(folder.log, make_producer_batch(0))
+
+    assert codes([batch]) == ["ZeroDivisionError"]
+    assert folder.log.log_end_offset == 1
+
+
+def test_a_watcher_s_fault_is_no_other_log_s(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All that waits is written: its bytes are not kept for longer."""
+
+    class Watcher:
+        def log_changed(self) -> None:
+            raise ZeroDivisionError
+
+        def log_gone(self) -> None:
+            raise AssertionError
+
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    folders = [LogFolder(tmp_path / "one")]
+    appends = folders[0].services.appends
+    folders.append(LogFolder(tmp_path / "other", appends=appends))
+    folders[0].log.end.watchers[Watcher()] = None
+    batches = [append_waiting(each.log, make_batch()) for each in folders]
+    appends.write()
+
+    assert offsets(batches) == [0, 0]
+    assert appends.logs == []
+    assert caplog.messages == ["watcher failed partition=orders-0"]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_files_are_those_of_batches_that_did_not_wait(tmp_path: Path, seed: int) -> None:
     """Also where segments and index entries begin."""
