@@ -108,6 +108,7 @@ _OPEN_INLINE_BYTES = (
 )
 _CLIENT = Origin.CLIENT
 _NO_LEADER = (-1, -1)
+_STORED = memoryview(b"")  # the bytes of many batches are not kept until the answer
 # Where they stand in TopicProduceData.
 _NAME = 0
 _TOPIC_ID = 1
@@ -407,14 +408,16 @@ class Produce(Unwritten):
         if batch.error is None:
             end = slot_of(log, "end")
             end.append(log, batch, _CLIENT, self._may_wait)
-            if batch.flush_due:
-                self._unflushed = self._unflushed or []
-                if log not in self._unflushed:
-                    self._unflushed.append(log)
-            if batch.error is not None:
-                self._is_refused = True
-            elif batch.base_offset < 0:
-                self._waits = True
+        if batch.error is not None:
+            return self._say(batch)
+        if batch.base_offset < 0:
+            self._waits = True
+            return batch
+        batch.buffer = _STORED
+        if batch.flush_due:
+            self._unflushed = self._unflushed or []
+            if log not in self._unflushed:
+                self._unflushed.append(log)
         return batch
 
     def _admit(self, log: "Log", batch: "ValidatedBatch") -> None:
@@ -538,6 +541,7 @@ class Produce(Unwritten):
             return (
                 index, 0, base_offset, append_time, batch.log_start_offset, (), None, _NO_LEADER
             )  # fmt: skip
+        batch.error = None  # its traceback may have the batch, and so the bytes of a whole frame
         if isinstance(error, KafkaError):
             return self._refuse(index, error, batch.log)
         raise error

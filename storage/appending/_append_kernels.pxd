@@ -31,8 +31,6 @@ from siltstone.protocol.core._format cimport (
 cdef class ProducerEntry
 
 @cython.final
-@cython.freelist(64)
-@cython.no_gc  # nothing that it refers to refers to it for long, and a round has thousands
 cdef class ValidatedBatch:
     cdef public object buffer, error, log
     cdef public long long attributes, base_offset, base_sequence, count, last_offset_delta, log_append_time_ms, log_start_offset, max_timestamp, partition, producer_epoch, producer_id, size

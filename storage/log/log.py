@@ -215,7 +215,7 @@ class Log:
         self.end.append(self, batch, origin)
         error = batch.error
         if error is not None:
-            batch.error = None  # the garbage collector does not look into a batch
+            batch.error = None  # its traceback has the batch
             raise error
         return batch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import random
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 
 from siltstone.broker.handlers import produce as produce_handler
 from siltstone.broker.net._dispatch_kernels import Unwritten
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.produce import (
     PartitionProduceData,
@@ -18,6 +20,7 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import make_batch
@@ -170,6 +173,44 @@ async def test_a_log_is_flushed_once_before_the_answer(
         ("b", [(0, STORAGE_ERROR, -1) if fails else (0, 0, 0), (1, 0, 0)]),
     ]
     assert flushed == ["b-0"]
+
+
+@WAITING
+async def test_what_was_refused_is_let_go(home: RoomsOnDisk, *, may_wait: bool) -> None:
+    """At once, with its bytes: the frame may be a large one, and garbage is collected seldom."""
+    sequence = {"producer_id": 7, "producer_epoch": 0}
+    await produce(home, topic("a", (0, batch_of(home, base_sequence=0, **sequence))))
+    skipping = topic("a", (0, batch_of(home, base_sequence=5, **sequence)))
+    gc.collect()
+    gc.disable()
+    try:
+        answer = await produce(home, skipping, may_wait=may_wait)
+        left = [each for each in gc.get_objects() if isinstance(each, (ValidatedBatch, KafkaError))]
+    finally:
+        gc.enable()
+
+    assert answer == [("a", [(0, 45, -1)])]
+    assert left == []
+
+
+async def test_the_bytes_of_what_is_stored_are_let_go(
+    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the answer: a request may have many batches that were packed anew."""
+    kept: list[int] = []
+    flush = Log.flush
+
+    def look(log: Log) -> None:
+        batches = [each for each in gc.get_objects() if isinstance(each, ValidatedBatch)]
+        kept.extend(len(each.buffer) for each in batches)
+        flush(log)
+
+    monkeypatch.setattr(Log, "flush", look)
+
+    answer = await produce(home, topic("b", (1, batch_of(home)), (0, batch_of(home, 9))))
+
+    assert answer == [("b", [(1, 0, 0), (0, 0, 0)])]
+    assert kept == [0, 0]
 
 
 async def test_what_waits_for_the_round_has_no_answer_before(home: RoomsOnDisk) -> None:
