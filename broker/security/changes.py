@@ -55,9 +55,9 @@ def _records(_: Any, answer: Any) -> Iterator[Change]:
 
 
 def _offsets(request: Any, answer: Any) -> Iterator[Change]:
-    if not answer.error_code:
-        for row in answer.topics:
-            yield {"resource": "GROUP", "name": request.group_id, "topic": row[0]}
+    for row in answer.topics:
+        if not all(each.error_code for each in row.partitions):
+            yield {"resource": "GROUP", "name": request.group_id, "topic": row.name}
 
 
 def _configs(request: Any, answer: Any) -> Iterator[Change]:

@@ -25,12 +25,23 @@ from siltstone.protocol.messages.alter_user_scram_credentials import (
 from siltstone.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from siltstone.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from siltstone.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from siltstone.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from siltstone.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.asking_as import HOST, Guarded
 from tests.support.clock import FakeClock
@@ -245,6 +256,34 @@ async def test_a_quota_that_is_set_is_told_and_one_that_is_there_twice_is_not(
     ]
     assert len(values) == len(told)
     assert {tuple(line["settings"]) for line in told} == {("request_percentage",)}
+
+
+async def test_offsets_that_are_not_deleted_are_no_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a topic that is refused, beside one whose offsets go."""
+    caplog.set_level(logging.INFO, "siltstone.audit")
+    guarded = await Guarded(tmp_path / "home").open()
+    for name in ("orders", "secret"):
+        await guarded.home.rooms.topics.create(name, 1, {})
+    admin = "User:admin"
+    await guarded.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who=admin)
+    committed = OffsetCommitRequestTopic("orders", partitions=[OffsetCommitRequestPartition(0, 5)])
+    await guarded.ask(8, OffsetCommitRequest("g", topics=[committed]), 8, who=admin)
+    guarded.allow(Operation.DELETE, ResourceType.GROUP, "g")
+    guarded.allow(Operation.READ, ResourceType.TOPIC, "orders")
+    doomed = [OffsetDeleteRequestPartition(0)]
+    request = OffsetDeleteRequest(
+        "g", [OffsetDeleteRequestTopic(name, doomed) for name in ("orders", "secret")]
+    )
+    await guarded.ask(47, request)
+    await guarded.close()
+    told = [json.loads(record.getMessage()) for record in caplog.records]
+
+    assert [line.get("topic", line["name"]) for line in told if line["event"] == "change"] == [
+        "orders"
+    ]
+    assert [line["name"] for line in told if line["event"] == "refused"] == ["secret"]
 
 
 async def test_what_is_left_out_of_a_listing_is_no_refusal(
