@@ -83,7 +83,7 @@ for each that does not |
 | `GET /readyz` | 200 if the logs are open, no background thread died, and a \
 record was appended and fetched through the listener within the last \
 second; else 503 and the reason |
-| `GET /v1/status` | version, kernels, uptime, counts and log directories as JSON |
+| `GET /v1/status` | version, uptime, counts and log directories as JSON |
 | `POST /v1/flush` | brings every log to the disk; asks for the bearer token in \
 `.siltstone-control-token` of the first log directory |
 | `GET /v1/explain` | why each partition is or is not compacted, as JSON; like the next three, for \
