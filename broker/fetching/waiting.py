@@ -64,7 +64,9 @@ class Waiting:
             # turn here.
             for number, watch in enumerate(list(group.changed), 1):
                 partition = watch.wanted.partition
-                if (watch.key, partition) not in absent:
+                if (watch.key, partition) in absent:
+                    watch.leave()  # a log that the client may not read tells it nothing
+                else:
                     log = get_log(watch.key, partition)
                     if log is None:  # since it was read
                         parked.release()

@@ -48,7 +48,8 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         entries = [DeleteTopicState(name) for name in request.topic_names]
     count = len(entries)
     refused: dict[int, DeletableTopicResult] = {}
-    if not context.sees(DELETE, CLUSTER):
+    may_delete_all = context.sees(DELETE, CLUSTER)
+    if not may_delete_all:
         refused = await _find_refused(context, entries)
         entries = [each for place, each in enumerate(entries) if place not in refused]
     targets = [_target(context, each) for each in entries]
@@ -65,6 +66,10 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     async def remove(each: DeleteTopicState) -> None:
         try:
             topic = _find_doomed(context, each, counts)
+            refusal = None if may_delete_all else _find_refusal(context, each)
+            if refusal is not None:  # there was no topic of that name before
+                results[each] = refusal
+                return
             context.take_partitions(topic.partitions)
             await context.rooms.topics.delete(topic)
         except KafkaError as error:

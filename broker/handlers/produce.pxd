@@ -23,7 +23,7 @@ cdef class Produce
 cpdef handle(RequestContext context, object request)
 
 @cython.locals(produce=Produce)
-cdef object _serve(RequestContext context, object request)
+cdef object _serve(RequestContext context, object request, bint is_own)
 
 @cython.locals(by_id=bint)
 cdef bint _may_all(RequestContext context, object request) except *
@@ -36,10 +36,10 @@ cdef class Produce(Unwritten):
     cdef dict _logs
     cdef list _produced, _topics, _unflushed
     cdef long long _acks, _now_ms
-    cdef bint _by_id, _has_names, _is_gathered, _is_plain, _is_refused, _may_wait, _waits
+    cdef bint _by_id, _has_names, _is_gathered, _is_own, _is_plain, _is_refused, _may_wait, _waits
 
     @cython.locals(count=Py_ssize_t, version=int, acks="long long")
-    cdef object serve(self, RequestContext context, object request)
+    cdef object serve(self, RequestContext context, object request, bint is_own)
 
     @cython.locals(topics=list, produced=list, number=Py_ssize_t, place=Py_ssize_t, partitions=list, rows=list)
     cdef int _append_some(self, Py_ssize_t most) except -1

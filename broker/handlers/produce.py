@@ -125,12 +125,12 @@ def handle(context: "RequestContext", request: "ProduceRequest") -> "Produced":
     """Append what the client may, and answer: now, or when what waits is written."""
     if context.rights is not None and not _may_all(context, request):
         return judge(context, request)
-    return _serve(context, request)
+    return _serve(context, request, False)
 
 
-def _serve(context: "RequestContext", request: "ProduceRequest") -> "Produced":
+def _serve(context: "RequestContext", request: "ProduceRequest", is_own: bool) -> "Produced":
     produce = Produce.__new__(Produce)  # __init__ costs as much as a read
-    return produce.serve(context, request)
+    return produce.serve(context, request, is_own)
 
 
 def _may_all(context: "RequestContext", request: "ProduceRequest") -> bool:
@@ -192,16 +192,18 @@ def judge(context: "RequestContext", request: "ProduceRequest") -> "Produced":
             refusal = TransactionalIdAuthorizationFailed()
             return ProduceResponse([_refuse_topic(each, refusal) for each in topics])
     by_id = context.version >= FIRST_WITH_TOPIC_ID
-    if 2 * len(topics) > READ_AT_ONCE:  # so the frame is not others' meanwhile
-        return _judge_many(context, request, by_id=by_id)
-    return _append_permitted(context, request, *split_topics(context, WRITE, topics, by_id=by_id))
+    if len(topics) > AT_ONCE:
+        kept = request._replace(topic_data=copy_of(topics))
+        return _judge_many(context, kept, by_id=by_id)
+    permitted, refused = split_topics(context, WRITE, topics, by_id=by_id)
+    return _append_permitted(context, request, permitted, refused, is_own=False)
 
 
 async def _judge_many(
     context: "RequestContext", request: "ProduceRequest", *, by_id: bool
 ) -> "ProduceResponse | None":
-    split = await split_many(context, WRITE, request.topic_data, by_id=by_id)
-    answer: Any = _append_permitted(context, request, *split)
+    topics, refused = await split_many(context, WRITE, request.topic_data, by_id=by_id)
+    answer: Any = _append_permitted(context, request, topics, refused, is_own=True)
     response: ProduceResponse | None = await answer if isinstance(answer, Coroutine) else answer
     return response
 
@@ -211,14 +213,16 @@ def _append_permitted(
     request: "ProduceRequest",
     topics: "Sequence[TopicProduceData]",
     refused: "Mapping[int, TopicProduceData]",
+    *,
+    is_own: bool,
 ) -> "Produced":
     if not refused:
-        return _serve(context, request)
+        return _serve(context, request, is_own)
     refusal = TopicAuthorizationFailed()
     rows = {place: _refuse_topic(each, refusal) for place, each in refused.items()}
     if topics:
         context.may_wait = False  # its answer goes beside the refusals
-        answer = _serve(context, request._replace(topic_data=topics))
+        answer = _serve(context, request._replace(topic_data=topics), is_own)
         return _append_beside(request, answer, rows)
     if request.acks == 0:
         raise _closing(TopicAuthorizationFailed)
@@ -271,6 +275,7 @@ class Produce(Unwritten):
         "_by_id",
         "_has_names",
         "_is_gathered",
+        "_is_own",
         "_is_plain",
         "_is_refused",
         "_logs",
@@ -285,8 +290,13 @@ class Produce(Unwritten):
         "_waits",
     )
 
-    def serve(self, context: "RequestContext", request: "ProduceRequest") -> "Produced":
-        """Append all; return the response, or what will."""
+    def serve(
+        self, context: "RequestContext", request: "ProduceRequest", is_own: bool
+    ) -> "Produced":
+        """Append all; return the response, or what will.
+
+        ``is_own`` says that nobody else writes to the request's bytes, however long it takes.
+        """
         version = context.version
         self.context = context
         self._request: Any = request
@@ -299,6 +309,7 @@ class Produce(Unwritten):
         self._is_plain = version >= 7 and -1 <= acks <= 1  # the first version with zstd
         self._has_names = True  # whether a topic's name says which it is
         self._may_wait = context.may_wait
+        self._is_own = is_own
         self._is_refused = False
         self._waits = False
         self._produced: list[Any] = []
@@ -445,27 +456,11 @@ class Produce(Unwritten):
                     row.log.end.write(row.log)
 
     def _keep(self) -> None:
-        """Copy the records that are still to be appended: others use the receive buffer meanwhile.
-
-        So many partitions that they were read in steps are in a buffer of their own.
-        """
+        """Copy the records that are still to be appended: others use the receive buffer."""
         self._has_names = not self._by_id  # a topic of that name may be another one then
         self._may_wait = False
-        topics = self._topics
-        if sum(len(topic.partition_data) for topic in topics) > READ_AT_ONCE:
-            return
-        done = sum(len(rows) for _, _, rows in self._produced)
-        kept = []
-        for name, topic_id, partitions in topics:
-            copied = []
-            for index, records in partitions:
-                if done or records is None:
-                    copied.append(PartitionProduceData(index, None))
-                else:
-                    copied.append(PartitionProduceData(index, memoryview(bytearray(records))))  # type: ignore[arg-type]
-                done -= done > 0
-            kept.append(TopicProduceData(name, topic_id, copied))
-        self._topics = kept
+        if not self._is_own:
+            self._topics = copy_of(self._topics, sum(len(rows) for _, _, rows in self._produced))
 
     async def _append_later(self) -> "ProduceResponse | None":
         """Append on the loop; open what is large on threads, where codecs release the GIL."""
@@ -624,6 +619,27 @@ def gather(
         )
         for key, each in gathered.items()
     ]
+
+
+def copy_of(topics: "Sequence[TopicProduceData]", done: int = 0) -> "list[TopicProduceData]":
+    """Return topics with records that are not in the receive buffer, which others use meanwhile.
+
+    The first ``done`` partitions have none. So many partitions that they were read in steps are in
+    a buffer of their own, and returned with their records.
+    """
+    if sum(len(topic.partition_data) for topic in topics) > READ_AT_ONCE:
+        return list(topics)
+    kept = []
+    for name, topic_id, partitions in topics:
+        copied = []
+        for index, records in partitions:
+            if done or records is None:
+                copied.append(PartitionProduceData(index, None))
+            else:
+                copied.append(PartitionProduceData(index, memoryview(bytearray(records))))  # type: ignore[arg-type]
+            done -= done > 0
+        kept.append(TopicProduceData(name, topic_id, copied))
+    return kept
 
 
 def last_of_each(rows: list[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from inspect import isawaitable
 from types import SimpleNamespace
@@ -91,7 +92,7 @@ class Guarded:
 
     def ask_from(self, context: RequestContext, who: str, host: str) -> None:
         """Have the request of a context come from somebody."""
-        context.connection = SimpleNamespace(principal=who, host=host)
+        context.connection = SimpleNamespace(principal=who, host=host, login_seconds=math.inf)
         context.rights = self.home.rooms.security.rights_of(context.connection)
 
     async def ask(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from siltstone.broker.api import BY_KEY
+from siltstone.broker.handlers import delete_topics
+from siltstone.broker.handlers.produce import AT_ONCE
 from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import NO_ID
@@ -14,6 +18,7 @@ from siltstone.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from siltstone.protocol.messages.columns import ERROR_CODE
 from siltstone.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -98,11 +103,15 @@ def produce(*names: str, acks: int = 1, transactional_id: str | None = None) -> 
     return ProduceRequest(transactional_id, acks, 1000, topics)
 
 
-def fetch(*names: str, session: int = 0, epoch: int = 0, replica: int = -1) -> FetchRequest:
-    """Return a Fetch that waits for nothing."""
+def fetch(
+    *names: str, session: int = 0, epoch: int = 0, replica: int = -1, wait_ms: int = 0
+) -> FetchRequest:
+    """Return a Fetch, which waits for nothing unless it says how long."""
     partitions = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)]
     return FetchRequest(
         replica_id=replica,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
         session_id=session,
         session_epoch=epoch,
         topics=[FetchTopic(name, NO_ID, partitions) for name in names],
@@ -252,6 +261,24 @@ async def test_a_transactional_batch_needs_its_transaction(guarded: Guarded) -> 
     assert answer.responses[0].partition_responses[0].error_code == NO_TRANSACTION
 
 
+async def test_a_request_of_many_topics_appends_its_own_bytes(guarded: Guarded) -> None:
+    """Its frame may be in the buffer into which the next client's comes, while it is judged."""
+    guarded.allow(Operation.WRITE, TOPIC, "a")
+    sent, other = make_batch(1), make_batch(2)
+    frame = bytearray(sent)
+    row = PartitionProduceData(0, memoryview(frame))
+    others = [TopicProduceData(f"absent-{number}") for number in range(AT_ONCE)]
+    request = ProduceRequest(None, 1, 1000, [*others, TopicProduceData("a", partition_data=[row])])
+    context = guarded.context(0, 9)
+    answer = BY_KEY[0].load()(context, request)
+    frame[:] = other[: len(sent)]
+    *_, told_last = (await answer)[0]
+    log = guarded.home.rooms.topics.logs["a", 0]
+
+    assert [each[:2] for each in told_last[2]] == [(0, NONE)]
+    assert log.end.log_end_offset == 1
+
+
 def told(answer: Any) -> list[tuple[str, ErrorCode]]:
     """Return what a fetch tells of each topic."""
     return [(each.topic, each.partitions[0].error_code) for each in answer.responses]
@@ -288,6 +315,27 @@ async def test_a_session_loses_the_right_to_one_of_its_topics(guarded: Guarded) 
     assert (served.error_code, told(served)) == (NONE, [])
     assert (lost.error_code, lost.session_id) == (NONE, number)
     assert told(lost) == [("b", NO_TOPIC)]
+
+
+async def test_a_lost_topic_tells_a_waiting_session_nothing(guarded: Guarded) -> None:
+    """Not even by the moment of the answer that something was appended to it."""
+    guarded.allow(Operation.READ, TOPIC)
+    number = (await guarded.ask(1, fetch("a", "b"), 12)).session_id
+    await guarded.ask(1, fetch(session=number, epoch=1), 12)
+    guarded.authorizer.add([rule(Operation.READ, TOPIC, "b", Permission.DENY)])
+    request = fetch(session=number, epoch=2, wait_ms=600_000)
+    waiting = asyncio.ensure_future(BY_KEY[1].load()(guarded.context(1, 12), request))
+    rooms = guarded.home.rooms
+    watchers = rooms.topics.logs["a", 0].watchers
+    await give_turns_until(lambda: rooms.waiting.count and watchers, "a parked fetch")
+    await guarded.ask(0, produce("b"), 9, who="User:admin")
+    (parked,) = rooms.waiting._parked
+    is_released = parked.future.done()
+    await guarded.ask(0, produce("a"), 9, who="User:admin")
+    responses = (await waiting).responses
+
+    assert not is_released
+    assert {name: rows[0][ERROR_CODE] for name, _, rows in responses} == {"a": NONE, "b": NO_TOPIC}
 
 
 async def test_a_session_is_nobody_elses(guarded: Guarded) -> None:
@@ -515,3 +563,28 @@ async def test_a_topic_is_deleted_by_who_may(guarded: Guarded) -> None:
         (None, NO_TOPIC),
     ]
     assert {"a", "b", "c"} & set(guarded.home.rooms.topics.topics) == {"b", "c"}
+
+
+async def test_a_topic_that_comes_while_it_is_asked_for_is_not_deleted(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was none to be judged, and a client that may only describe it deletes nothing."""
+    guarded.allow(Operation.DELETE, TOPIC, "a")
+    guarded.allow(Operation.DESCRIBE, TOPIC, "late")
+    topics = guarded.home.rooms.topics
+    find = delete_topics._find_refused
+
+    async def find_and_wait(*asked: Any) -> Any:
+        found = await find(*asked)
+        await topics.create("late", 1, {})
+        return found
+
+    monkeypatch.setattr(delete_topics, "_find_refused", find_and_wait)
+    request = DeleteTopicsRequest([DeleteTopicState(name) for name in ("a", "late")])
+    answer = await guarded.ask(20, request)
+
+    assert [(each.name, each.error_code) for each in answer.responses] == [
+        ("a", NONE),
+        ("late", NO_TOPIC),
+    ]
+    assert "late" in topics.topics
