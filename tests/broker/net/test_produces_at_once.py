@@ -138,6 +138,29 @@ async def test_one_that_waits_behind_those_that_do_not(home: Running) -> None:
     assert [rows_of(each)[0][1] for each in answers] == [0, 2, 0, 4]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_request_waits_in_each_way_at_once(
+    home: Running, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """For the end of the round, for a thread and for an fsync, whose failure is of its own log."""
+    await home.topics.create("flushed", 1, {"flush.messages": "1"})
+    caller = await home.call()
+    if fails:
+        install(monkeypatch).fail("fsync", path="flushed-0/0")
+    one = bytes(make_batch(1, timestamp=now()))
+    large = bytes(make_batch(make_rows(1, 20_000), timestamp=now()))
+    batches = {"t": one, "flushed": one, "packed": large}
+    topics: list[Any] = [(name, [(0, batch)]) for name, batch in batches.items()]
+    requests = [produce(), request_entity(9, 1, 1000, None, topics)]
+    await caller.client.send(b"".join(map(caller.frame, requests)))
+    first, second = [rows_of(await within(caller.receive(each), "an answer")) for each in requests]
+
+    ok = ErrorCode.none
+    assert first == [(ok, 0)]
+    assert second == [(ok, 2), FAILED if fails else (ok, 0), (ok, 0)]
+    assert home.topics.logs["t", 0].log_end_offset == 3
+
+
 @pytest.mark.parametrize("last", [(), (produce(make_batch(make_rows(1, 20_000)), topic="packed"),)])
 async def test_a_failed_write_is_answered_to_each_of_them(
     home: Running, monkeypatch: pytest.MonkeyPatch, last: Any
