@@ -253,6 +253,9 @@ async def _create_and_describe(
 
     async def create(name: str) -> None:
         try:
+            # A topic that was there when the client's rights were looked at may have gone.
+            if not (context.sees(CREATE, CLUSTER) or context.may(CREATE, TOPIC, name)):
+                raise TopicAuthorizationFailed
             check_total(total)
             await _create(context, name)
         except KafkaError as error:

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.handlers import delete_topics
+from siltstone.broker.handlers import metadata as metadata_handler
 from siltstone.broker.handlers.produce import AT_ONCE
 from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from siltstone.protocol.errors import ProtocolError
@@ -186,6 +187,29 @@ async def test_asking_creates_what_may_be_created(guarded: Guarded) -> None:
         ("d", NONE),
         ("e", NO_TOPIC),
     ]
+
+
+async def test_a_topic_that_goes_while_it_is_asked_for_is_not_created(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was there when it was judged, so nothing was asked about making it."""
+    guarded.allow(Operation.DESCRIBE, TOPIC)
+    guarded.allow(Operation.CREATE, TOPIC, "new")
+    topics = guarded.home.rooms.topics
+    create = metadata_handler._create_and_describe
+
+    async def wait_and_create(*asked: Any) -> Any:
+        await topics.delete(topics.topics["a"])
+        return await create(*asked)
+
+    monkeypatch.setattr(metadata_handler, "_create_and_describe", wait_and_create)
+    answer = await guarded.ask(3, metadata("a", "new", creates=True))
+
+    assert [(each.name, each.error_code) for each in answer.topics] == [
+        ("a", NO_TOPIC),
+        ("new", NONE),
+    ]
+    assert "a" not in topics.topics
 
 
 async def test_the_answer_tells_what_the_client_may_do(guarded: Guarded) -> None:
