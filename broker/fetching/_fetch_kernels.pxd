@@ -56,7 +56,7 @@ cdef class FetchRead:
     cdef public list fetched
     cdef public long long max_bytes, min_bytes
     cdef public bint _is_committed, _is_follower, _is_refused_by_leader, finds_some
-    cdef public set absent
+    cdef public set _refused, absent
 
     @cython.locals(remaining="long long", total="long long", size="long long", limit="long long", urgent=bint, number=Py_ssize_t, place=Py_ssize_t, topic=TopicRead, earlier=Grid, may_read=bint)
     cpdef tuple read_some(self, object topics, object before, long long found)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import cython
 
-from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC
+from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from siltstone.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -134,7 +134,10 @@ if TYPE_CHECKING:
             """What the client may do; None: everything."""
 
         def may(self, operation: int, resource: int, name: str = ...) -> bool:
-            """Tell whether the client may do something."""
+            """Tell whether the client may do something; if not, the audit log says so."""
+
+        def sees(self, operation: int, resource: int, name: str = ...) -> bool:
+            """Tell the same, and the audit log nothing."""
 
 
 READ_COMMITTED = 1
@@ -398,6 +401,7 @@ class FetchRead:
         "_is_committed",
         "_is_follower",
         "_is_refused_by_leader",
+        "_refused",
         "absent",
         "context",
         "fetched",
@@ -421,6 +425,7 @@ class FetchRead:
         self._is_committed = number_of(request, ISOLATION_LEVEL) == READ_COMMITTED
         self._is_follower = replica_of(request) >= 0
         self._is_refused_by_leader = False
+        self._refused: set[str] = set()  # what the audit log knows of
         self.absent: set[tuple[TopicKey, int]] = set()
         self.finds_some = False
 
@@ -473,15 +478,20 @@ class FetchRead:
 
     def may_read(self, key: "TopicKey") -> bool:
         """Tell whether the client may read a topic; an id that no topic has is refused as such."""
-        if self._is_follower:  # which must be a broker (CVE-2018-1288)
-            return self.context.may(CLUSTER_ACTION, CLUSTER)
+        operation, kind = READ, TOPIC
         name: Any = key
-        if isinstance(key, bytes):
+        if self._is_follower:  # which must be a broker (CVE-2018-1288)
+            operation, kind, name = CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
+        elif isinstance(key, bytes):
             topic = self.rooms.topics.by_id.get(key)
             if topic is None:
                 return True
             name = topic.name
-        return self.context.may(READ, TOPIC, name)
+        ask = self.context.sees if name in self._refused else self.context.may
+        if ask(operation, kind, name):
+            return True
+        self._refused.add(name)
+        return False
 
     def name_topics(self, session_id: int, told: "Sequence[Told]") -> FetchResponse:
         """Return the answer that names these partitions, and the leader if the client lacks it."""

@@ -358,6 +358,9 @@ async def test_a_lost_topic_tells_a_waiting_session_nothing(guarded: Guarded) ->
     await guarded.ask(0, produce("a"), 9, who="User:admin")
     responses = (await waiting).responses
 
+    audit = rooms.security.audit
+    assert audit is not None
+    assert audit.refused_count == 1  # though it was read twice
     assert not is_released
     assert {name: rows[0][ERROR_CODE] for name, _, rows in responses} == {"a": NONE, "b": NO_TOPIC}
 
