@@ -253,7 +253,7 @@ async def _create_and_describe(
 
     async def create(name: str) -> None:
         try:
-            # A topic that was there when the client's rights were looked at may have gone.
+            # A topic that existed when the rights were looked at may have gone.
             if not (context.sees(CREATE, CLUSTER) or context.may(CREATE, TOPIC, name)):
                 raise TopicAuthorizationFailed
             check_total(total)

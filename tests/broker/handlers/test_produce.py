@@ -196,7 +196,7 @@ async def test_what_was_refused_is_let_go(home: RoomsOnDisk, *, may_wait: bool) 
 async def test_the_bytes_of_what_is_stored_are_let_go(
     home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the answer: a request may have many batches that were packed anew."""
+    """Before the answer: a request may have many batches that were packed again."""
     kept: list[int] = []
     flush = Log.flush
 

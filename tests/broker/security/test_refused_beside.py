@@ -192,7 +192,7 @@ async def test_asking_creates_what_may_be_created(guarded: Guarded) -> None:
 async def test_a_topic_that_goes_while_it_is_asked_for_is_not_created(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was there when it was judged, so nothing was asked about making it."""
+    """It existed when it was judged, so nothing was asked about making it."""
     guarded.allow(Operation.DESCRIBE, TOPIC)
     guarded.allow(Operation.CREATE, TOPIC, "new")
     topics = guarded.home.rooms.topics
@@ -286,7 +286,7 @@ async def test_a_transactional_batch_needs_its_transaction(guarded: Guarded) -> 
 
 
 async def test_a_request_of_many_topics_appends_its_own_bytes(guarded: Guarded) -> None:
-    """Its frame may be in the buffer into which the next client's comes, while it is judged."""
+    """Its frame may stand in the buffer of the next client's, while it is judged."""
     guarded.allow(Operation.WRITE, TOPIC, "a")
     sent, other = make_batch(1), make_batch(2)
     frame = bytearray(sent)
@@ -595,7 +595,7 @@ async def test_a_topic_is_deleted_by_who_may(guarded: Guarded) -> None:
 async def test_a_topic_that_comes_while_it_is_asked_for_is_not_deleted(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There was none to be judged, and a client that may only describe it deletes nothing."""
+    """It did not exist when it was judged, and a client that may only describe deletes nothing."""
     guarded.allow(Operation.DELETE, TOPIC, "a")
     guarded.allow(Operation.DESCRIBE, TOPIC, "late")
     topics = guarded.home.rooms.topics
