@@ -82,7 +82,7 @@ def describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeA
 def create(
     context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse | Coroutine[Any, Any, CreateAclsResponse]:
-    """Make rules; one that is there already is made once more, which changes nothing."""
+    """Make rules; one that exists is made once more, which changes nothing."""
     if not context.may(ALTER, CLUSTER):
         return CreateAclsResponse(
             results=(AclCreationResult(**CLUSTER_REFUSED),) * len(request.creations)

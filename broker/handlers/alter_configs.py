@@ -5,8 +5,8 @@ A change is in force when it is answered, and kept by the catalogue.
 
 Differs from Kafka: settings of share and streams groups are refused, since nothing obeys them;
 expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka does
-not know are refused, and those that promise protection which is not there; a resource that is
-there twice in AlterConfigs is refused where Kafka never answers; advertised.listeners can be
+not know are refused, and those that promise protection which does not exist; a resource that is
+named twice in AlterConfigs is refused where Kafka never answers; advertised.listeners can be
 altered for this broker, which Kafka has to be restarted for; what would exceed configs.max.bytes or
 client.metrics.max.count is refused with POLICY_VIOLATION.
 """

@@ -54,21 +54,21 @@ CLUSTER_REFUSED: Final[dict[str, Any]] = {
     "error_code": ClusterAuthorizationFailed.code,
     "error_message": ClusterAuthorizationFailed().message,
 }
-"""What an answer, or a part of one, says to a client that has no right to the cluster."""
+"""The fields of an answer, or of a part of one, to a client that has no right to the cluster."""
 
 OF_THE_CLIENT = -1
-"""What the client may do with a topic, which differs from topic to topic; see `form_for`."""
+"""Stands for the operations of a client, which differ from topic to topic; see `form_for`."""
 
 
 def of_topics(context: RequestContext, *, asked: bool) -> int:
-    """Return what an answer tells of operations with topics."""
+    """Return the operations with topics that an answer names."""
     if not asked:
         return NOT_ASKED
     return _ALL_WITH_TOPIC if context.rights is None else OF_THE_CLIENT
 
 
 def of_cluster(context: RequestContext, *, asked: bool) -> int:
-    """Return what an answer tells of operations with the cluster."""
+    """Return the operations with the cluster that an answer names."""
     if not asked:
         return NOT_ASKED
     return _ALL_WITH_CLUSTER if context.rights is None else context.rights.cluster_operations()
@@ -79,7 +79,7 @@ def find_refusal(
 ) -> KafkaError | None:
     """Return why a client may not do something with the settings of a resource; None if it may.
 
-    A kind that nobody knows is refused elsewhere, whoever asks.
+    A kind that nobody knows is refused elsewhere, whatever rights a client has.
     """
     refusal: KafkaError | None = None
     if kind == ResourceType.TOPIC:
@@ -145,20 +145,20 @@ def weave(answered: Sequence[Any], refused: Mapping[int, Any], count: int) -> Se
 
 
 def of_group(context: RequestContext, group_id: str, *, asked: bool) -> int:
-    """Return what an answer tells of operations with a group."""
+    """Return the operations with a group that an answer names."""
     if not asked:
         return NOT_ASKED
     return _ALL_WITH_GROUP if context.rights is None else context.rights.group_operations(group_id)
 
 
 def user_of(context: RequestContext) -> str:
-    """Return the principal that has logged in, an empty one if none has."""
+    """Return the principal that has logged in, an empty one without a login."""
     client = context.connection
     return "" if client is None or client.principal == _ANONYMOUS else client.principal
 
 
 def topics_seen(context: RequestContext) -> Callable[[str], bool] | None:
-    """Return what tells whether the client may be told of a topic; None if of all of them."""
+    """Return a test of whether the client may know a topic; None if it may know all of them."""
     return None if context.rights is None else context.rights.sees_topic
 
 

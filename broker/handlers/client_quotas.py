@@ -128,7 +128,7 @@ async def alter(
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas, each entity for itself.
 
-    An entity that is there twice has one answer, a refusal.
+    An entity that is named twice has one answer, a refusal.
     """
     if not context.may(ALTER_CONFIGS, CLUSTER):
         return AlterClientQuotasResponse(
@@ -145,7 +145,7 @@ async def alter(
     for entry in request.entries:
         named = frozenset((each.entity_type, each.entity_name) for each in entry.entity)
         if named in entries:
-            faults[named] = InvalidRequest("the entity is there twice; nothing of it is changed")
+            faults[named] = InvalidRequest("the entity is named twice; nothing of it is changed")
             changes.pop(named, None)
             continue
         entries[named] = entry
@@ -178,7 +178,7 @@ def _read(entry: Alteration) -> tuple[Entity, dict[str, float | None]]:
     quotas: dict[str, float | None] = {}
     for key, value, remove in entry.ops:
         if key in quotas:
-            raise InvalidRequest(f"Quota {key} is there twice for the same entity")
+            raise InvalidRequest(f"Quota {key} is named twice for the same entity")
         if not remove:
             check_quota(entity, key, value)
         quotas[key] = None if remove else value

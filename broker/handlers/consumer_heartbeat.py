@@ -147,7 +147,7 @@ def _read(
 
     Raises:
         InvalidRequest: It contradicts itself.
-        UnsupportedAssignor: It wants an assignor that is not there.
+        UnsupportedAssignor: It wants an assignor that does not exist.
     """
     brings_id = context.version >= _FIRST_WITH_OWN_MEMBER_ID
     names = request.subscribed_topic_names

@@ -4,7 +4,7 @@ v1 key types (KIP-98) · v4 several keys at once (KIP-699) · v5 retriable autho
 v6 share groups (KIP-932), which are not served. Without it librdkafka takes a broker for one of
 before 0.8.2 and never compresses with lz4.
 
-Differs from Kafka: a coordinator is there when the first answer names it, where Kafka first answers
+Differs from Kafka: the first answer names a coordinator that can serve, where Kafka first answers
 COORDINATOR_NOT_AVAILABLE.
 """
 
@@ -42,7 +42,7 @@ _GROUP, _TRANSACTION, _SHARE_GROUP = 0, 1, 2
 _FIRST_WITH_KEYS = 4
 _FIRST_WITH_SHARE_GROUPS = 6
 _NO_ERROR = "NONE"
-"""What Kafka says to old versions when nothing is wrong; to others it says nothing."""
+"""The message of Kafka to old versions when nothing is wrong; to others it says nothing."""
 
 
 def find(

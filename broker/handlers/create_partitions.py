@@ -43,7 +43,7 @@ async def handle(
     total = 0
     share = LoopShare()
     for each in request.topics:
-        # Kafka refuses a name that is there twice whatever rights a client has.
+        # Kafka refuses a name that is given twice whatever rights a client has.
         if counts[each.name] == 1 and not context.may(ALTER, TOPIC, each.name):
             code = TopicAuthorizationFailed.code
             results[each.name] = CreatePartitionsTopicResult(each.name, code, None)

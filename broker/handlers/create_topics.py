@@ -62,7 +62,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     may_create_all = context.sees(CREATE, CLUSTER)
     share = LoopShare()
     for each in request.topics:
-        # Kafka refuses a name that is there twice whatever rights a client has.
+        # Kafka refuses a name that is given twice whatever rights a client has.
         if may_create_all or counts[each.name] > 1 or context.may(CREATE, TOPIC, each.name):
             total += _count(each, default)
         else:
@@ -192,7 +192,7 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
     check_replication_factor(wanted.replication_factor)
     if wanted.num_partitions == 0 or wanted.num_partitions < -1:
         raise InvalidPartitions(
-            f"{wanted.num_partitions} partitions can not be; ask for at least 1, or for -1 to have "
+            f"{wanted.num_partitions} partitions cannot be; ask for at least 1, or for -1 to have "
             "the default"
         )
     default = context.rooms.settings.server.num_partitions

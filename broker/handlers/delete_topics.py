@@ -89,7 +89,7 @@ async def _find_refused(
 ) -> dict[int, DeletableTopicResult]:
     """Return the refusals of topics that the client may not delete, by their places.
 
-    What is there twice is refused elsewhere, whatever rights a client has, as by Kafka.
+    A topic that is named twice is refused elsewhere, whatever rights a client has, as by Kafka.
     """
     counts = Counter(entries)
     share = LoopShare()
@@ -110,7 +110,7 @@ def _find_refusal(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
     if (name is None) == (key == NO_ID):
         return None  # which is refused as a fault
     if name is not None:
-        # Of a name that no topic has it is told that there is none.
+        # A name that no topic has needs no right to delete: its answer is that it is unknown.
         may = name not in topics.topics or context.may(DELETE, TOPIC, name)
         may = may and context.may(DESCRIBE, TOPIC, name)
     else:
@@ -138,7 +138,7 @@ def _find_doomed(
     rooms = context.rooms
     if not rooms.settings.server.delete_topic_enable:
         if context.version < _FIRST_WITH_DELETION_DISABLED:
-            raise InvalidRequest("topics can not be deleted: delete.topic.enable is false")
+            raise InvalidRequest("topics cannot be deleted: delete.topic.enable is false")
         raise TopicDeletionDisabled
     name, key = wanted
     if (name is None) == (key == NO_ID):
@@ -154,5 +154,5 @@ def _find_doomed(
     if topic is None:
         raise unknown
     if topic.is_internal:
-        raise InvalidTopic(f"topic {topic.name} is the broker's own and can not be deleted")
+        raise InvalidTopic(f"topic {topic.name} is the broker's own and cannot be deleted")
     return topic

@@ -91,7 +91,7 @@ async def _judge(
 ) -> list[tuple[DescribeConfigsResource, KafkaError | None]]:
     """Return the resources, each with the reason why it is not described, if there is one.
 
-    One that is named twice is there once, unless the client may not know of it.
+    One that is named twice is returned once, unless the client may not know of it.
     """
     share = LoopShare()
     unknown: KafkaError | None = None

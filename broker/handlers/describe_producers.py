@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: who writes to a partition, what is open there (KIP-664)."""
+"""DescribeProducers (61), version 0: the producers of a partition, and what is open (KIP-664)."""
 
 from __future__ import annotations
 

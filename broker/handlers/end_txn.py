@@ -4,7 +4,7 @@ v2 fenced producers have a code of their own (KIP-588) · v5 the answer has the 
 of the next transaction (KIP-890).
 
 Differs from Kafka: EndTxn of up to 256 partitions is answered when the markers are in the log, not
-before, so that a reader of committed records who comes after a commit finds them. Of more
+before, so that a reader of committed records that comes after a commit finds them. Of more
 partitions it is answered before, as Kafka may answer any, and the markers follow.
 """
 

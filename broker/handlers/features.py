@@ -4,9 +4,9 @@ v1 upgrade types and validation only (KIP-584, KIP-778): without them a level on
 Kafka, which does not look at ``allow_downgrade`` · v2 one code for all instead of one for each
 feature. All features of a request change, or none.
 
-Differs from Kafka: ``share.version``, ``streams.version`` and ``kraft.version`` are not there, as
-what they stand for; ``metadata.version`` is named, and keeps its level, since there is no quorum
-whose records it could describe.
+Differs from Kafka: ``share.version``, ``streams.version`` and ``kraft.version`` do not exist, nor
+does what they stand for; ``metadata.version`` is named, and keeps its level, since there is no
+quorum whose records it could describe.
 """
 
 from __future__ import annotations

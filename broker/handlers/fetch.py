@@ -6,8 +6,8 @@ endpoints (KIP-951) · v17 directory ids · v18 high watermark hint. A follower'
 there are no replicas here.
 
 Differs from Kafka: only whole batches are ever sent, never a cut one at the end of a partition; a
-session is told of a deleted topic by UNKNOWN_TOPIC_ID, as who has none, where Kafka says
-UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID of another topic of that name.
+deleted topic is UNKNOWN_TOPIC_ID in a session, as it is without one, where Kafka says
+UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID if another topic has its name.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class _Fetch(FetchRead):
         return self.finds_some or is_more
 
     async def wait(self) -> FetchResponse:
-        """Park until ``min_bytes`` are there or ``max_wait_ms`` has passed, then read again."""
+        """Park until ``min_bytes`` have come or ``max_wait_ms`` has passed, then read again."""
         rooms, session = self.rooms, self.plan.session
         # Without a session nobody watches but this request; what is named twice is one partition.
         group = WatchGroup() if session is None else session.group
@@ -226,5 +226,5 @@ class _Fetch(FetchRead):
         return FetchResponse(error_code=error.code.value, session_id=session_id)
 
     def answer(self) -> FetchResponse:
-        """Close the books of the session and say what is told of each partition."""
+        """Close the books of the session and return the answer for each partition."""
         return self.name_topics(*self.rooms.sessions.conclude(self.plan, self.fetched))

@@ -1,8 +1,8 @@
 """DescribeGroups (15), versions 0-6, ListGroups (16), 0-5, and DeleteGroups (42), 0-2.
 
-DescribeGroups: v3 authorized operations (KIP-430) · v4 instance ids · v6 a code for a group that is
-not there (KIP-1043). ListGroups: v4 states (KIP-518) · v5 types (KIP-848). Groups of the consumer
-protocol are listed and deleted here, and described elsewhere.
+DescribeGroups: v3 authorized operations (KIP-430) · v4 instance ids · v6 a code for a group that
+does not exist (KIP-1043). ListGroups: v4 states (KIP-518) · v5 types (KIP-848). Groups of the
+consumer protocol are listed and deleted here, and described elsewhere.
 
 Differs from Kafka: a group that is named twice is described once.
 """
@@ -79,7 +79,7 @@ def _find_classic(groups: GroupCoordinator, group_id: str) -> ClassicGroup:
     """Return a classic group.
 
     Raises:
-        GroupIdNotFound: It is of another kind, or is not there.
+        GroupIdNotFound: It is of another kind, or does not exist.
         CoordinatorLoadInProgress: That is not known yet.
     """
     groups.check(group_id)

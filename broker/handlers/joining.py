@@ -2,7 +2,7 @@
 
 JoinGroup: v1 rebalance timeout · v4 member id required (KIP-394) · v5 instance id (KIP-345) · v7
 protocol type · v8 reason · v9 skip assignment (KIP-814). SyncGroup: v3 instance id · v5 protocol
-type and name. Both answer when the others of the group are there; the state machine holds the
+type and name. Both answer when the others of the group have come; the state machine holds the
 answer meanwhile, and a connection that goes away takes nothing with it.
 
 Differs from Kafka: a new group above groups.max.count is refused with GROUP_MAX_SIZE_REACHED,
@@ -69,7 +69,7 @@ class Parked(Generic[T]):
             self._future.set_result(result)
 
     async def wait(self) -> T:
-        """Return the answer when it is there."""
+        """Wait for the answer, and return it."""
         if self.result is not None:
             return self.result
         self._future = asyncio.get_running_loop().create_future()
@@ -163,7 +163,7 @@ def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
 def sync(
     context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
-    """Take the leader's assignments, and give a member its own; answer when they are there."""
+    """Take the leader's assignments, and give a member its own; answer when they have come."""
     parked: Parked[SyncResult] = Parked()
     try:
         _check(context, request)

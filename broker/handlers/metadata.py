@@ -140,7 +140,7 @@ def _find_refusal_by_id(
 def _find_refusal_by_name(
     context: RequestContext, wanted: MetadataRequestTopic, *, may_create: bool
 ) -> MetadataResponseTopic | None:
-    """Return the refusal of a topic by its name: for who may not know it, or may not create it."""
+    """Return the refusal of a topic by its name, if the client may not know or not create it."""
     name = wanted.name
     if name is None:
         return None  # which is refused as a fault

@@ -207,9 +207,9 @@ def _answer(results: Any) -> OffsetCommitResponse:
 
 
 def _merge(results: Results) -> Generator[None, None, Results]:
-    """Return the codes of a topic that is there twice in one place.
+    """Return the codes of a topic that is named twice in one place.
 
-    Kafka answers so, unless all partitions are there.
+    Kafka answers so, unless all partitions exist.
     """
     merged: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
     for name, topic_id, codes in results:

@@ -39,7 +39,7 @@ _SLICES = Slices("topics", nested="partitions")
 def delete(
     context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
-    """Delete offsets of topics that no member reads; one that was not there is no error."""
+    """Delete offsets of topics that no member reads; one that does not exist is no error."""
     if not context.may(DELETE, GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=GroupAuthorizationFailed.code)
     steps = _delete(context, request)

@@ -152,7 +152,7 @@ def _hide(indexes: Sequence[int]) -> list[OffsetFetchResponsePartition]:
 
 
 def _row(index: int, code: int) -> OffsetFetchResponsePartition:
-    """Return why nothing can be told of a partition."""
+    """Return the row of a partition that is refused, with the reason as its code."""
     return OffsetFetchResponsePartition(index, -1, -1, "", code)
 
 

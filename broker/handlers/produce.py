@@ -7,7 +7,7 @@ connection when a partition fails.
 
 Differs from Kafka: a compressed batch is opened only where a rule needs its records
 ([0002](decisions/0002-compressed-batches-stay-closed.md)), so that one with a wrong content or a
-wrong max timestamp is stored, and a timestamp out of bounds is told of its first record alone; a
+wrong max timestamp is stored, and a timestamp out of bounds is shown for its first record alone; a
 batch that cannot be opened is CORRUPT_MESSAGE and a codec that nobody knows INVALID_RECORD, where
 Kafka says UNKNOWN_SERVER_ERROR; a partition without records is refused, where Kafka never answers.
 

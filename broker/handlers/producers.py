@@ -1,4 +1,4 @@
-"""InitProducerId (22), versions 0-5: who writes, idempotently or in transactions (KIP-98).
+"""InitProducerId (22), versions 0-5: ids to write idempotently or in transactions (KIP-98).
 
 v3 id and epoch of a producer that recovers (KIP-360) · v4 fenced producers have a code of their own
 (KIP-588) · v5 transactions may be aborted by error (KIP-890).

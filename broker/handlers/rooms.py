@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What clients are told this broker is: constant from start to stop.
+    """Tells clients what this broker is: constant from start to stop.
 
     The cluster id comes from the log directories (``logs.cluster_id``).
     """

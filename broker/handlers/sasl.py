@@ -8,7 +8,7 @@ at once. What a client says of itself reaches no log.
 Differs from Kafka: GSSAPI and delegation tokens are refused; OAUTHBEARER takes unsigned tokens only
 where that is set, on loopback, and no second token in one conversation; a request that comes
 between SaslHandshake and SaslAuthenticate closes the connection, where Kafka first answers it with
-ILLEGAL_SASL_STATE; a wrong password for SCRAM and a user that is not there fail at the same token.
+ILLEGAL_SASL_STATE; a wrong password for SCRAM and an unknown user fail at the same token.
 """
 
 from __future__ import annotations
@@ -42,5 +42,5 @@ def authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> A
 
 
 def _find(context: RequestContext) -> Login | None:
-    """Return the login of the connection; where there is none, log that somebody wanted one."""
+    """Return the login of the connection; without one log that somebody wanted it."""
     return None if context.connection is None else context.connection.find_login()

@@ -61,7 +61,7 @@ _NO_MECHANISM: Final = "Unknown SCRAM mechanism"
 def describe(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Tell by which mechanisms of SCRAM users log in; of all of them if none is named."""
+    """Tell by which mechanisms of SCRAM users log in; of all users if the request names nobody."""
     if not context.may(DESCRIBE, CLUSTER):
         refused = [DescribeUserScramCredentialsResult(**CLUSTER_REFUSED)] * len(request.users or ())
         return DescribeUserScramCredentialsResponse(**CLUSTER_REFUSED, results=refused)

@@ -120,7 +120,7 @@ def _describe_some(
         form = everybodys
         if operations == authorized.OF_THE_CLIENT:
             form = authorized.form_for(context, form, name)
-        if not room:  # what the cursor names need not be there
+        if not room:  # what the cursor names need not exist
             return DescribeTopicPartitionsResponse(
                 topics=described, next_cursor=ResponseCursor(name, start)
             )

@@ -183,7 +183,7 @@ def _partitions_of(
 def _results(
     wanted: AddPartitionsToTxnTransaction, codes: Codes
 ) -> Generator[None, None, AddPartitionsToTxnResult]:
-    """Return the answer for one transaction, in which every topic is there once."""
+    """Return the answer for one transaction, which names every topic once."""
     named: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for name, indexes in wanted.topics:
         rows = named.setdefault(name, [])

@@ -58,7 +58,7 @@ def make_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
         if kind not in TYPES:
             raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
         if kind in names:
-            raise InvalidRequest(f"Client quota entity type {kind} is there twice")
+            raise InvalidRequest(f"Client quota entity type {kind} is named twice")
         if name is not None and not name:
             raise InvalidRequest(f"Empty {kind} not supported")
         names[kind] = name

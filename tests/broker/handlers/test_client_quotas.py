@@ -141,7 +141,7 @@ async def test_an_entity_twice_is_refused_once(tmp_path: Path, io: IoThreads) ->
         ((), "request_percentage", 1, "Invalid empty client quota entity"),
         ((("user", ""),), "request_percentage", 1, "Empty user not supported"),
         ((("group", "a"),), "request_percentage", 1, "Unhandled client quota entity type: group"),
-        ((("user", "a"), ("user", "b")), "request_percentage", 1, "user is there twice"),
+        ((("user", "a"), ("user", "b")), "request_percentage", 1, "user is named twice"),
         ((("user", "a"), ("ip", "::1")), "request_percentage", 1, "Invalid empty client quota"),
         ((("ip", "nowhere.example"),), "connection_creation_rate", 1, "not a valid IP"),
         ((("ip", "::1"),), "request_percentage", 1, "Invalid configuration key request_perc"),
@@ -192,7 +192,7 @@ async def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, io: IoThread
     twice = EntryData([EntityData("user", "a")], [OpData("request_percentage", 1.0)] * 2)
     (answer,) = (await alter(context, AlterClientQuotasRequest([twice]))).entries
 
-    assert "request_percentage is there twice" in str(answer.error_message)
+    assert "request_percentage is named twice" in str(answer.error_message)
 
 
 async def test_a_quota_that_is_not_there_can_be_removed(tmp_path: Path, io: IoThreads) -> None:
