@@ -269,7 +269,8 @@ async def test_a_listener_with_tls(tmp_path: Path, capsys: pytest.CaptureFixture
         f"no Kafka broker answers at {tls}: it speaks TLS; set security.protocol to SSL, or to "
         "SASL_SSL for a login; check --bootstrap-server and --command-config"
     )
-    assert f"{tls} is not who it should be: its certificate is not trusted (" in untrusted
+    untrusted_certificate = "is another broker than it should be: its certificate is not trusted ("
+    assert f"{tls} {untrusted_certificate}" in untrusted
     assert untrusted.endswith("; name a PEM file of its authority by ssl.truststore.location")
     assert f"no Kafka broker answers at {plain}: it ends no TLS handshake (" in none
 
