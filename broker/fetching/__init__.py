@@ -1,4 +1,4 @@
-"""What the broker remembers between fetches: sessions, and requests that wait for records.
+"""State that outlives one Fetch: sessions, and requests that wait for records.
 
-Here goes what outlives one Fetch. How one is answered is in `broker.handlers.fetch`.
+How a Fetch is answered is in `broker.handlers.fetch`.
 """

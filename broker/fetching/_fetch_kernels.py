@@ -1,8 +1,8 @@
-"""What a Fetch reads of each partition, and how fetches learn that there is more.
+"""Reads each partition of a Fetch, and tells fetches when there is more.
 
-Logs tell their changes to those who watch them: fetch sessions, and fetches that wait for data. A
-`Watch` is one partition. It is among the watchers of its log (`Log.watchers`), which tells it of
-every change. So neither an idle session nor a fetch that waits looks at its partitions one by one.
+Logs tell their changes to fetch sessions, and to fetches that wait for data. A `Watch` is one
+partition. It is among the watchers of its log (`Log.watchers`), which calls it at every change. So
+neither an idle session nor a fetch that waits looks at its partitions one by one.
 
 Compiled by Cython. The types of C stand in ``_fetch_kernels.pxd``, the
 columns in `protocol.messages.columns`.
@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     Told = tuple[TopicKey, Sequence[PartitionData]]
 
     class Identity(Protocol):
-        """What clients are told this broker is."""
+        """The broker as clients know it."""
 
         @property
         def node_id(self) -> int:
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
 
         @property
         def identity(self) -> Identity:
-            """What clients are told this broker is."""
+            """The broker as clients know it."""
 
     class Context(Protocol):
         """The part of a request's context that a read needs."""
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
 
         @property
         def rights(self) -> object:
-            """What the client may do; None: everything."""
+            """The client's rights; None: it may do everything."""
 
         def may(self, operation: int, resource: int, name: str = ...) -> bool:
             """Tell whether the client may do something; if not, the audit log says so."""
@@ -142,7 +142,7 @@ if TYPE_CHECKING:
 
 READ_COMMITTED = 1
 LATEST, EARLIEST = -1, -2  # as timestamps of ListOffsets
-# The defaults themselves: who writes an answer knows them without a look inside.
+# The defaults themselves: the writer of an answer knows them without a look inside.
 _DEFAULTS = PartitionData._field_defaults
 NO_DIVERGENCE: EpochEndOffset = _DEFAULTS["diverging_epoch"]
 
@@ -162,7 +162,7 @@ _LEADER_ERRORS = frozenset({FencedLeaderEpoch.code.value, NotLeaderOrFollower.co
 
 
 class FetchPlan:
-    """What one request fetches: topics in reading order, their partitions, and for which session.
+    """The topics that one request fetches, in reading order, their partitions, and its session.
 
     No two topics behind each other are the same. ``count`` is that of all partitions; ``read`` has
     the session's objects for them. ``epoch`` is the session's epoch after the request.
@@ -362,7 +362,7 @@ class TopicRead:
         self.divergences[place] = divergence
 
     def name_leader(self, place: int, leader: LeaderIdAndEpoch) -> None:
-        """Note who leads a partition, for a client that lacks it."""
+        """Note the leader of a partition, for a client that does not know it."""
         if self.leaders is None:
             self.leaders = [_NO_LEADER] * len(self.rows)
         self.leaders[place] = leader
@@ -506,7 +506,7 @@ class FetchRead:
         return response
 
     def _find_logs(self, key: "TopicKey") -> "tuple[Log | None, ...]":
-        """Return the logs of a topic, none if it is not there."""
+        """Return the logs of a topic, an empty tuple if it does not exist."""
         registry = self.rooms.topics
         topics: dict[Any, Topic] = registry.by_id if isinstance(key, bytes) else registry.topics
         topic = topics.get(key)
@@ -522,7 +522,7 @@ class FetchRead:
         number = cell_of(wanted, place, PARTITION)
         log = topic.logs[number] if 0 <= number < len(topic.logs) else None
         if log is None:
-            log = self.rooms.topics.find_log(topic.key, number)  # says why it is not there
+            log = self.rooms.topics.find_log(topic.key, number)  # says why it has none
         if self._is_follower:
             raise NotLeaderOrFollower
         end = slot_of(log, "end")
@@ -720,7 +720,7 @@ class Parked:
         self._is_committed = isolation_level == READ_COMMITTED
 
     def count(self, watch: "Watch") -> None:
-        """Count anew what there is of one partition, and go on if it is enough."""
+        """Count again what one partition has, and go on if it is enough."""
         log, wanted = watch.log, watch.wanted
         if log is None:
             self.release()
@@ -922,7 +922,7 @@ class FetchSession:
         place: int,
         get_log: "Callable[[TopicKey, int], Log | None]",
     ) -> None:
-        """Let the log tell of a partition in which there is nothing to read now.
+        """Leave a partition in which there is nothing to read now to the watch of its log.
 
         ``fetched`` says so at this place.
         """

@@ -161,7 +161,7 @@ class FetchSessions:
         """Add, change and forget partitions of a session, which ends if there is no room for them.
 
         Raises:
-            FetchSessionIdNotFound: There is none; the client begins anew.
+            FetchSessionIdNotFound: There was no room, so the client begins again.
         """
         named = sum(len(partitions) for _, _, partitions in request.topics)
         room = self._room.partition_count() - self.partition_count

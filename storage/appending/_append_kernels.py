@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
         @property
         def first_batch_timestamp(self) -> int:
-            """The largest timestamp of its first batch, -1 if there is none."""
+            """The max timestamp of its first batch, -1 without a timestamp or a batch."""
 
         def activate(self) -> None:
             """Open it to write."""
@@ -130,7 +130,7 @@ if TYPE_CHECKING:
             """The settings of the topic."""
 
     class LoadedPartition(Protocol):
-        """What a start found of a log; `storage.log.recovery` has all of it."""
+        """The parts of a log that a start found; `storage.log.recovery` has all of it."""
 
         @property
         def folder(self) -> Folder:
@@ -173,7 +173,7 @@ JOINED_BYTES = 64 << 10
 """Batches that wait are written together up to this size: what a connection receives at once."""
 
 UNKNOWN = -2
-"""Of a timestamp: not looked up yet. -1: there is none."""
+"""Stands for a timestamp that was not looked up yet; -1 says that no record has one."""
 
 _CLIENT = Origin.CLIENT
 _MIN_RECORD_BYTES = 7

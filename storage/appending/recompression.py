@@ -39,7 +39,7 @@ def rebuild(
 ) -> bytearray:
     """Return a new batch of checked records, packed as the topic wants; producer fields are kept.
 
-    With `is_uneven` deltas and record attributes are written anew: Kafka tolerates clients that
+    With `is_uneven` deltas and record attributes are written again: Kafka tolerates clients that
     number compressed records wrongly.
 
     Raises:

@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, config: "TopicConfig", now_ms: int, attributes: int) -> "Limits":
-        """Return the limits of records; there are none if their own timestamps do not count."""
+        """Return the limits of records, the widest if their own timestamps do not count."""
         if config.is_log_append_time or attributes & LOG_APPEND_TIME:
             return cls(_INT64_MIN, _INT64_MAX)
         return cls.around(config, now_ms)

@@ -1,4 +1,4 @@
-"""What is counted of batches that are refused: what Kafka counts, and our own limits.
+"""The reasons by which refused batches are counted: Kafka's, and our own limits.
 
 Kafka's are those of ``LogValidator.MetricsRecorder``.
 """

@@ -1,4 +1,4 @@
-"""What a producer's batch must be before it is appended (Kafka: ProduceRequest, LogValidator).
+"""Checks a producer's batch before it is appended (Kafka: ProduceRequest, LogValidator).
 
 The order of the checks and their errors are Kafka's. Two deliberate differences: a compressed batch
 is opened only where a rule needs its records (docs/decisions/0002), and an uncompressed batch whose
@@ -69,7 +69,7 @@ _read_length = Struct(">i").unpack_from
 
 
 class _Content(NamedTuple):
-    """What is known of the records; `data` is None if the batch was not opened."""
+    """The records as far as they are known; `data` is None if the batch was not opened."""
 
     data: "bytes | memoryview | None"
     flags: int
@@ -146,7 +146,7 @@ def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> Validat
     if header.size != size or header.magic != MAGIC:
         raise CorruptMessage(
             f"the batch says to have {header.size} bytes and magic {header.magic};"
-            f" {size} bytes are there"
+            f" {size} bytes have come"
         )
     if verdict[0] == WRONG_CRC:
         raise CorruptMessage(

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Origin(Enum):
-    """Who appends: this decides which rules a batch has to obey."""
+    """The origin of an append: it decides which rules a batch has to obey."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
