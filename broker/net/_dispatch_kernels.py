@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.errors import KafkaError
 
     class TurnTimer(Protocol):
-        """Who counts what the turns of connections take of the loop."""
+        """Counts how long the turns of connections hold the loop."""
 
         def begin(self) -> object:
             """Begin a turn, perhaps inside of another one's; return what `end` asks."""
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
         @property
         def principal(self) -> str:
-            """Who the client has proven to be."""
+            """The principal that the client has proven to be."""
 
         @property
         def host(self) -> str:
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
         @property
         def software(self) -> tuple[str, str]:
-            """What it says that it is, and its version; empty if it says nothing."""
+            """The name and the version that it gives itself; empty if it says nothing."""
 
         @property
         def login_seconds(self) -> float:
@@ -228,7 +228,7 @@ class Histogram:
 
 
 class Caller:
-    """Who asks on a connection: from where, through which listener, and as whom.
+    """The client of a connection: its address, its listener, its name and its rights.
 
     ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
     ``rights`` are None if everybody may do everything.
@@ -413,7 +413,7 @@ class Unwritten:
 
 
 class Gate:
-    """From a frame to its answer, if that is there in the same turn; ``rare`` does all else.
+    """Makes an answer of a frame, if that comes in the same turn; ``rare`` does all else.
 
     Compiled and held by `Dispatcher`, so that a request makes no call of Python's but its handler.
     """
@@ -431,7 +431,7 @@ class Gate:
         self._served = served
         self._rare = rare
         self.stats = stats
-        # Who counts what the turns of connections take of the loop; None: nobody.
+        # Counts how long the turns of connections hold the loop; None: nobody does.
         self.timer: TurnTimer | None = None
 
     def dispatch(

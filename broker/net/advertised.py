@@ -1,4 +1,4 @@
-"""What clients are told to connect to: said at the start, and tried.
+"""The addresses that clients are told to connect to: logged at the start, and tried.
 
 A broker that advertises an address which its clients cannot reach looks healthy to everybody but
 them: their first connection works, and all later ones go where they were told.
@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
 
 
 def announce(advertised: Mapping[str, tuple[str, int]]) -> None:
-    """Log each advertised address and who it is for."""
+    """Log each advertised address and which clients it is for."""
     for name, (host, port) in advertised.items():
         log.info(
             "advertised listener=%s address=%s for=%r",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHARED_BYTES = 256 * 1024
 LARGE = 128 * 1024
 _OUR_TURN: Final = 0.1
-"""What a second counts in which the client waits for the broker: 30 of them use up the grace."""
+"""How much a second counts in which the client waits for the broker: 30 use up the grace."""
 _SPARED_BYTES = 4096  # closing a client that holds less frees too little
 _POOLED_BYTES = 2 * 1024 * 1024
 _POOL_LIMIT = 8

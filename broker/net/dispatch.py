@@ -95,8 +95,8 @@ class Dispatcher:
     ) -> None:
         """Have ``find`` say what serves an API in place of its handler; None: nothing.
 
-        It is asked now, and whoever serves an API cuts large requests itself. ``timer`` counts
-        what whole turns take.
+        It is asked now, and what serves an API cuts large requests itself. ``timer`` counts what
+        whole turns take.
         """
         self._find_metered = find
         self.gate.timer = timer
@@ -138,7 +138,7 @@ def _go_on(coroutine: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, A
 
 
 class RareRequests:
-    """What `Gate` does not do itself: requests that wait, large ones, and those that get no answer.
+    """Serves for `Gate` requests that wait, large ones, and those that get no answer.
 
     All of it begins in one turn of a connection, and what is a coroutine ends in another.
     """

@@ -49,7 +49,7 @@ def find_exposed(server: ServerConfig) -> Iterator[str]:
     missing = _missing(is_encrypted=HTTP in tls, asks=asks)
     if missing:
         yield (
-            f"http.listener {host}:{port} is not on loopback and has {missing} for whoever reads; "
+            f"http.listener {host}:{port} is not on loopback and has {missing} for readers; "
             f"set http.security.protocol={_wanted(asks=asks)}, or listen on 127.0.0.1"
         )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXEMPT: Final = "siltstone-testing"
-"""The client id of who prepares a test: what it asks goes well."""
+"""The id of a client that prepares a test: its requests neither fail nor wait."""
 
 _OF_FETCH_SESSIONS: Final = {
     ErrorCode.fetch_session_id_not_found,
@@ -46,8 +46,8 @@ _OF_PARTITIONS: Final = {
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.unstable_offset_commit,
 }
-"""What Kafka says of a topic or a partition, never of the whole request, whose code there may be
-too: clients look for it there."""
+"""Errors that Kafka gives to a topic or a partition and never to a whole request, though its answer
+may have a code too: clients look for them at the topic or the partition."""
 _TOPIC_FIELDS: Final = {"name", "topic", "topic_id", "topic_name", "topic_names", "topics"}
 
 
@@ -72,7 +72,7 @@ class Failure:
 
 
 class _Trouble:
-    """What is to go wrong with one API, in place of its handler."""
+    """Lets requests of one API fail or wait, in place of its handler."""
 
     def __init__(self, api: Api) -> None:
         self.failures: list[Failure] = []
@@ -149,7 +149,7 @@ class _Trouble:
 
 
 class Faults:
-    """What is to go wrong (loop only)."""
+    """Lets requests fail or wait, for tests of clients (loop only)."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

@@ -48,8 +48,8 @@ class Listener:
 
     Invariants: every open connection stands in ``connections``; every task that a request needs
     stands in ``_tasks`` until it ends, and one that fails is logged, never lost.
-    ``addresses`` limits who may connect. While the listener has as many connections as it may,
-    or they come too fast, nothing is accepted: they wait in the kernel, as Apache Kafka's do.
+    ``addresses`` limits connections by their address. While the listener has as many as it may, or
+    they come too fast, nothing is accepted: they wait in the kernel, as Apache Kafka's do.
     """
 
     def __init__(  # noqa: PLR0913  # what its connections share
@@ -64,7 +64,7 @@ class Listener:
         logins: Logins | None = None,
         handshakes: Handshakes | None = None,
     ) -> None:
-        """With ``logins`` clients have to say who they are before they ask anything.
+        """With ``logins`` clients have to log in before they ask anything.
 
         With ``handshakes`` they have to speak TLS.
         """
@@ -272,7 +272,7 @@ class Listener:
     def _close_reset(self) -> None:
         """Close connections that their peers have reset right behind the last bytes.
 
-        The event loop tells of an error once, together with those bytes, and watches no more.
+        The event loop reports an error once, together with those bytes, and watches no more.
         """
         found = {connection.fileno: connection for connection in self.connections}
         errors = select.poll()

@@ -74,7 +74,7 @@ class Connection(Protocol):
 
 
 class State(Enum):
-    """What may come next."""
+    """The kind of request that may come next."""
 
     VERSIONS = "ApiVersions or SaslHandshake"
     HANDSHAKE = "SaslHandshake"
@@ -144,8 +144,8 @@ class Logins:
 class Login(Gate):
     """The gate of one connection (loop only).
 
-    It is told of the connection with each call and does not hold it: one that is closed is gone at
-    once, and not when garbage is looked for.
+    It gets the connection with each call and does not hold it: one that is closed is gone at once,
+    and not when garbage is looked for.
     """
 
     __slots__ = (
@@ -289,7 +289,7 @@ class Login(Gate):
         return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
 
     async def _answer_raw(self, connection: Connection, token: bytes) -> bytes:
-        """Answer a bare token by a bare token; there is none that says no (KIP-43)."""
+        """Answer a bare token by a bare token; no token can say no (KIP-43)."""
         conversation = self._conversation
         if conversation is None:
             raise ProtocolError("reason=a token without a conversation")
@@ -316,7 +316,7 @@ class Login(Gate):
             await self._delay(connection)
 
     def _finish(self, connection: Connection, conversation: Conversation) -> int:
-        """Let the client in if it has proven who it is; return how long that counts, in ms.
+        """Let the client in if it has proven its name; return how long that counts, in ms.
 
         Raises:
             SaslFailure: It has proven to be another than before.

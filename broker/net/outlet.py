@@ -1,4 +1,4 @@
-"""What channels have in common that send in order: what they wait for before they send on."""
+"""Waits for a channel that sends in order: for room, for pages of a file, for a sender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each API was asked and how long it took: plain integers that dispatch adds to.
+"""Counts requests, errors and time of each API: plain integers that dispatch adds to.
 
 The counters are Kafka's RequestMetrics (requests, errors, total time). A histogram is a list of
 integers with fixed bounds, because dispatch pays for an observation on each request and an

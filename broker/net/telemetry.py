@@ -1,4 +1,4 @@
-"""What clients tell of themselves (KIP-714): who is asked for what, and what they pushed last.
+"""Metrics that clients push (KIP-714): which are asked of a client, and what came last.
 
 (Kafka: ``ClientMetricsManager``, which hands it to a plug-in; here it becomes series of the metrics
 page.) Subscriptions are dynamic settings; without one no client is asked for anything.
@@ -61,11 +61,11 @@ _MAX_CLASSES: Final = 2
 _MAX_BYTES: Final = 64 << 20
 """How many bytes the points of all clients together may have in memory."""
 _CLEARED_EVERY_MS: Final = 1000.0
-"""How often those that have been silent for too long make room for others, if there is none."""
+"""How often those that have been silent for too long make room for others, if all is taken."""
 
 
 class Client(NamedTuple):
-    """What a client can be chosen by, in the order of `MATCHED`; `Telemetry` knows its id."""
+    """The fields to choose a client by, in the order of `MATCHED`; `Telemetry` knows its id."""
 
     instance_id: str
     client_id: str
@@ -76,7 +76,7 @@ class Client(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """What one client is asked for; ``prefixes`` are empty for none, and one empty text for all."""
+    """The prefixes of metrics that one client is asked for; an empty text asks for all."""
 
     id: int
     prefixes: tuple[str, ...]
@@ -108,7 +108,7 @@ class Room(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """What is kept of one push: the points, their bytes, and how many were left out."""
+    """The kept part of one push: the points, their bytes, and how many were left out."""
 
     points: Sequence[Point]
     size: int
@@ -127,7 +127,7 @@ class _Chosen(NamedTuple):
 class Telemetry:
     """The clients that asked what to push, the latest last (loop only).
 
-    At most 10,000 are known: then the one that was silent longest is forgotten, and begins anew.
+    At most 10,000 are known: then the one that was silent longest is forgotten, and begins again.
     Of all of them together as many points are kept as the metrics page tells at most, of 64 MiB.
     """
 
@@ -209,7 +209,7 @@ class Telemetry:
     def keep(self, instance: Instance, pushed: Pushed) -> None:
         """Keep what an instance pushed instead of what it pushed before, as far as it is asked.
 
-        If others have pushed since it was told its room, and there is none left, that is nothing.
+        If others have pushed since it was told its room, and took all of it, that is nothing.
         """
         prefixes = instance.subscription.prefixes
         wanted = [each for each in pushed.points if each.name.startswith(prefixes)]

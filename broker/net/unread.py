@@ -21,7 +21,7 @@ GRACE_SECONDS: Final = 3.0
 WHOLE_SECONDS: Final = 30.0
 """In this time a client must send, or take, as many bytes as are held for it."""
 _PART_BYTES: Final = 200
-"""What a part costs besides its bytes."""
+"""How much memory a part takes besides its bytes."""
 
 
 class Client(Protocol):
@@ -29,14 +29,14 @@ class Client(Protocol):
 
     @property
     def unsent(self) -> deque[bytes | memoryview | FileSlice]:
-        """What has not left."""
+        """Its parts that have not left."""
 
     def close(self, reason: str | None = None) -> None:
         """Close at once; what is kept for it goes."""
 
 
 class _Holding:
-    """What is kept for one client, how much of it is left, and how much slower it may become."""
+    """The bytes kept for one client: how many are left, and how much slower it may become."""
 
     __slots__ = ("left", "parts", "seconds_left", "size")
 

@@ -48,7 +48,7 @@ cdef struct Row:  # a line of the cache, so that nobody waits for a neighbour's
 
 
 cdef class Table:
-    """What senders and the loop share: a row for each socket.
+    """The rows that senders and the loop share, one for each socket.
 
     A row belongs to the loop until its socket is watched, and again once the socket is reported; in
     between it belongs to the sender.
@@ -69,7 +69,7 @@ cdef class Table:
     def fill(self, int socket, int file, int64_t position, int64_t size, bytes tail):
         """Say what a socket is to get: a range of a file, and then at most eight bytes."""
         if not 0 <= socket < self.sockets or len(tail) > 8:
-            raise ValueError(f"socket {socket} of {self.sockets} can not have {len(tail)} more bytes")
+            raise ValueError(f"socket {socket} of {self.sockets} cannot have {len(tail)} more bytes")
         cdef Row* row = &self._rows[socket]
         cdef const char* octets = tail
         row.file = file
@@ -82,7 +82,7 @@ cdef class Table:
     def error_of(self, int socket):
         """Return why sending to a socket that is reported ended, an error number, or 0."""
         if not 0 <= socket < self.sockets:
-            raise ValueError(f"socket {socket} is none of {self.sockets}")
+            raise ValueError(f"socket {socket} is not one of {self.sockets}")
         return self._rows[socket].error
 
     def serve(self, int epoll, int stop, int done):

@@ -39,7 +39,7 @@ class Senders:
     """
 
     tail_bytes: ClassVar[int] = 8
-    """What may follow a range; the end of a fetch's answer is three bytes."""
+    """How many bytes may follow a range; the end of a fetch's answer is three."""
 
     def __init__(self, count: int) -> None:
         self._loop = asyncio.get_running_loop()

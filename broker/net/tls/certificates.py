@@ -1,6 +1,6 @@
-"""What a certificate says: whose it is and when it counts; and the blocks of a PEM file.
+"""Reads certificates: whose they are and when they count; and the blocks of a PEM file.
 
-The ``ssl`` module tells neither of a certificate of our own, nor the name of a client as Java
+The ``ssl`` module tells neither for a certificate of our own, nor the name of a client as Java
 writes it (RFC 2253), so the few fields are read here from their DER. OpenSSL has the say on whether
 a client's certificate is good; what is read here of one has passed that.
 """
@@ -23,7 +23,7 @@ _SET: Final = 0x31
 _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""What Java writes as text. It takes the bytes of each for UTF-8, also where the tag says other."""
+"""Tags that Java writes as text. It takes the bytes for UTF-8, also where the tag says other."""
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -87,7 +87,7 @@ def read_block(block: Block) -> Certificate:
     """Return what the certificate of a block says.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The block has no certificate, or what counts of it cannot be read.
     """
     body = "".join(block.text.splitlines()[1:-1])
     try:
@@ -100,7 +100,7 @@ def read_certificate(der: bytes) -> Certificate:
     """Return what a certificate says.
 
     Raises:
-        ValueError: It is none, or what counts of it cannot be read.
+        ValueError: It is not a certificate, or what counts of it cannot be read.
     """
     try:
         [outer] = _values(der)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 HANDED_BYTES: Final = 2 * INLINE_BYTES
 """From here on the loop would be held for longer than handing over costs."""
 _RECORD_BYTES: Final = 16 * 1024
-"""What a record of TLS has at most: after a shorter one the socket is likely empty."""
+"""The size of the largest record of TLS: after a shorter one the socket is likely empty."""
 _MAX_PARTS: Final = 256
 _SCRATCH: Final = memoryview(bytearray(INLINE_BYTES))
 _NOTHING_YET: Final = -1
@@ -41,7 +41,7 @@ class TlsChannel(Transport):
     Invariants: what is unsent leaves in order. While a sender has bytes (`Outlet`), it has the
     socket, and the loop neither reads nor writes. What OpenSSL could not write is offered again
     byte for byte: ``_offered`` of them at least. While reading, a call is due whenever OpenSSL
-    holds bytes that it has decrypted: the kernel does not tell of those.
+    holds bytes that it has decrypted: the kernel does not report those.
     """
 
     __slots__ = (
@@ -85,10 +85,10 @@ class TlsChannel(Transport):
         self._loop.remove_reader(self.fileno)
 
     def receive(self, buffer: memoryview, start: int, end: int) -> int:
-        """Receive what is there into ``buffer[start:end]``.
+        """Receive what has come into ``buffer[start:end]``.
 
         Returns:
-            The number of bytes, 0 at the end of the stream, -1 if there are none yet.
+            The number of bytes, 0 at the end of the stream, -1 if nothing has come yet.
         """
         position = start
         end = min(end, start + SHARED_BYTES)

@@ -58,7 +58,7 @@ class TlsError(Exception):
 
 
 class Endpoint(NamedTuple):
-    """What a listener encrypts with, and what operators want to know of it."""
+    """The context that a listener encrypts with, and what operators want to know of it."""
 
     context: ssl.SSLContext
     certificate: Certificate
@@ -66,9 +66,9 @@ class Endpoint(NamedTuple):
     rules: tuple[Rule, ...] | None
     """How the name in a client's certificate becomes its principal; None: the name is."""
     pem: str
-    """The same, for those who are to trust it."""
+    """The same as text, for clients that are to trust it."""
     notes: tuple[str, ...] = ()
-    """What the log should say: it works, but somebody should know."""
+    """Lines for the log: it works, but somebody should know."""
 
     def name_client(self, der: bytes) -> str:
         """Return the name of the principal whose certificate was shown.
@@ -322,9 +322,7 @@ def _why_unusable(error: ssl.SSLError, key_at: str, where: str, *, is_encrypted:
             f"{where}: a key or a signature is too weak ({error.reason}); use at least 2,048 bits "
             "of RSA, or ECDSA, and SHA-256"
         )
-    return (
-        f"{key_at}: key and certificates cannot be used ({error.reason or error}); make them anew"
-    )
+    return f"{key_at}: key and certificates cannot be used ({error.reason or error}); make new ones"
 
 
 def _load_authorities(context: ssl.SSLContext, settings: TlsConfig) -> None:

@@ -1,4 +1,4 @@
-"""What every listener encrypts with, as it is now: made at the start, made anew by a reload.
+"""The certificates and settings of TLS that every listener has now: of the start, or of a reload.
 
 A reload reads the files that the settings name again. It takes either all of them or, when one has
 a fault, none; connections that are open go on with what they began with.
@@ -114,7 +114,7 @@ class Endpoints:
     def take(self, made: Made) -> None:
         """Put in force what `make` has returned: for handshakes that begin from now on.
 
-        Not over what was read later, and taken while who made this waited for something else.
+        It does not replace what was read later, and was taken while the reload of this waited.
         """
         if made.number < self._taken:
             return

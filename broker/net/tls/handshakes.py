@@ -3,7 +3,7 @@
 OpenSSL works on io threads, one piece of a handshake at a time, so that the loop does no asymmetric
 cryptography. Before that a client costs its socket: the kernel reports its first record when all of
 it has come (SO_RCVLOWAT), so that a byte a second wakes nobody, and OpenSSL limits what a client
-may send before it is known. Who does not end its handshake in time is closed.
+may send before it is known. A client that does not end its handshake in time is closed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""How long a client may keep the broker waiting before it has shown who it is."""
+"""How long a client may keep the broker waiting in a handshake."""
 _MECHANISM: Final = "TLS"
-"""What the audit log has where a login has the name of its mechanism."""
+"""Stands in the audit log where a login has the name of its mechanism."""
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 64 * 1024
 _RECORD_HEAD: Final = Struct(">BBBH")
@@ -51,12 +51,12 @@ _PLAIN: Final = (
 _REASONS: Final = {
     "HTTP_REQUEST": _PLAIN,
     "WRONG_VERSION_NUMBER": _PLAIN,
-    "UNSUPPORTED_PROTOCOL": "its versions of TLS are none of ssl.enabled.protocols",
+    "UNSUPPORTED_PROTOCOL": "it offers no version of TLS in ssl.enabled.protocols",
     "TLSV1_ALERT_PROTOCOL_VERSION": "it takes none of the versions in ssl.enabled.protocols",
     "NO_SHARED_CIPHER": "it offers no cipher suite that is served",
     "NO_SUITABLE_SIGNATURE_ALGORITHM": "it takes no signature that the certificate can make",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, but ssl.client.auth=required",
-    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust who signed the broker's certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the signer of the broker's certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not take the broker's certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "it does not take the broker's certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it finds that the broker's certificate has expired",
@@ -64,7 +64,7 @@ _REASONS: Final = {
 
 
 class _Step(Enum):
-    """What a piece of a handshake waits for."""
+    """The event that the next piece of a handshake waits for."""
 
     READ = "more from the client"
     WRITE = "room for the answer"
@@ -160,7 +160,7 @@ class Handshakes:
             handshake.close()
 
     def note_success(self, peer: str, name: str | None) -> None:
-        """Count a handshake, which says who the client is if it has shown a certificate."""
+        """Count a handshake; ``name`` is the client's, if it has shown a certificate."""
         self.succeeded += 1
         if self._audit is not None and name is not None:
             self._audit.logged_in(str(Principal(USER, name)), peer, self._listener, _MECHANISM)
@@ -307,7 +307,7 @@ class _Handshake:
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def _on_readable(self) -> None:
-        """Take a step, the first one if a whole record is there; else wait for the rest of it."""
+        """Take a step, the first one if a whole record has come; else wait for the rest of it."""
         try:
             # What a TLS socket has instead of this method takes no flags.
             head = socket.socket.recv(self._sock, _RECORD_HEAD.size, socket.MSG_PEEK)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 CHUNK_BYTES: Final = 128 * 1024
-"""What is read and encrypted at a time; nothing of it is kept while a socket has no room."""
+"""How much is read and encrypted at a time; nothing is kept while a socket has no room."""
 _ONCE: Final = select.EPOLLOUT | select.EPOLLONESHOT
 
 
 @dataclass(slots=True)
 class _Row:
-    """What one socket is to get, how much of it has left, and whom to tell when all has."""
+    """The parts that one socket is to get, how much has left, and whom to tell when all has."""
 
     tls: ssl.SSLSocket
     parts: Sequence[bytes | memoryview | FileSlice]
@@ -119,7 +119,7 @@ class TlsSenders:
 def _send(row: _Row, scratch: memoryview) -> bool:
     """Send what a socket takes; return whether that was all. A sender's thread.
 
-    What it did not take is read anew the next time. OpenSSL goes on with the record that it began,
+    What it did not take is read again the next time. OpenSSL goes on with the record that it began,
     and asks only that the same bytes come again.
 
     Raises:

@@ -88,7 +88,7 @@ class Transport:
         """Receive once into ``buffer[start:end]``.
 
         Returns:
-            The number of bytes, 0 at the end of the stream, -1 if there are none yet.
+            The number of bytes, 0 at the end of the stream, -1 if nothing has come yet.
         """
         room = no_target()
         acquire_target(buffer, room)
@@ -252,7 +252,7 @@ def _check_read(got: int, position: int) -> None:
 
 
 class LoopRound:
-    """What the connections do from one wait of the loop to the next (loop only).
+    """Serves the connections from one wait of the loop to the next (loop only).
 
     Connections that have bytes are served one after the other. Meanwhile the batches of their
     requests wait in their logs (`Appends`), their frames in ``shared`` below ``kept``, and their
@@ -333,7 +333,7 @@ def _is_produce(frames: memoryview, start: int, end: int) -> bool:
 
 
 class Turn:
-    """What a connection does when its socket has bytes: receive once, serve, send once (loop only).
+    """Serves a connection when its socket has bytes: receive once, serve, send once (loop only).
 
     Received bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them.
 
