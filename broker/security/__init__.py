@@ -1,4 +1,4 @@
-"""Who a client is, and what it may do: principals, rules (ACLs), credentials and logins.
+"""Clients and their rights: principals, rules (ACLs), credentials, logins, quotas, the audit log.
 
-What stands here knows no sockets and no handlers: those ask it.
+This package knows no sockets and no handlers: those ask it.
 """

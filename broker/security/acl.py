@@ -20,7 +20,7 @@ class _Code(IntEnum):
 
 
 class ResourceType(_Code):
-    """What a rule is about."""
+    """The kind of resource that a rule is about."""
 
     UNKNOWN = 0
     ANY = 1
@@ -43,7 +43,7 @@ class PatternType(_Code):
 
 
 class Operation(_Code):
-    """What somebody wants to do."""
+    """The action that a rule permits or forbids."""
 
     UNKNOWN = 0
     ANY = 1
@@ -89,7 +89,7 @@ class Pattern(NamedTuple):
 
 
 class Acl(NamedTuple):
-    """One rule: who, from where, may or may not do what with which resources."""
+    """One rule: it permits or forbids a principal, from a host, an operation on some resources."""
 
     pattern: Pattern
     principal: str
@@ -132,10 +132,10 @@ class AclFilter(NamedTuple):
 
 
 def check_acl(acl: Acl) -> None:
-    """Refuse a rule that can not be kept (Kafka: AclControlManager.validateNewAcl).
+    """Refuse a rule that cannot be kept (Kafka: AclControlManager.validateNewAcl).
 
     Raises:
-        ValueError: a part is UNKNOWN, ANY or MATCH, a name is empty, or the principal is none.
+        ValueError: a part is UNKNOWN, ANY or MATCH, a name is empty, or the principal has no type.
     """
     pattern = acl.pattern
     if pattern.resource_type in {ResourceType.UNKNOWN, ResourceType.ANY}:

@@ -40,7 +40,7 @@ def load_acls(directory: Path) -> list[Acl]:
     Raises:
         PrivateFileError: The file cannot be trusted, or is damaged.
     """
-    remedy = "make the ACLs anew with kafka-acls as one of super.users"
+    remedy = "make the ACLs again with kafka-acls as one of super.users"
     return load_private(directory / FILE_NAME, _decode, remedy) or []
 
 
@@ -136,7 +136,7 @@ def decode_acl(row: list[Any]) -> Acl:
     """Return the rule of a row.
 
     Raises:
-        ValueError: It is none (or KeyError, TypeError, AttributeError, InvalidRequest).
+        ValueError: It is not a rule (or KeyError, TypeError, AttributeError, InvalidRequest).
     """
     kind, pattern, name, principal, host, operation, permission = row
     if not all(isinstance(each, str) for each in row):

@@ -1,4 +1,4 @@
-"""The audit log: who came in, who was refused what, and who changed what, a JSON object a line.
+"""The audit log: logins, refusals and changes with the name of the client, a JSON object a line.
 
 It goes to the logger ``siltstone.audit``: to the file of ``audit.log.file``, or else to the
 broker's own log. No line has a key, a value, a password or what a setting was set to. Refusals are
@@ -39,7 +39,7 @@ class AuditFile(logging.Handler):
         self._open()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; a disk that does not take it is told of in the broker's log, once."""
+        """Write a line; if the disk does not take it, the broker's log says so, once."""
         try:
             self._follow()
             os.write(self._fd, record.getMessage().encode() + b"\n")
@@ -109,7 +109,7 @@ class Audit:
             self._handler = None
 
     def logged_in(self, principal: str, peer: str, listener: str, mechanism: str) -> None:
-        """Note that a client has proven who it is."""
+        """Note that a client has proven its name."""
         self._write(
             logging.INFO,
             event="login",
@@ -162,7 +162,7 @@ class Audit:
             )
 
     def _warn(self, lines: BoundedLines, /, **fields: Any) -> None:
-        """Write a line if there is room for it, and how many there was none for since the last."""
+        """Write a line if there is room for it, and how many were left out since the last."""
         if lines.takes():
             silent = lines.others()
             self._write(logging.WARNING, **fields, **({"others": silent} if silent else {}))

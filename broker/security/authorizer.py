@@ -1,4 +1,4 @@
-"""Who may do what, as Kafka's StandardAuthorizer decides it.
+"""Decides whether a client may do something, as Kafka's StandardAuthorizer does.
 
 A rule forbids before another permits. A rule that permits READ, WRITE, DELETE or ALTER permits
 DESCRIBE too, and one that permits ALTER_CONFIGS permits DESCRIBE_CONFIGS; one that forbids them
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _EVERYBODY: Final = str(EVERYBODY)
 Answers: TypeAlias = dict[tuple[int, int, str], bool]
-"""What a client may do, by operation, resource type and name."""
+"""Whether a client may do something, by operation, resource type and name."""
 
 _MAX_REMEMBERED: Final = 20_000
 _MAX_NAME: Final = 256
@@ -146,7 +146,7 @@ class Authorizer:
             yield from acls
 
     def add(self, acls: Iterable[Acl]) -> None:
-        """Take rules; one that is there already stays once."""
+        """Take rules; one that exists stays once."""
         changed = set()
         for acl in acls:
             known = self._acls.get(acl.pattern)
@@ -160,7 +160,7 @@ class Authorizer:
         self._renew(changed)
 
     def remove(self, acls: Iterable[Acl]) -> None:
-        """Drop rules; one that is not there is passed over."""
+        """Drop rules; one that does not exist is passed over."""
         changed = set()
         for acl in acls:
             known = self._acls.get(acl.pattern)

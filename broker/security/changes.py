@@ -1,6 +1,6 @@
-"""What the audit log says of changes: the names in a request that has succeeded, never a value.
+"""Writes changes to the audit log: the names in a request that has succeeded, never a value.
 
-A change that is told is made to its end, also if its client has gone.
+A change that is written there is made to its end, also if its client has gone.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ class Conversation(Protocol):
 
 
 class Mechanisms:
-    """What a listener offers (constant after construction, which blocks to hash passwords).
+    """The mechanisms of a listener (constant after construction, which blocks to hash passwords).
 
-    ``checker`` is there if the listener takes tokens.
+    Without ``checker`` the listener takes no tokens.
     """
 
     def __init__(

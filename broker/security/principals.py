@@ -1,4 +1,4 @@
-"""Principals: who a client is to the broker, such as ``User:alice`` (Kafka: KafkaPrincipal)."""
+"""Principals: clients as the broker names them, such as ``User:alice`` (Kafka: KafkaPrincipal)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
-"""A client that did not have to say who it is."""
+"""A client that did not have to give a name."""
 
 OURSELVES: Final = Principal("Broker", "itself")
 """The broker's own connection to itself, by which it tries whether it can write and read."""

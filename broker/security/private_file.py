@@ -30,7 +30,7 @@ class PrivateFileError(Exception):
 
 
 def read_private(path: Path) -> bytes | None:
-    """Return the content of a file, None if there is none. Blocks.
+    """Return the content of a file, None if it does not exist. Blocks.
 
     Raises:
         PrivateFileError: Others may read or write it, it is another user's, no regular file, or
@@ -54,7 +54,7 @@ def read_private(path: Path) -> bytes | None:
 
 
 def load_private(path: Path, decode: Callable[[bytes], T], remedy: str) -> T | None:
-    """Return what a file holds, None if there is none; ``remedy`` is for a damaged one. Blocks.
+    """Return what a file holds, None without a file; ``remedy`` is for a damaged one. Blocks.
 
     Raises:
         PrivateFileError: It cannot be trusted, or is damaged.
@@ -101,8 +101,8 @@ def replace_private(path: Path, content: bytes) -> None:
     """Give a file new content with the mode 0600, atomically. Blocks.
 
     Raises:
-        OSError: The disk did not take it, and the old file is there, or is again: a restart must
-            not find a user or a right of which it was said that there is none.
+        OSError: The disk did not take it, and the old file has stayed, or was put back: a restart
+            must not find a user or a right of which it was said that it does not exist.
     """
     before = None
     with suppress(FileNotFoundError):
@@ -138,7 +138,7 @@ class PrivateWriter:
         """Have other content on the disk; a change calls it.
 
         Raises:
-            KafkaStorageError: The file could not be written, so the old content is still there.
+            KafkaStorageError: The file could not be written, so the old content stays.
             PolicyViolation: It is more than could be read again.
         """
         encoded = await self._io.run(encode, content)
@@ -150,11 +150,11 @@ class PrivateWriter:
         """Call what writes the file, in another thread; a change calls it.
 
         Raises:
-            KafkaStorageError: The file could not be written, so the old content is still there.
+            KafkaStorageError: The file could not be written, so the old content stays.
         """
         try:
             await self._io.run(write, *arguments)
         except OSError as error:
             raise KafkaStorageError(
-                f"{self._path} can not be written ({error.strerror}); make room or check the disk"
+                f"{self._path} cannot be written ({error.strerror}); make room or check the disk"
             ) from error

@@ -1,4 +1,4 @@
-"""What each API asks of its caller: the operation, the resource, and where the request names it.
+"""Rights that each API needs: the operation, the resource, and where the request names it.
 
 One row for each API that is served (Kafka: KafkaApis, AclApis, ControllerApis, AuthHelper), from
 which documents and tests are made: handlers ask for it themselves. A client that is refused sees it
@@ -78,7 +78,7 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
         _transaction(_O.WRITE, "transactional_id")._replace(when="in a transaction"),
         _topics(_O.WRITE, "topic_data.name"),
     ),
-    1: (  # Fetch: who calls itself a replica must be a broker (CVE-2018-1288)
+    1: (  # Fetch: a client that calls itself a replica must be a broker (CVE-2018-1288)
         _cluster(_O.CLUSTER_ACTION, "by a replica"),
         _topics(_O.READ, "topics.topic")._replace(when="by a consumer"),
     ),

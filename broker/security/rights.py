@@ -1,4 +1,4 @@
-"""What one client may do: an authorizer's answers, and a line of the audit log for each no.
+"""The rights of one client: an authorizer's answers, and a line of the audit log for each no.
 
 Handlers ask by the context of a request, which has rights where there is an authorizer. Operations
 and kinds of resources are Kafka's numbers here: `acl` has them as types, which take milliseconds to
@@ -69,7 +69,7 @@ class Rights:
 
     @property
     def in_force(self) -> tuple[str, str, int]:
-        """What tells rights from those of another client, or by other rules."""
+        """The values by which rights differ from another client's, or from those by older rules."""
         return self.principal, self.host, self.authorizer.change_count
 
     def may(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:

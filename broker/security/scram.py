@@ -46,7 +46,7 @@ _CLIENT_FINAL = re.compile(
 
 
 class SaslFailure(Exception):  # noqa: N818  # what happened
-    """The client is not who it says; the text is what it may be told.
+    """The client has not proven its name; the text is what it may be told.
 
     ``why`` is for the broker's log: it names the fault more exactly, and never a secret.
     """
@@ -76,7 +76,7 @@ MECHANISM_BY_CODE: Final = {each.code: each for each in (SHA_256, SHA_512)}
 
 
 class Verifier(NamedTuple):
-    """What is stored of a password (RFC 5802, section 3)."""
+    """The stored form of a password (RFC 5802, section 3)."""
 
     salt: bytes
     iterations: int
@@ -84,7 +84,7 @@ class Verifier(NamedTuple):
     server_key: bytes
 
     def __repr__(self) -> str:
-        """Hide it: whoever has it can try passwords, or pretend to be the server."""
+        """Hide it: with it one can try passwords, or pretend to be the server."""
         return f"Verifier(iterations={self.iterations})"
 
 
@@ -130,7 +130,7 @@ def proves(mechanism: Mechanism, verifier: Verifier, password: str) -> bool:
 
 
 class SaltForm(NamedTuple):
-    """What strangers see of a verifier: its rounds, and the bytes of its salt.
+    """The part of a verifier that strangers see: its rounds, and the bytes of its salt.
 
     A salt of Kafka's tools is no random bytes but a number of 130 bits as text; ``size`` is 0 then.
     """
@@ -153,7 +153,7 @@ SLOTS: Final = 4096
 
 
 class AbsentUsers:
-    """What is answered to users that do not exist: always the same, and of no password.
+    """The verifiers for users that do not exist: always the same, and of no password.
 
     Each looks like one of those that exist, whose ``forms`` these are, in the order in which they
     came; none ever goes. A name keeps the form that it was once answered with, else forms that
@@ -186,7 +186,7 @@ class AbsentUsers:
         seed = hmac.digest(self._secret, self._mark + user.encode(), "sha256")
         form = self._form_of(seed)
         octets = hashlib.shake_256(seed).digest(form.size or _SALT_BYTES)
-        text = _salt_of_tools(seed) if self._has_text else b""  # whoever gets one
+        text = _salt_of_tools(seed) if self._has_text else b""  # also if not used
         return Verifier(octets if form.size else text, form.iterations, self._key, self._key)
 
     def _form_of(self, seed: bytes) -> SaltForm:
@@ -219,7 +219,7 @@ def _salt_of_tools(seed: bytes) -> bytes:
 class ScramServer:
     """One conversation: two tokens come, two go.
 
-    ``user`` is who the client says it is, proven once ``is_complete``. ``find`` returns the
+    ``user`` is the name that the client gives, proven once ``is_complete``. ``find`` returns the
     verifier of a user, and whether there is such a user.
     """
 

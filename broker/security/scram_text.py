@@ -37,7 +37,7 @@ def parse_scram(text: str) -> ScramUser:
     instead of the password. A value may stand in double quotes.
 
     Raises:
-        ValueError: the text is none of these; the message does not quote it, but for its names.
+        ValueError: the text is not such a one; the message quotes nothing of it but names.
     """
     match = _TEXT.fullmatch(text.strip())
     mechanism = None if match is None else MECHANISMS.get(match[1])

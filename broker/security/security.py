@@ -1,6 +1,6 @@
-"""What the broker knows of security: users, logins, rights, quotas and the audit log.
+"""The security of a broker: users, logins, rights, quotas and the audit log.
 
-What each needs is imported when a listener or a setting asks for it, or when there are users.
+The code of each is imported when a listener or a setting asks for it, or when there are users.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _MAX_KNOWN: Final = 10_000
 
 
 class SecurityFault(Exception):  # noqa: N818  # it is in the settings
-    """What keeps a listener from asking who is there; the text says what to do."""
+    """A listener cannot ask its clients for logins; the text says why and what to do."""
 
 
 class Client(Protocol):
-    """Who asks."""
+    """The client of a connection."""
 
     @property
     def principal(self) -> str:
-        """Who it has proven to be."""
+        """The principal that it has proven to be."""
 
     @property
     def host(self) -> str:
@@ -115,7 +115,7 @@ class Security:
             self.audit = Audit(self._clock, file)
 
     def rights_of(self, client: Client | None) -> Rights | None:
-        """Return the rights of who asks, the same for each of a name and a host; None: all."""
+        """Return a client's rights, the same object for each of a name and a host; None: all."""
         if self.authorizer is None or self.audit is None:
             return None
         who = (_ANONYMOUS, "") if client is None else (client.principal, client.host)
@@ -160,8 +160,8 @@ class Security:
 
         if settings.is_unsecured:
             log.warning(
-                "the listener %s takes tokens that nobody has signed: whoever reaches it is who he "
-                "says; for tests alone",
+                "the listener %s takes tokens that nobody has signed: every client that reaches "
+                "it may give any name; for tests alone",
                 listener,
             )
             return tokens.TokenChecker(settings, self._clock, None)
@@ -176,7 +176,7 @@ class Security:
         try:
             found = keys.Keys(settings, self._clock, sources.make_reader(settings))
             if path_of(settings.url) is None:
-                found.refresh()  # who has the keys may come later than the broker
+                found.refresh()  # the server that has the keys may start later
             else:
                 found.load()
         except sources.SourceError as error:

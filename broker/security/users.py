@@ -55,7 +55,7 @@ _Absent = dict[str, AbsentUsers]
 
 
 class UserStore:
-    """The users of one broker; read once, changed by whoever holds the log directory."""
+    """The users of one broker; read once, changed by the process that holds the log directory."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
@@ -73,15 +73,15 @@ class UserStore:
         Raises:
             PrivateFileError: It cannot be trusted, or is damaged.
         """
-        held = load_private(self.path, _decode, "make the users anew with siltstone users")
+        held = load_private(self.path, _decode, "make the users again with siltstone users")
         if held is not None:
             self._secret, self.credentials, self._absent = held
             self._kept = self._asked()
 
     def find(self, mechanism: str, user: str) -> tuple[Verifier, bool]:
-        """Return the verifier of a user, and whether there is one: else it is of no password.
+        """Return the verifier of a user, and whether it exists: else it is of no password.
 
-        What is told of one that is not there is made for each, so that time does not tell.
+        The verifier of an unknown user is made for each, so that time does not tell.
         """
         absent = self._absent[mechanism].verifier_of(user)
         found = self.credentials.get(user, _NONE).get(mechanism)
@@ -152,7 +152,7 @@ def copy_of(credentials: Credentials) -> Credentials:
 
 
 def remove(credentials: Credentials, user: str, mechanism: str) -> None:
-    """Drop one credential; a user without any is none."""
+    """Drop one credential; a user goes with its last one."""
     own = credentials.get(user, {})
     own.pop(mechanism, None)
     if not own:
@@ -221,7 +221,7 @@ def decode_users(rows: Mapping[str, Any]) -> Credentials:
     """Return the users of a file.
 
     Raises:
-        ValueError: They are none (or KeyError, TypeError, AttributeError).
+        ValueError: A user or a credential is wrong (or KeyError, TypeError, AttributeError).
     """
     return {
         user: {mechanism: _decode_one(mechanism, row) for mechanism, row in own.items()}

@@ -1,7 +1,7 @@
 """The keys that sign tokens: a JSON Web Key Set (RFC 7517), read and read again.
 
 Kafka's RefreshingHttpsJwks and JwksFileVerificationKeyResolver. Only public keys of asymmetric
-algorithms are taken. A set that cannot be read, or has no key, leaves those that were there.
+algorithms are taken. A set that cannot be read, or has no key, leaves those that are known.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class Keys:
         self._lock = threading.Lock()
         self._is_read_until = -math.inf
         self._not_before = -math.inf  # after a failure
-        self._search_after = -math.inf  # for a key that is not there
+        self._search_after = -math.inf  # for a key that is not known
         self._failures = 0
 
     def load(self) -> None:
         """Read the keys. Blocks.
 
         Raises:
-            SourceError: They cannot be read, or there is none.
+            SourceError: They cannot be read, or the set has no key.
         """
         self._keys = parse_keys(self._read())
         now = self._clock.monotonic()
@@ -79,7 +79,7 @@ class Keys:
         self._search_after = now + self._settings.max_backoff_ms / 1000
 
     def find(self, name: str | None, algorithm: str) -> Any:
-        """Return the key of a name that may be used with an algorithm, None if there is none.
+        """Return the key of a name that may be used with an algorithm, None without one.
 
         Without a name it is the only key that may. Blocks when keys have to be read.
         """

@@ -1,8 +1,8 @@
-"""What makes a token good (RFC 7515, RFC 7519, RFC 8725; Kafka: BrokerJwtValidator).
+"""Checks tokens (RFC 7515, RFC 7519, RFC 8725; Kafka: BrokerJwtValidator).
 
 PyJWT checks signatures. Which algorithm may be used is decided here before, by a list and by the
-key: a signature by a shared secret is none, whatever the token says. Keys or addresses in a token
-are passed over. No text of a fault has a word of the token.
+key: a signature by a shared secret counts for nothing, whatever the token says. Keys or addresses
+in a token are passed over. No text of a fault has a word of the token.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TokenFault(Exception):  # noqa: N818  # of the token, not of the program
 
 
 class Proven(NamedTuple):
-    """Who a token is for, and how long it counts from now on."""
+    """The subject of a token, and how long it counts from now on."""
 
     subject: str
     lifetime_ms: int
@@ -49,7 +49,7 @@ class TokenChecker:
         self._keys = keys
 
     def check(self, token: str) -> Proven:
-        """Return who a token is for. May block to read keys.
+        """Return the subject of a good token. May block to read keys.
 
         Raises:
             TokenFault: It is not good.

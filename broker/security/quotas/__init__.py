@@ -1,1 +1,1 @@
-"""Quotas: how much users, client ids and addresses may ask of the broker, and who asks too much."""
+"""Quotas: how much users, client ids and addresses may ask of the broker and have asked."""

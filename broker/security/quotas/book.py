@@ -6,8 +6,8 @@ Apache Kafka does (ClientQuotaControlManager).
 
 Of the eight levels the first that has a quota of the key counts: a user with a client id, a user
 with the default client id, the user; the same of the default user; the client id, the default
-client id. Whoever shares the names that stand on that level shares the quota: of a user all its
-connections, of a default user each user for itself.
+client id. Connections that share the names that stand on that level share the quota: of a user all
+its connections, of a default user each user for itself.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def check_quota(entity: Entity, key: str, value: float) -> None:
     """Refuse a quota that cannot be set.
 
     Raises:
-        InvalidRequest: It is none of this entity, or its value makes no sense.
+        InvalidRequest: This entity cannot have it, or its value makes no sense.
     """
     if key not in (_OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS):
         raise InvalidRequest(f"Invalid configuration key {key}")
@@ -100,7 +100,7 @@ def _check_address(text: str) -> None:
 
 
 Values: TypeAlias = "dict[Entity, dict[str, float]]"
-"""Quotas by entity and key; an entity without any is not there."""
+"""Quotas by entity and key; an entity without any is left out."""
 
 Part: TypeAlias = str | Literal[False] | None
 ABSENT: Final = False
@@ -108,7 +108,7 @@ ABSENT: Final = False
 
 
 class Share(NamedTuple):
-    """A quota, and the names of those who share it; a name that does not matter is empty."""
+    """A quota, and the names that share it; a name that does not matter is empty."""
 
     user: str
     client_id: str
@@ -116,7 +116,7 @@ class Share(NamedTuple):
 
 
 class Quotas:
-    """What is in force (loop only). ``version`` is another after each change."""
+    """The quotas in force (loop only). ``version`` is another after each change."""
 
     def __init__(self) -> None:
         self.values: Values = {}
@@ -153,7 +153,7 @@ class Quotas:
     def find(self, key: str, user: str, client_id: str) -> Share | None:
         """Return the quota of a client, None if it has no limit.
 
-        An empty client id is none: no quota of client ids counts for it.
+        No quota of client ids counts for an empty client id.
         """
         places = self._clients.get(key)
         if places is None:

@@ -1,4 +1,4 @@
-"""Stands before all handlers while there are quotas: counts, and slows down who is above (KIP-219).
+"""Counts before all handlers while there are quotas, and slows down clients above them (KIP-219).
 
 A request is served whatever it costs. Its answer leaves at once and says how long the client should
 wait; if it does not, its connection is read again only then.
@@ -41,7 +41,7 @@ STRICT_SINCE: Final = {19: 6, 20: 5, 37: 3}
 """From which version on clients know THROTTLING_QUOTA_EXCEEDED, of the APIs that mutate."""
 
 _BEFORE_LOGIN: Final = frozenset({17, 18, 36})
-"""What may come before a client is known; of such a one nothing is counted."""
+"""The APIs that may come before a client is known; of such a client nothing is counted."""
 
 COUNTED: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION, CONNECTION)
 """The quotas that requests and connections are held against."""
@@ -71,14 +71,14 @@ class Client(Protocol):
 
     @property
     def is_known(self) -> bool:
-        """Return whether the client has said who it is, or need not."""
+        """Return whether the client has logged in, or need not."""
 
     def throttle(self, seconds: float) -> None:
         """Read nothing for so long, from the answer to the current request on."""
 
 
 class Meter:
-    """Who has asked for how much lately (loop only).
+    """Counts how much each client has asked for lately (loop only).
 
     ``throttled`` and ``seconds`` count the answers that told a client to wait, the connections that
     had to, and for how long, by the kind of quota.
@@ -117,7 +117,7 @@ class Meter:
         return _Metered(self, api, is_timed=REQUEST in keys, key=own.get(api.key)) if keys else None
 
     def find_timer(self) -> Meter | None:
-        """Return who counts what turns take of the loop; None if no quota concerns it."""
+        """Return what counts how long turns hold the loop; None if no quota concerns that."""
         return self if REQUEST in self._quotas.keys else None
 
     def begin(self) -> tuple[float, float]:
@@ -171,7 +171,7 @@ class Meter:
         return delay
 
     def find_bucket(self, key: str, user: str, client_id: str) -> TokenBucket | None:
-        """Return what a client and those who share its quota may still ask for; None: all."""
+        """Return what a client and others that share its quota may still ask for; None: all."""
         self.look_for_change()
         kept = _shorten(client_id)
         asked = key, user, kept
@@ -220,7 +220,7 @@ class Meter:
         return TokenBucket(self._windows.credit, limit, now, max_delay=max_delay)
 
     def look_for_change(self) -> None:
-        """After a change forget those without a quota: one that they get anew begins anew."""
+        """After a change forget names without a quota: a later one begins with nothing used."""
         if self._version == self._quotas.version:
             return
         self._version = self._quotas.version
@@ -230,14 +230,14 @@ class Meter:
         }
 
     def _is_limited(self, key: str, user: str, client_id: str) -> bool:
-        """Tell whether there is a quota for those who share a bucket."""
+        """Tell whether there is a quota for the names that share a bucket."""
         if key == CONNECTION:
             return self._quotas.find_connection_rate(user) is not None
         share = self._quotas.find(key, user, client_id)
         return share is not None and (share.user, share.client_id) == (user, client_id)
 
     def _sweep(self, now: float) -> None:
-        """Forget those who have been silent; they may ask for as much as those never seen.
+        """Forget names that have been silent; they may ask for as much as names never seen.
 
         If too many are left, as when somebody makes up names, the oldest of those that go by names
         which clients give themselves are forgotten as well.
@@ -361,7 +361,7 @@ def _come_later() -> Generator[None, None, None]:
 
 
 class _Request:
-    """One request while it is served, and who asks."""
+    """One request while it is served, and its client."""
 
     __slots__ = ("bytes", "client_id", "connection", "meter", "mutations", "seconds", "user")
 

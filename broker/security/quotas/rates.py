@@ -1,6 +1,6 @@
 """How much a client may still ask for, and how long it has to wait when it has asked for too much.
 
-Kafka measures byte rates and request time over windows, and makes who is above wait until the
+Kafka measures byte rates and request time over windows, and lets a client above wait until the
 windows are down to the limit. Each connection is told the same, so four of them with large
 requests get two and a half times their quota; and what falls out of the oldest window may come at
 once again. A bucket that may be in debt holds the quota whatever the requests are: the connections
@@ -40,7 +40,7 @@ class Windows(NamedTuple):
 
 
 class TokenBucket:
-    """What may be asked for at once: it fills at the limit, up to ``credit`` seconds of it.
+    """The amount that may be asked for at once: it grows at the limit, to ``credit`` seconds of it.
 
     What is taken beyond is a debt of at most ``max_delay`` seconds, and the delay is how long it
     takes until that is paid.
@@ -61,7 +61,7 @@ class TokenBucket:
         """Fill at another rate from now on.
 
         A debt is paid the sooner for a higher limit, and takes no longer than before for a lower
-        one: who raises a quota wants its clients to go on.
+        one: after a quota is raised its clients should go on.
         """
         if limit != self._limit:
             self._fill(now)
@@ -75,7 +75,7 @@ class TokenBucket:
         self._tokens = max(self._tokens - count, -self._max_delay * self._limit)
 
     def find_delay(self, now: float) -> float:
-        """Return after how many seconds the debt is paid; 0 if there is none."""
+        """Return after how many seconds the debt is paid; 0 without a debt."""
         self._fill(now)
         return max(0.0, -self._tokens / self._limit)
 

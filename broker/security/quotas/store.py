@@ -1,7 +1,7 @@
 """The quotas: ``siltstone-quotas.json``, a file of the first log directory.
 
 JSON with an object for each entity: its names by type, where null is the default, and its quotas.
-The file has the mode 0600, since who may write it may slow down everybody, and is replaced
+The file has the mode 0600, since a user that may write it may slow down everybody, and is replaced
 atomically.
 """
 
@@ -31,7 +31,7 @@ def load_quotas(directory: Path) -> Values:
     Raises:
         PrivateFileError: The file cannot be trusted, or is damaged.
     """
-    remedy = "set the quotas anew with kafka-configs"
+    remedy = "set the quotas again with kafka-configs"
     return load_private(directory / FILE_NAME, _decode, remedy) or {}
 
 
@@ -97,7 +97,7 @@ def decode_quotas(rows: Iterable[Any]) -> Values:
     """Return the quotas of a file.
 
     Raises:
-        ValueError: They are none (or KeyError, TypeError, AttributeError, InvalidRequest).
+        ValueError: A row has no quotas (or KeyError, TypeError, AttributeError, InvalidRequest).
     """
     values: Values = {}
     for row in rows:

@@ -71,9 +71,9 @@ async def test_nothing_is_in_force_that_is_not_on_the_disk(tmp_path: Path, io: I
     authorizer = Authorizer([READ])
     writer = AclWriter(tmp_path / "nowhere", authorizer, io)
 
-    with pytest.raises(KafkaStorageError, match="can not be written"):
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
         await writer.add([WRITE])
-    with pytest.raises(KafkaStorageError, match="can not be written"):
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
         await writer.remove([AclFilter()])
     assert list(authorizer) == [READ]
 

@@ -95,7 +95,7 @@ async def test_a_start_finds_nothing_that_was_refused(
         await kept.add(each)
     disk = install(monkeypatch)
     disk.fail("fsync", after=failing, times=1)
-    with pytest.raises(KafkaStorageError, match="can not be written"):
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
         await kept.add("new")
 
     assert kept.found() == before

@@ -192,7 +192,7 @@ async def test_changes_come_one_after_the_other(tmp_path: Path) -> None:
     before = store.credentials
     (tmp_path / FILE_NAME).unlink()
     (tmp_path / FILE_NAME).mkdir()
-    with pytest.raises(KafkaStorageError, match="can not be written"):
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
         await writer.change(put)
     io.close()
 

@@ -40,7 +40,7 @@ async def test_nothing_is_in_force_that_is_not_on_the_disk(tmp_path: Path, io: I
     quotas = Quotas()
     writer = QuotaWriter(tmp_path / "nowhere", quotas, io)
 
-    with pytest.raises(KafkaStorageError, match="can not be written"):
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
         await writer.change(lambda draft: draft.update(VALUES))
     assert (quotas.values, quotas.version) == ({}, 0)
 
