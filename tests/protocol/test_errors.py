@@ -41,7 +41,7 @@ def test_every_class_has_a_sentence_for_the_client(error: type[KafkaError]) -> N
 
 
 def test_a_message_replaces_the_default() -> None:
-    """What the raising place says goes to the client."""
+    """The text of the raising place goes to the client."""
     error = OffsetOutOfRange("offset 7 is above the log end offset 5")
 
     assert error.message == "offset 7 is above the log end offset 5"
@@ -61,7 +61,7 @@ def test_undecodable_bytes_are_no_kafka_error() -> None:
 
 
 def test_long_messages_are_shortened() -> None:
-    """What quotes a client fits the string of an answer, in any letters."""
+    """A message that quotes a client fits the string of an answer, in any letters."""
     error = InvalidRequest("\U0001f480" * 32_767)
 
     assert len(error.message.encode()) < 1 << 15

@@ -22,7 +22,7 @@ def test_legal_topic_names(name: str) -> None:
     "name", ["", ".", "..", "../x", "a/b", "x" * 250, "a b", "a\n", "\x00", "ä", "٣", "a:b"]
 )
 def test_illegal_topic_names(name: str) -> None:
-    """What could leave the data folder, or is not ASCII, is refused."""
+    """A name that could leave the data folder, or is not ASCII, is refused."""
     with pytest.raises(InvalidTopic):
         names.check_topic_name(name)
 

@@ -1,4 +1,4 @@
-"""What a log does when its disk is full, read-only, broken or gone."""
+"""A log when its disk is full, read-only, broken or gone."""
 
 import errno
 import logging
@@ -222,7 +222,7 @@ class TestFsync:
         assert folder.log.recovery_point == 0
 
     def test_next_start_writes_everything_again(self, tmp_path: Path, disk: Disk) -> None:
-        """What is above the recovery point is written and fsynced anew, whatever the cache says."""
+        """Bytes above the recovery point are written and fsynced again, whatever the cache says."""
         folder = LogFolder(tmp_path, SMALL)
         for _ in range(4):
             folder.append(size=50)
@@ -241,7 +241,7 @@ class TestFsync:
 
 
 class TestIndexes:
-    """What is written beside the batches."""
+    """Files that are written beside the batches."""
 
     def test_flush_without_room(self, tmp_path: Path, disk: Disk) -> None:
         """Index entries that found no room are written by the next flush; none is torn."""
@@ -353,7 +353,7 @@ class TestRetention:
 
     @pytest.mark.parametrize("error", [errno.EROFS, errno.EIO])
     def test_disk_is_asked_again(self, tmp_path: Path, disk: Disk, error: int) -> None:
-        """What could not be unlinked is unlinked when the disk lets it; nobody else notices."""
+        """A file that could not be unlinked goes when the disk lets it; nobody else notices."""
         folder = LogFolder(tmp_path, TopicConfig(segment_bytes=300, retention_ms=0))
         for _ in range(6):
             folder.append(size=50)
@@ -407,7 +407,7 @@ class TestGone:
 
 
 class TestLines:
-    """What the log says."""
+    """The lines of the log."""
 
     def test_a_refusal_is_told_once(
         self, tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture

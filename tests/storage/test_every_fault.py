@@ -1,4 +1,4 @@
-"""Every single call of the disk fails once: whatever was acknowledged before or after is there.
+"""Every single call of the disk fails once: whatever was acknowledged before or after is kept.
 
 A fixed history of a broker's storage (start, create, append, roll, flush, checkpoint, retention,
 delete, stop) runs once for each call it makes, which then fails with an error that passes or one

@@ -25,7 +25,7 @@ def test_file_is_replaced_in_the_order_that_survives_a_crash(tmp_path: Path, dis
 
 @pytest.mark.parametrize("call", ["create", "pwrite", "fsync", "rename"])
 def test_file_that_cannot_be_replaced_stays(tmp_path: Path, disk: Disk, call: str) -> None:
-    """The old content is there, and nothing else takes room."""
+    """The old content is kept, and nothing else takes room."""
     path = tmp_path / "x"
     path.write_bytes(b"old")
     disk.fail(call, errno.ENOSPC)

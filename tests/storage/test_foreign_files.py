@@ -59,7 +59,7 @@ def _running(folder: Path) -> Iterator[LogManager]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_small_file_is_a_file(tmp_path: Path, kind: str) -> None:
-    """All are read by one function, which refuses what is none."""
+    """All are read by one function, which refuses what is not a file of its kind."""
     KINDS[kind](tmp_path / "x")
 
     with pytest.raises(OSError, match=r"not a regular file|no such file|it is a link"):

@@ -19,7 +19,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 DATA = Path(__file__).parents[1] / "data"
 CONFIG = TopicConfig(index_interval_bytes=512)
-"""What the folders were written with."""
+"""The settings that the folders were written with."""
 
 
 @pytest.fixture(params=["mixed-0", "transactions-0"])

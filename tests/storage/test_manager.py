@@ -100,7 +100,7 @@ def test_a_new_directory_is_there_after_a_power_failure(
 
 
 def test_the_clean_mark_is_taken_at_start_and_left_at_stop(tmp_path: Path) -> None:
-    """It is there only between a clean stop and the next start, before any log is opened."""
+    """It exists only between a clean stop and the next start, before any log is opened."""
     mark = tmp_path / files.CLEAN_SHUTDOWN
     with _running(tmp_path) as manager:
         assert not manager.directories[0].was_clean
@@ -138,7 +138,7 @@ def test_a_start_that_opens_no_log_leaves_the_clean_mark(tmp_path: Path, fault: 
 
 
 def test_logs_survive_a_clean_stop(tmp_path: Path) -> None:
-    """Offsets, ids and the recovery point are there again; nothing is scanned."""
+    """Offsets, ids and the recovery point are known again; nothing is scanned."""
     with _running(tmp_path) as manager:
         log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
         append_unchecked(log, 3)
@@ -196,7 +196,7 @@ def test_checkpoints_are_written_only_when_they_change(tmp_path: Path) -> None:
 
 
 def test_the_log_start_offset_survives_a_kill(tmp_path: Path) -> None:
-    """What was checkpointed of DeleteRecords is not undone."""
+    """A checkpointed DeleteRecords is not undone."""
     manager = _manager(tmp_path)
     manager.load()
     log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
@@ -405,7 +405,7 @@ def test_a_folder_from_elsewhere_is_adopted_and_scanned(tmp_path: Path) -> None:
 
 
 def test_creating_over_a_folder_is_refused(tmp_path: Path) -> None:
-    """What lies there may be somebody's data."""
+    """The files in it may be somebody's data."""
     with _running(tmp_path) as manager:
         (tmp_path / "orders-0").mkdir()
 
@@ -822,7 +822,7 @@ def _disk_of(monkeypatch: pytest.MonkeyPatch, folder: Path, room: int) -> None:
 def test_the_reserve_holds_between_two_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, waits: bool
 ) -> None:
-    """What clients write counts: the disk is looked at as soon as there may be no more room."""
+    """Writes of clients count: the disk is looked at as soon as there may be no more room."""
     reserve, room = 5_000, 8_000
     _disk_of(monkeypatch, tmp_path, room)
     server = ServerConfig(node_id=1, log_dirs_reserve_bytes=reserve)

@@ -241,7 +241,7 @@ def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
 
 
 def test_closing_removes_the_session(sessions: FetchSessions) -> None:
-    """Epoch -1 with an id is how a client says goodbye; epoch 0 with an id starts anew."""
+    """Epoch -1 with an id is how a client says goodbye; epoch 0 with an id starts again."""
     first = begin(sessions, 0)
     sessions.plan(ask(first, -1), by_id=False)
 
@@ -428,7 +428,7 @@ def test_partitions_of_all_sessions_have_a_limit(logs: Logs, clock: FakeClock) -
 
 
 def test_a_session_that_grows_beyond_the_limit_ends(logs: Logs, clock: FakeClock) -> None:
-    """Its client begins anew; one that names what it has is served as before."""
+    """Its client begins again; one that names what it has is served as before."""
     sessions = FetchSessions(room_for(1000, 5), clock.monotonic, logs.get, logs.moved)
     session_id = begin(sessions, 0, 1, 2)
     same: dict[tuple[TopicKey, int], int] = {("t", index): 7 for index in range(3)}

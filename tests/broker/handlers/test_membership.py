@@ -41,7 +41,7 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
 
 
 async def test_a_heartbeat_keeps_a_member(home: RoomsOnDisk) -> None:
-    """It is answered without an error, and the session begins anew."""
+    """It is answered without an error, and the session begins again."""
     for instance_id in (None, "i", None):
         home.clock.advance(SESSION_MS - 1)
         answer = await ask(home, HEARTBEAT, requests.beat("g", "m", 3, instance_id))

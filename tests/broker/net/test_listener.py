@@ -1,4 +1,4 @@
-"""What a listener gives its connections."""
+"""The parts that a listener gives its connections."""
 
 import asyncio
 import socket

@@ -396,7 +396,7 @@ async def test_a_login_that_does_not_end_is_not_made_again(home: Running) -> Non
 
 
 async def test_a_login_ends_and_is_made_again(tmp_path: Path) -> None:
-    """KIP-368: as the same user; whoever does not is closed at the next request."""
+    """KIP-368: as the same user; a client that does not is closed at the next request."""
     async with broker(tmp_path / "data", "connections.max.reauth.ms=60000") as home:
         caller, late = await home.call(), await home.call()
         assert (await log_in(caller)).session_lifetime == timedelta(seconds=60)

@@ -30,7 +30,7 @@ REFUSAL = b'{"status":"invalid_token"}'
 
 @pytest.fixture(scope="module")
 def issuer() -> Issuer:
-    """Who signs tokens."""
+    """The signer of tokens."""
     return Issuer()
 
 
@@ -105,7 +105,7 @@ async def test_the_shorter_life_counts(
 
 
 async def test_a_login_ends_with_its_token(home: Running, issuer: Issuer) -> None:
-    """Whoever does not come with a new one is closed at the next request."""
+    """A client without a new one is closed at the next request."""
     caller, late = await home.call(), await home.call()
     for each in (caller, late):
         await log_in(each, issuer.sign(claims(NOW_MS)))
@@ -222,7 +222,7 @@ async def test_a_file_without_keys_stops_the_start(tmp_path: Path, issuer: Issue
 async def test_unsigned_tokens_are_said_loudly(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A warning at the start, and whoever comes is who he says."""
+    """A warning at the start, and every client has the name that it gives."""
     with caplog.at_level(logging.WARNING):
         async with running(
             tmp_path / "data",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker with a topic of two partitions, and one whose batches are packed anew."""
+    """A broker with a topic of two partitions, and one whose batches are packed again."""
     async with running(tmp_path) as started:
         await started.topics.create("t", 2, {})
         await started.topics.create("packed", 1, {"compression.type": "gzip"})
@@ -128,7 +128,7 @@ async def test_requests_without_acknowledgement(home: Running) -> None:
 
 
 async def test_one_that_waits_behind_those_that_do_not(home: Running) -> None:
-    """A batch that a thread packs anew is answered in its turn."""
+    """A batch that a thread packs again is answered in its turn."""
     caller = await home.call()
     large = make_batch(make_rows(1, 20_000), timestamp=now())
     requests = [produce(), produce(), produce(large, topic="packed"), produce()]

@@ -159,7 +159,7 @@ async def test_who_waits_goes_on_when_the_quota_is_removed_or_raised(
 
 
 async def test_a_change_for_others_frees_nobody(home: Running) -> None:
-    """Who waits for its own quota waits on."""
+    """A client that waits for its own quota waits on."""
     await set_quota(await home.call(), "producer_byte_rate", 1)
     caller = await call(home)
     await caller.ask(produce(60_000))

@@ -114,7 +114,7 @@ def test_parts_that_leave_count_as_progress(room: Room, take: Callable[[Peer], N
 
 
 def test_one_answer_alone_may_be_larger(room: Room) -> None:
-    """Who asks for more than the limit gets it, and nobody else keeps anything meanwhile."""
+    """A client that asks for more than the limit gets it, and no other keeps anything meanwhile."""
     others = [room.peer(100) for _ in range(3)]
     large = room.peer(100_000)
 

@@ -237,7 +237,7 @@ async def test_a_changed_feature_is_told_with_its_level(
 async def test_a_quota_that_is_set_is_told_and_one_that_is_there_twice_is_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is refused has changed nothing, however many answers there are."""
+    """A refused change has changed nothing, however many answers there are."""
     caplog.set_level(logging.INFO, "siltstone.audit")
     guarded = await Guarded(tmp_path / "home").open()
     percentage = [OpData("request_percentage", 5.0)]

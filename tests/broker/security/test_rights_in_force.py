@@ -147,7 +147,7 @@ async def test_a_change_of_rules_bites_at_once(guarded: Guarded, key: int) -> No
 
 @KEYS
 async def test_a_right_is_of_one_principal_and_one_host(guarded: Guarded, key: int) -> None:
-    """Who logs in anew on his connection, as another, has nothing of what was permitted before."""
+    """A login as another on the same connection has nothing of what was permitted before."""
     let_all(guarded)
     served = await refuses(guarded, key)
     context = guarded.context(key, REQUESTS[key][0])
@@ -210,7 +210,7 @@ async def test_an_id_that_nobody_has_gives_no_right(guarded: Guarded) -> None:
 async def test_a_transaction_is_judged_beside_its_topics(
     guarded: Guarded, questions: list[tuple[Any, ...]]
 ) -> None:
-    """Who may write to the topic may not do it in any transaction."""
+    """The right to write to a topic is not enough to do it in a transaction."""
     guarded.allow(Operation.WRITE, TOPIC, "a")
     guarded.allow(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "mine")
     denied = ErrorCode.transactional_id_authorization_failed
@@ -293,7 +293,7 @@ async def test_what_a_replica_adds_to_a_session_is_judged(guarded: Guarded) -> N
 
 
 async def test_a_replica_is_always_judged(guarded: Guarded) -> None:
-    """Who may read a topic may not say that it is a broker, in either field."""
+    """A client that may read a topic may not say that it is a broker, in either field."""
     guarded.allow(Operation.READ, TOPIC, "a")
     served = await guarded.ask(1, fetch("a"), 12)
     old = await guarded.ask(1, fetch("a", replica=2), 12)

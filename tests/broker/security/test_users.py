@@ -201,7 +201,7 @@ async def test_changes_come_one_after_the_other(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path) -> None:
-    """What it has begun is done before what comes next, which finds it."""
+    """A change that has begun is done before what comes next, which finds it."""
     store = loaded(tmp_path)
     io = IoThreads(2)
     writer = UserWriter(store, io)

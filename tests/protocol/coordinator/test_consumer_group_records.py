@@ -165,7 +165,7 @@ def test_epochs_of_partitions_are_tag_zero_of_each_topic() -> None:
 
 
 def test_partitions_without_epochs_have_the_members() -> None:
-    """What a broker before 4.3 wrote: the epoch of the member holds for all its partitions."""
+    """A record of a broker before 4.3: the epoch of the member holds for all its partitions."""
     written = b"\0\0\0\0\0\5\0\0\0\4\0\2" + TOPIC.bytes + b"\3\0\0\0\0\0\0\0\1\0\1\0"
 
     assert decode_value(RecordType.CURRENT_ASSIGNMENT, written) == CurrentAssignment(

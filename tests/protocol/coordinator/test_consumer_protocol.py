@@ -22,7 +22,7 @@ partitions = st.dictionaries(names, st.frozensets(st.integers(0, 99), max_size=4
 
 @given(partitions, st.integers(0, 3))
 def test_assignments_come_back(given_partitions: dict[str, frozenset[int]], version: int) -> None:
-    """What is written for a member is read as that, in the version of its subscription."""
+    """An assignment written for a member is read as such, in the version of its subscription."""
     written = encode_assignment(given_partitions, version)
 
     assert read_version(written) == version

@@ -118,7 +118,7 @@ def test_what_is_no_offset_is_refused(value: bytes) -> None:
     )
 )
 def test_groups_come_back(group: GroupMetadataValue) -> None:
-    """Whoever is in them."""
+    """Whatever members they have."""
     assert read_group(put_group(group)) == group
 
 

@@ -111,7 +111,7 @@ def test_an_empty_transaction_writes_null_partitions(version: int, null: bytes) 
 
 @given(values)
 def test_version_1_brings_back_everything(value: TransactionLogValue) -> None:
-    """What is written is read again."""
+    """A written record is read again."""
     assert decode_value(encode_value(value)) == value
 
 

@@ -217,7 +217,7 @@ def test_survey_passes_control_and_empty_batches_over(kernel: Any) -> None:
     ids=["length", "magic", "crc", "record"],
 )
 def test_survey_names_the_fault(kernel: Any, position: int, value: int | None, status: int) -> None:
-    """What is wrong with a batch is told apart, and those before it are listed."""
+    """Each fault of a batch has its name, and the batches before it are listed."""
     data = make_batch(2) + make_batch(2, base_offset=2)
     at = len(data) // 2 + position
     data[at] = data[at] ^ 0x40 if value is None else value

@@ -45,7 +45,7 @@ Rows = list[list[tuple[bytes | None, bytes | None]]]
 
 
 class Pass(NamedTuple):
-    """What a pass over some batches did."""
+    """The results of a pass over some batches."""
 
     mapped: dict[str, Any]
     mapped_upto: int
@@ -266,7 +266,7 @@ def test_hundreds_of_producers_are_told_apart(core: Any) -> None:
 @BOTH
 @pytest.mark.parametrize("rest", [b"\xff\xff\xff\xff\x0f" * 3, b"\x7e" + bytes(20), bytes(15)])
 def test_every_record_of_a_control_batch_is_judged(core: Any, rest: bytes) -> None:
-    """Not the first alone: a batch that gets a horizon is written anew, record by record."""
+    """Not the first alone: a batch that gets a horizon is written again, record by record."""
     batch = frame_batch(MARKERS[ABORT] + rest, 3, flags=CONTROL | TRANSACTIONAL, producer_id=7)
 
     assert run(core, batch).copied["status"] == constants.BAD_RECORD
@@ -311,7 +311,7 @@ def test_a_transaction_of_nobody_leaves_no_trace(core: Any) -> None:
 
 @BOTH
 def test_what_an_opened_batch_leaves_is_closed_again(core: Any) -> None:
-    """What stays whole is written as it came; what is made anew is handed out."""
+    """A batch that stays whole is written as it came; one that is made again is handed out."""
     whole = make_batch([(b"a", b"1"), (b"b", b"2")])
     thinned = make_batch([(b"a", b"1"), (b"a", b"2")])
 

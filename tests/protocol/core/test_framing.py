@@ -74,6 +74,6 @@ def test_a_size_without_a_frame(size: int) -> None:
     ],
 )
 def test_other_protocols_are_named(first: bytes, what: str) -> None:
-    """Who points a browser or a TLS client at the port reads so in the log."""
+    """A browser or a TLS client that is pointed at the port is named so in the log."""
     with pytest.raises(ProtocolError, match=what):
         next_frame(bytearray(first), 0, len(first), 100 << 20)

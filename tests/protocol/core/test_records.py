@@ -248,7 +248,7 @@ def test_a_count_below_one_is_broken(kernel: Any, count: int) -> None:
 
 @BOTH
 def test_flags_tell_what_a_rule_must_decide(kernel: Any) -> None:
-    """Missing keys, times outside, uneven offsets and what a rebuild has to write anew."""
+    """Missing keys, times outside, uneven offsets and what a rebuild has to write again."""
     plain = [Record(0, 10, b"k", b""), Record(1, 20, b"k", b"")]
     keyless = [plain[0], plain[1]._replace(key=None)]
     gap = [plain[0], plain[1]._replace(offset=2)]
@@ -264,7 +264,7 @@ def test_flags_tell_what_a_rule_must_decide(kernel: Any) -> None:
 
 @BOTH
 def test_no_timestamp_is_within_any_limits(kernel: Any) -> None:
-    """-1 is none, whatever the base is."""
+    """-1 stands for no timestamp, whatever the base is."""
     batch = build_batch([Record(0, 50, b"", b""), Record(1, -1, b"", b"")])
 
     assert walk(kernel, batch, 40, 60) == (constants.FINE, 0, 50)

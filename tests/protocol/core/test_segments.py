@@ -30,7 +30,7 @@ SEEN = (
 
 
 class Scanned(NamedTuple):
-    """What a scan found, over all its calls."""
+    """The findings of a scan, over all its calls."""
 
     end: int
     status: int
@@ -212,7 +212,7 @@ def test_faults_have_names(kernel: Any, position: int, bytes_there: bytes, statu
 
 @BOTH
 def test_a_tail_of_zeros_is_no_batch(kernel: Any) -> None:
-    """What a file system leaves after a crash has length 0."""
+    """A file system leaves zeros after a crash: a batch of length 0."""
     segment = lay_out(make_batch(2))
 
     scanned = scan(kernel, segment + bytes(4096))

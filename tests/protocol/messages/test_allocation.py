@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 TIMES: Final = 16
 """The bytes of a request."""
 ELEMENTS: Final = 8 << 20
-"""What all elements take that a request may have (`MAX_ELEMENTS`, or fewer)."""
+"""Memory of all elements that a request may have (`MAX_ELEMENTS`, or fewer)."""
 FEW: Final = 16 << 10
 """What a request of some bytes takes: its row, or the error that refuses it."""
 OF_A_SMALL_ONE: Final = 64
@@ -126,7 +126,7 @@ def test_lengths_that_are_not_true(api: Api) -> None:
 
 @pytest.mark.parametrize("api", BEFORE_LOGIN, ids=lambda each: each.name)
 def test_strangers(api: Api) -> None:
-    """What is served before a login takes no more than it has brought."""
+    """A request that is served before a login takes no more than it has brought."""
     for version in api.versions:
         is_flexible = api.load_messages()[0].is_flexible(version)
         size = LARGEST_BEFORE_LOGIN

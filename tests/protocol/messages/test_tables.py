@@ -357,7 +357,7 @@ ELEMENTS = len(MANY) + sum(len(topic.partitions) for topic in MANY)
 @BOTH
 @pytest.mark.parametrize("version", [2, 9, 10])
 def test_many_elements_are_read_in_steps(form: Any, version: int) -> None:
-    """What comes of it is what is read at once, and each step has about a thousand of them."""
+    """The steps give what is read at once, and each step has about a thousand elements."""
     request = offset_commit.OffsetCommitRequest("g", 1, "m", None, -1, MANY)
     body = b"head" + offset_commit.REQUEST.write(version, request)
     expected = offset_commit.REQUEST.read(version, body, 4, len(body))
@@ -379,7 +379,7 @@ def test_many_elements_are_read_in_steps(form: Any, version: int) -> None:
 @BOTH
 @pytest.mark.parametrize("version", [4, 12, 18])
 def test_many_elements_are_written_in_steps(form: Any, version: int, tmp_path: Path) -> None:
-    """What comes of it is what is written at once: bytes, ranges of files and error codes."""
+    """The steps give what is written at once: bytes, ranges of files and error codes."""
     with (tmp_path / "log").open("w+b") as file:
         records = FileSlice(file, 0, 10)
     topics = [
@@ -444,7 +444,7 @@ def test_a_string_has_at_most_32767_bytes(version: int) -> None:
 
 
 def test_text_that_is_no_utf8_is_read_as_java_reads_it() -> None:
-    """What is malformed becomes U+FFFD, half of a surrogate pair a single one."""
+    """Malformed text becomes U+FFFD, half of a surrogate pair a single one."""
     for table, read in readers(MESSAGE, 0):
         for malformed, text in ((b"caf\xc3A", "caf\ufffdA"), (b"\xed\xa0\x80cd", "\ufffdcd")):
             body = MESSAGE.write(0, Ask([Row("a" * 5, 1)])).replace(b"aaaaa", malformed)

@@ -71,7 +71,7 @@ def test_a_bomb_costs_no_more_than_the_cap(codec: int) -> None:
 @pytest.mark.parametrize("codec", PACKED)
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
 def test_a_cut_stream_is_corrupt(codec: int, share: float) -> None:
-    """What ends in the middle is not taken for less."""
+    """Data that ends in the middle is not taken for less."""
     packed = compress(codec, MIXED)
 
     with pytest.raises(CorruptMessage):

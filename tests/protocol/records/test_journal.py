@@ -132,7 +132,7 @@ def test_every_kind_of_entry(kernel: Any) -> None:
     ],
 )
 def test_what_can_not_be_taken_apart_stays_bytes(kernel: Any, key: bytes, value: bytes) -> None:
-    """Nothing is believed before it was compared with the end of what is there."""
+    """Nothing is believed before it was compared with the end of the data."""
     entries, _, status = kernel.read_journal(encode_rows([(key, value)], NOW), 0, 10, True)
 
     assert status == 0

@@ -66,7 +66,7 @@ def test_broken_varint_is_an_invalid_record(broken: str) -> None:
 
 @given(st.lists(records, min_size=1, max_size=5), st.integers(0, 4))
 def test_batches_round_trip(rows: list[Record], codec: int) -> None:
-    """What is built is read, by every codec, whatever the order of times and offsets."""
+    """Built records are read, by every codec, whatever the order of times and offsets."""
     assert list(iterate_records(build_batch(rows, codec=codec))) == rows
 
 
@@ -116,7 +116,7 @@ def test_a_batch_shorter_than_its_header_is_corrupt(size: int) -> None:
 
 @pytest.mark.parametrize("length", [0, 48, 10_000, -1])
 def test_a_length_that_does_not_fit_is_corrupt(length: int) -> None:
-    """The length field is compared with what is there."""
+    """The length field is compared with the bytes that follow."""
     batch = make_batch()
     batch[LENGTH_POSITION : LENGTH_POSITION + 4] = length.to_bytes(4, "big", signed=True)
 
@@ -129,7 +129,7 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_records_are_unfolded_as_they_are_read(codec: int) -> None:
-    """Whoever wants the first record of 96 MiB, or one after the other, has little in memory."""
+    """A reader of the first record of 96 MiB, or of one after the other, has little in memory."""
     rows = [Record(offset, 0, b"k%d" % offset, bytes(MIB)) for offset in range(96)]
     batch = build_batch(rows, codec=codec)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Produce validation: what is stored in the end, in place, closed, opened or packed anew."""
+"""Produce validation: what is stored in the end, in place, closed, opened or packed again."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -111,7 +111,7 @@ def test_a_wrong_max_timestamp_is_corrected(claimed: int) -> None:
 
 @every_packed
 def test_a_max_timestamp_below_the_base_opens_the_batch(codec: int) -> None:
-    """What contradicts itself is corrected from the records, without packing them anew."""
+    """A header that contradicts its records is corrected, without packing them again."""
     batch = make_batch(3, codec=codec, max_timestamp=TIMESTAMP - 5)
     payload = batch[HEADER_SIZE:]
 
@@ -180,7 +180,7 @@ def test_an_opened_batch_must_hold_its_count(codec: int, count: int) -> None:
 
 
 def test_a_bomb_is_refused() -> None:
-    """What unfolds to more than 64 MiB is not opened further."""
+    """A batch that unfolds to more than 64 MiB is not opened further."""
     payload = compress(ZSTD, bytes(65 << 20))
 
     refusal = refuse(frame_batch(payload, 1, codec=ZSTD), COMPACT)
@@ -214,7 +214,7 @@ def test_uneven_offsets_are_numbered_anew(codec: int) -> None:
 @pytest.mark.parametrize("source", CODECS)
 @pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"])
 def test_the_topic_names_the_codec(source: int, name: str) -> None:
-    """Another codec is packed anew, the same one stays as it is; everything else is kept."""
+    """Another codec is packed again, the same one stays as it is; everything else is kept."""
     config = TopicConfig(compression_type=name)
     target = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}.get(name, source)
     batch = make_producer_batch(9, 20)

@@ -95,7 +95,7 @@ def test_two_batches_are_refused() -> None:
 
 @pytest.mark.parametrize("size", [1, 16, 17, 60, 70])
 def test_a_tail_that_is_no_whole_batch_is_trimmed(size: int) -> None:
-    """What a client cut short is not its error."""
+    """A batch that a client cut short is not its error."""
     batch = make_batch(2)
 
     assert check_records(memoryview(batch + make_batch(2)[:size]), 9) == batch
@@ -302,7 +302,7 @@ def test_the_newest_timestamp(codec: int, shift: int, is_fine: bool) -> None:
 
 @every_codec
 def test_no_timestamp_is_fine(codec: int) -> None:
-    """-1 is none and within all limits."""
+    """-1 stands for no timestamp and is within all limits."""
     batch = make_batch(2, timestamp=-1, step_ms=0, codec=codec)
 
     assert accept(batch, limited(0, 0)).max_timestamp == -1

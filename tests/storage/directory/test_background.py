@@ -16,7 +16,7 @@ from tests.support.clock import FakeClock
 
 
 def test_work_is_done_in_order_by_one_thread() -> None:
-    """What was submitted first is done first, on the thread that has the name."""
+    """Work is done in the order in which it was submitted, on the thread that has the name."""
     background = Background()
     seen: list[tuple[int, str]] = []
 

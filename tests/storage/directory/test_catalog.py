@@ -81,7 +81,7 @@ def test_a_folder_without_a_catalogue_is_new(tmp_path: Path) -> None:
 
 
 def test_the_newest_of_all_directories_counts(tmp_path: Path) -> None:
-    """Whoever puts log.dirs in another order keeps the topics."""
+    """Another order of log.dirs keeps the topics."""
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, generation in ((first, 3), (second, 9)):
         folder.mkdir()

@@ -27,7 +27,7 @@ def test_offset_checkpoint_is_kafkas_file(tmp_path: Path) -> None:
 
 
 def test_offset_checkpoint_round_trip(tmp_path: Path) -> None:
-    """What was written is read, whatever is in the file before."""
+    """A written checkpoint is read, whatever is in the file before."""
     checkpoint = OffsetCheckpoint(tmp_path, files.LOG_START_OFFSETS)
     checkpoint.write({TopicPartition("old", 0): 1})
 

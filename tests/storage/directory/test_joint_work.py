@@ -1,4 +1,4 @@
-"""Work that is done once for all who wait for it."""
+"""Work that is done once for all callers that wait for it."""
 
 from __future__ import annotations
 

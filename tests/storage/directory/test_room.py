@@ -71,7 +71,7 @@ def test_room_that_grows_is_not_forecast() -> None:
 
 
 def test_old_samples_are_forgotten() -> None:
-    """What went an hour ago says nothing."""
+    """Bytes that went an hour ago say nothing."""
     room = Room()
     times = [number * SAMPLE_SECONDS for number in range(2 * SAMPLES)]
     for before, now in pairwise(times):

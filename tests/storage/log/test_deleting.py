@@ -209,7 +209,7 @@ def test_delete_records_of_what_is_not_only_compacted(
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_delete_records_survives_with_its_checkpoint(folder: LogFolder, is_clean: bool) -> None:
-    """The log start offset that was checkpointed is there after any stop."""
+    """The log start offset that was checkpointed holds after any stop."""
     folder.log.delete_records(3)
     folder.checkpoint()
     if is_clean:

@@ -98,7 +98,7 @@ def test_whole_log_is_read_segment_by_segment(folder: LogFolder) -> None:
 def test_a_follower_of_the_end_never_searches(
     folder: LogFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who reads on where it ended is found by the hint, across rolls too."""
+    """A reader that goes on where it ended is found by the hint, across rolls too."""
     log = folder.log
     assert log.read(20, 1, 20) is None
     monkeypatch.setattr(LogSegment, "find", None)
@@ -328,7 +328,7 @@ def test_files_of_a_deleted_topic_are_no_fault_of_the_disk(
 def test_an_append_while_the_largest_timestamp_is_looked_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a lookup has read of the segment before does not undo what the append has noted."""
+    """A lookup in the segment before does not undo what the append has noted."""
     folder = LogFolder(tmp_path)
     folder.append(timestamp=1_000)
     folder.close()

@@ -1,4 +1,4 @@
-"""Opening a log after a crash (docs/log.md): what is kept is a prefix of what was there."""
+"""Opening a log after a crash (docs/log.md): what is kept is a prefix of what was written."""
 
 import errno
 import itertools
@@ -39,7 +39,7 @@ def _files(folder: LogFolder) -> dict[str, bytes]:
 
 
 def test_a_crash_loses_nothing_that_was_written(folder: LogFolder) -> None:
-    """The page cache survives the process: every batch is there, and the log goes on."""
+    """The page cache survives the process: no batch is lost, and the log goes on."""
     log = folder.reopen()
 
     assert (log.log_end_offset, log.recovery_point) == (7, 0)
@@ -131,7 +131,7 @@ def test_a_clean_start_writes_nothing(folder: LogFolder) -> None:
 
 
 def test_every_prefix_of_the_bytes_is_a_prefix_of_the_batches(tmp_path: Path) -> None:
-    """Wherever the file is cut, the whole batches before the cut are there and nothing else."""
+    """Wherever the file is cut, the whole batches before the cut are kept and nothing else."""
     folder = LogFolder(tmp_path, TopicConfig(index_interval_bytes=0))
     ends = [0]
     for rows in (1, 3, 2):

@@ -67,7 +67,7 @@ class TestHalfARoll:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_nothing_is_left(self, tmp_path: Path, disk: Disk, kind: str) -> None:
-        """What was made before the file that was refused is removed."""
+        """Files that were made before the one that was refused are removed."""
         folder = LogFolder(tmp_path, WIDE)
         folder.append(size=600)
         before = _names(folder)
@@ -273,7 +273,7 @@ class TestARollAtTheRecoveryPoint:
 
     @pytest.mark.parametrize("settles", [False, True], ids=["at once", "later"])
     def test_killed(self, tmp_path: Path, settles: bool) -> None:
-        """The last entry of each time index is there, whatever housekeeping has done by then."""
+        """Each time index has its last entry, whatever housekeeping has done by then."""
         flushed = Flushed(tmp_path)
         for _ in range(3):
             flushed.roll()
@@ -402,7 +402,7 @@ class TestARollAtTheRecoveryPoint:
 
     @pytest.mark.parametrize("stops", [False, True], ids=["serving", "stopped"])
     def test_room(self, tmp_path: Path, stops: bool) -> None:
-        """What was preallocated for a segment that has ended is given back."""
+        """Space that was preallocated for a segment that has ended is given back."""
         flushed = Flushed(tmp_path, preallocate=True)
         flushed.folder.config = flushed.folder.log.config
         reserve = 1 << 20

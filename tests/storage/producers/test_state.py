@@ -180,7 +180,7 @@ class TestEpochs:
         assert partition.write(header(0, 5, epoch=1)) is not None
 
     def test_replicated_data_is_taken_as_it_is(self, partition: Partition) -> None:
-        """What is in the log was checked when it was written."""
+        """A batch that is in the log was checked when it was written."""
         partition.write(header(0, 5, epoch=3))
 
         assert partition.write(header(40, epoch=2), Origin.REPLICATION) is None
@@ -324,7 +324,7 @@ class TestSnapshots:
         assert producers.first_unstable_offset == 1
 
     def test_expired_producers_are_not_loaded(self, partition: Partition) -> None:
-        """Whoever was silent for a day before the restart is unknown after it."""
+        """A producer that was silent for a day before the restart is unknown after it."""
         partition.write(header(0))
         take_snapshot(partition.producers)
 
@@ -399,7 +399,7 @@ class TestSnapshots:
         assert list(partition.producers.snapshots) == [10]
 
     def test_snapshots_of_deleted_segments(self, partition: Partition, tmp_path: Path) -> None:
-        """They are gone for us; whoever deletes the segment's files deletes them too."""
+        """They are gone for us; deleting the segment's files deletes them too."""
         for offset in (10, 20, 30):
             take_snapshot(partition.producers, offset)
 
@@ -410,7 +410,7 @@ class TestSnapshots:
         assert partition.producers.snapshots == (20, 30)
 
     def test_truncation_forgets_all(self, partition: Partition) -> None:
-        """The log begins anew, at whatever offset."""
+        """The log begins again, at whatever offset."""
         partition.write(header(0, attributes=TRANSACTIONAL))
         take_snapshot(partition.producers)
 

@@ -319,7 +319,7 @@ class TestTimestamps:
 
 
 class TestDamage:
-    """What `find_damage` sees without reading the log."""
+    """Damage that `find_damage` sees without reading the log."""
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
@@ -348,7 +348,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("kind", [".index", ".timeindex"])
     def test_tail_of_zeros(self, folder: Path, kind: str) -> None:
-        """What a Kafka that crashed leaves of its preallocation (KAFKA-10207)."""
+        """The rest of a preallocation that a Kafka that crashed leaves (KAFKA-10207)."""
         path = folder / f"00000000000000000000{kind}"
         path.write_bytes(path.read_bytes() + bytes(24 * 100))
 

@@ -130,7 +130,7 @@ class TestIndexRule:
         assert written.largest_timestamp == written.files.modified_ms > NOW_MS
 
     def test_reopened_segment_goes_on(self, tmp_path: Path) -> None:
-        """Entries follow those in the files; the distance begins anew, as in Kafka."""
+        """Entries follow those in the files; the distance begins again, as in Kafka."""
         config = TopicConfig(index_interval_bytes=0)
         written = make_segment(tmp_path, config)
         append_next(written, [make_batch(timestamp=70), make_batch(timestamp=80)])

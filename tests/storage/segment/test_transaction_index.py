@@ -66,7 +66,7 @@ def test_no_aborts_no_file(tmp_path: Path) -> None:
 def test_lookup(
     fetch_offset: int, upper: int, found: list[AbortedTransaction], is_complete: bool
 ) -> None:
-    """What overlaps the range; an entry whose LSO is above it ends the search."""
+    """Entries that overlap the range; one whose LSO is above it ends the search."""
     assert find_aborted(ALL, fetch_offset, upper) == (found, is_complete)
 
 

@@ -602,7 +602,7 @@ def test_a_dead_group_answers_nobody() -> None:
 
 
 def test_a_group_comes_back_from_its_record() -> None:
-    """Stable, with its assignments, and its sessions begin anew."""
+    """Stable, with its assignments, and its sessions begin again."""
     before = GroupInHand()
     leader, follower = before.settle(2)
     static = before.join("", "i")

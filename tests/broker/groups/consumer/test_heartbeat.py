@@ -108,7 +108,7 @@ def test_a_member_that_keeps_its_partitions_is_fenced_in_time() -> None:
 
 
 def test_a_silent_member_is_fenced_when_its_session_ends() -> None:
-    """Every heartbeat begins the session anew."""
+    """Every heartbeat begins the session again."""
     hand = GroupInHand()
     hand.join("m")
     hand.advance(44)

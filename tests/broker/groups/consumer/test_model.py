@@ -54,7 +54,7 @@ class Client:
         return {(topic, each) for topic, partitions in self.owned.items() for each in partitions}
 
     def reset(self) -> None:
-        """Give everything up and begin anew."""
+        """Give everything up and begin again."""
         self.epoch, self.owned, self.wanted = 0, {}, {}
 
     def request(self) -> dict[str, Any]:

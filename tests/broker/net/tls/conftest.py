@@ -1,4 +1,4 @@
-"""What a client of the tests of TLS shows."""
+"""Certificates of clients for the tests of TLS."""
 
 from __future__ import annotations
 

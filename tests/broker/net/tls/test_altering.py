@@ -162,7 +162,7 @@ async def asked(home: Running, authority: Authority) -> bytes:
 async def test_a_store_that_cannot_be_used_is_refused(
     home: Running, authority: Authority, tmp_path: Path, only_checks: bool
 ) -> None:
-    """What is in force stays, and nothing is kept."""
+    """The settings in force stay, and nothing is kept."""
     refused = await alter(home, (STORE, str(tmp_path / "none.pem")), only_checks=only_checks)
 
     assert refused is ErrorCode.invalid_request

@@ -1,4 +1,4 @@
-"""What a certificate says, read from its DER."""
+"""The fields of a certificate, read from its DER."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_an_encrypted_key(tmp_path: Path, server: Pair) -> None:
 
 
 def test_suites_and_versions(server: Pair) -> None:
-    """What is left out is not served."""
+    """A cipher or version that is left out is not served."""
     store = f"ssl.keystore.location={server.store}"
 
     newer = endpoint_of(store, f"ssl.cipher.suites={','.join(NEWER_SUITES)}").context

@@ -368,7 +368,7 @@ async def test_half_a_handshake_ends(
     monkeypatch: pytest.MonkeyPatch,
     sends: int,
 ) -> None:
-    """Who does not go on is closed, however much it has sent."""
+    """A client that does not go on is closed, however much it has sent."""
     monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.1)
     reader, writer = await asyncio.open_connection("127.0.0.1", home.listeners[ENCRYPTED].port)
     writer.write(client_hello(trusting(authority))[:sends])

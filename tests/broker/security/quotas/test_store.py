@@ -65,7 +65,7 @@ async def test_changes_do_not_overtake_each_other(tmp_path: Path, io: IoThreads)
 
 
 async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path, io: IoThreads) -> None:
-    """What it has begun is done on the disk and in force, before what comes next."""
+    """A change that has begun is done on the disk and in force, before what comes next."""
     quotas = Quotas()
     writer = QuotaWriter(tmp_path, quotas, io)
     some: Values = {(("user", "a"),): {"request_percentage": 1.0}}
