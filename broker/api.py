@@ -52,7 +52,7 @@ _TOPICS: Final = Slices("topics", "topics", "partitions", "partitions")
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One row: Kafka's key and name, the versions served, and who serves them.
+    """One row: Kafka's key and name, the versions served, and the handler that serves them.
 
     ``advertised_from`` is the lowest version that ApiVersions names when it is lower than the
     lowest served: librdkafka takes a Produce range without version 0 for a broker without
@@ -97,7 +97,7 @@ class Api:
 
 
 _seldom = partial(Api, is_preloaded=False)
-"""What administrators ask now and then."""
+"""An API that administrators ask now and then."""
 
 APIS = (
     Api(0, "Produce", range(3, 14), "produce.handle", advertised_from=0, max_elements=_PRODUCED),

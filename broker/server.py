@@ -108,7 +108,7 @@ COORDINATOR_MODULES = (
     "siltstone.broker.transactions.coordinator",
     "siltstone.broker.coordination.coordinators",
 )
-"""What the coordinators are made of, in pieces of some milliseconds."""
+"""The modules of the coordinators, in pieces of some milliseconds."""
 
 PAGE_MODULES = (
     "h11",
@@ -124,7 +124,7 @@ PAGE_MODULES = (
     "siltstone.broker.http.metrics.table",
     "siltstone.broker.http.pages",
 )
-"""What a page over HTTP needs, in such pieces."""
+"""The modules that a page over HTTP needs, in such pieces."""
 
 
 class Broker:
@@ -557,7 +557,7 @@ class Broker:
     def _keep_quotas(self, quotas: Quotas) -> None:
         """Have requests counted from the first quota on, and no more when the last is removed.
 
-        Who waits for a quota that is higher now, or gone, goes on the sooner.
+        A client that waits for a quota that is higher now, or gone, goes on the sooner.
         """
         if not quotas.keys and self.meter.built is None:
             return

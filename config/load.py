@@ -133,10 +133,10 @@ def _without_outranked(in_file: list[Entry], over: list[Entry], warnings: list[s
     given = {each.name: each.where for each in over}
     outranked: dict[str, str] = {}
     for chain in _chains():
-        anew = next((name for name in chain if name in given), None)
-        if anew is not None and anew not in SERVER:
+        first = next((name for name in chain if name in given), None)
+        if first is not None and first not in SERVER:
             outranked |= {
-                name: f"{given[anew]} gives {anew}" for name in chain if name not in given
+                name: f"{given[first]} gives {first}" for name in chain if name not in given
             }
     gone = [each for each in in_file if each.name in outranked]
     warnings += (
@@ -153,19 +153,19 @@ def _without_replaced(in_file: list[Entry], over: list[Entry], warnings: list[st
     this machine's name, as of Kafka.
     """
     bound, told = (_last(in_file, name) for name in ("listeners", "advertised.listeners"))
-    anew = _last(over, "listeners")
-    if bound is None or told is None or anew is None or _last(over, told.name) is not None:
+    last = _last(over, "listeners")
+    if bound is None or told is None or last is None or _last(over, told.name) is not None:
         return in_file
-    gone = names_in(bound.text) - names_in(anew.text)
-    if anew.where.startswith(_IMAGES_PREFIX):
-        gone |= {name for each in anew.text.split(",") if "://:" in each for name in names_in(each)}
+    gone = names_in(bound.text) - names_in(last.text)
+    if last.where.startswith(_IMAGES_PREFIX):
+        gone |= {name for each in last.text.split(",") if "://:" in each for name in names_in(each)}
     kept = [each for each in told.text.split(",") if names_in(each).isdisjoint(gone)]
     left_out = gone & names_in(told.text)
     if not left_out:
         return in_file
     warnings.append(
         f"{told.where}: {', '.join(sorted(left_out))} in advertised.listeners is left out: "
-        f"{anew.where} replaces the listeners of the file"
+        f"{last.where} replaces the listeners of the file"
     )
     rest = [each for each in in_file if each.name != told.name]
     return [*rest, told._replace(text=",".join(kept))] if kept else rest

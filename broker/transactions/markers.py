@@ -47,8 +47,8 @@ class Outcome(NamedTuple):
 class MarkerWriter:
     """Appends markers (loop only).
 
-    ``offsets`` is told of each marker in a partition of ``__consumer_offsets``, since offsets that
-    groups have committed in the transaction count from then on, or never.
+    ``offsets`` gets each marker in a partition of ``__consumer_offsets``, since offsets that groups
+    have committed in the transaction count from then on, or never.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ class BatchRow(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What is wanted: offsets from ``start`` to below ``end``, times between two, both inclusive.
+    """Wanted records: offsets from ``start`` to below ``end``, times between two, both inclusive.
 
     Times are in ms; the column has them multiplied by ``time_scale``. Records are read only if a
     column or a limit needs more than offsets and counts.
@@ -35,7 +35,7 @@ class Selection(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """What was written: rows, nulls, bytes, headers; the row that does not parse, or -1."""
+    """Counts of written rows, nulls, bytes, headers; the row that does not parse, or -1."""
 
     rows: int = 0
     key_nulls: int = 0

@@ -137,7 +137,7 @@ class CleanerPages:
             return text(409, f"topic {question.topic} does not have compact in its cleanup.policy")
         off = self._explainer.find_what_is_off()
         if off is not None:
-            return text(409, f"nothing is cleaned while {off}; change it and start the broker anew")
+            return text(409, f"nothing is cleaned while {off}; change it and restart the broker")
         is_forced = question.is_forced
         if question.rolls:
             try:
