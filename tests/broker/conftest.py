@@ -18,7 +18,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="session")
 def server(authority: Authority) -> Pair:
-    """What a broker shows its clients."""
+    """The certificate that a broker shows its clients."""
     return authority.issue("server")
 
 

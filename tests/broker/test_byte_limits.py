@@ -1,4 +1,4 @@
-"""What clients make the broker keep has limits in bytes, and who comes too late is refused."""
+"""Memory that clients make the broker keep has limits in bytes; a late client is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOO_LARGE = ErrorCode.invalid_commit_offset_size
 
 
 async def test_metadata_of_members_has_a_limit_over_all_groups(tmp_path: Path) -> None:
-    """It stays as long as the session, which needs no connection; who leaves makes room."""
+    """It stays as long as the session, which needs no connection; one that leaves makes room."""
     large = (("range", bytes(60_000)),)
     async with groups_at(tmp_path, "group.initial.rebalance.delay.ms=0") as (home, caller):
         given = await caller.ask(group_requests.join("a", protocols=large))
@@ -228,7 +228,7 @@ async def test_committed_offsets_have_a_limit_in_bytes(tmp_path: Path) -> None:
 
 
 async def test_names_of_groups_count(tmp_path: Path) -> None:
-    """Of groups without a member, too, as long as they are there."""
+    """Of groups without a member, too, as long as they exist."""
     async with groups_at(tmp_path, "groups.max.count=1000") as (home, caller):
         caller.client_id = "x"
         names = [letter * 8000 for letter in "abcdefghijklmno"]
@@ -283,7 +283,7 @@ async def test_metadata_of_very_many_topics_is_not_read(tmp_path: Path) -> None:
 
 
 async def test_members_that_no_record_could_hold_are_refused(tmp_path: Path) -> None:
-    """Whoever joins with more than sixteen times the largest batch of the journal."""
+    """A member that joins with more than sixteen times the largest batch of the journal."""
     sets = ("group.members.max.bytes=100000000", "group.initial.rebalance.delay.ms=0")
     async with groups_at(tmp_path, *sets) as (_, caller):
         large = (("range", bytes(17_000_000)),)
@@ -404,7 +404,7 @@ async def test_a_member_that_takes_the_place_of_the_last_has_the_limit(tmp_path:
 async def test_groups_that_are_read_are_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever lists them meanwhile, as the pages do, makes no others of the same names."""
+    """A list of them meanwhile, as the pages make it, makes no others of the same names."""
     async with groups_at(tmp_path, "group.initial.rebalance.delay.ms=0") as (home, caller):
         await home.topics.create("t", 1, {})
         given = await caller.ask(group_requests.join("a"))
@@ -507,7 +507,7 @@ async def test_pending_offsets_have_the_limit_too(tmp_path: Path) -> None:
 
 
 async def test_commits_beside_a_transaction_look_at_the_limit_again(tmp_path: Path) -> None:
-    """The room that was found before a transaction took of it is not there any more."""
+    """The room that was found before a transaction took of it is gone."""
     limit = "group.offsets.max.bytes=1000000"
     async with _in_transaction(tmp_path, limit) as (home, caller, own):
         said = {("t", index): 1 for index in range(200)}
@@ -543,7 +543,7 @@ def _codes(answer: Any) -> set[ErrorCode]:
 
 
 async def _call_as(home: Running, principal: str) -> Caller:
-    """Open a connection of somebody who has logged in."""
+    """Open a connection of a user that has logged in."""
     (listener,) = home.listeners
     before = set(listener.connections)
     caller = await home.call()

@@ -200,7 +200,7 @@ async def test_unanswered_produce_closes(traffic: Traffic, disk: Disk) -> None:
 async def test_parked_fetch_that_cannot_read_harms_no_produce(
     broker: Running, traffic: Traffic, disk: Disk
 ) -> None:
-    """Who produces is answered for the write alone; the fetch gets the error."""
+    """A producer is answered for the write alone; the fetch gets the error."""
     for value in (b"a", b"b"):
         await traffic.produce(value)
     waiting = await open_traffic(broker)

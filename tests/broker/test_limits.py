@@ -1,4 +1,4 @@
-"""The limits to what clients make the broker keep: who comes too late is refused, and counted."""
+"""Limits to what clients make the broker keep: a late client is refused, and counted."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ async def test_a_frame_that_is_too_large_is_counted(tmp_path: Path) -> None:
 async def test_who_does_not_log_in_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the next look after connections.max.login.ms; who has logged in stays."""
+    """At the next look after connections.max.login.ms; a client that has logged in stays."""
     async with running(tmp_path, *SASL, "connections.max.login.ms=600000") as home:
         known = await home.call()
         await known.ask(request_class(17, 1)(mechanism="PLAIN"))

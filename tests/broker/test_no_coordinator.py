@@ -144,7 +144,7 @@ async def test_who_does_not_look_for_the_coordinator_first_is_told_to(
 
 @pytest.mark.parametrize(("key_type", "topic"), [(0, OFFSETS_TOPIC), (1, TRANSACTIONS_TOPIC)])
 async def test_whoever_looks_for_it_finds_it(key_type: int, topic: str, home: Running) -> None:
-    """The topic is there when the answer is."""
+    """The topic exists when the answer comes."""
     answer = await (await home.call()).ask(ask.find("g", key_type))
 
     assert answer.coordinators[0].error_code.name == "none"

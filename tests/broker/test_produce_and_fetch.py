@@ -186,7 +186,7 @@ async def test_limits_cut_between_batches_but_give_one_at_least(caller: Caller) 
 
 @pytest.mark.parametrize(("offset", "code"), [(-1, 1), (6, 1), (5, 0), (4, 0)])
 async def test_offsets_out_of_range(caller: Caller, offset: int, code: int) -> None:
-    """The end itself is in range: nothing is there yet."""
+    """The end itself is in range: it has no records yet."""
     await fill(caller, 5)
     fetched = only(await caller.ask(fetch({("t", 0): offset})))
 
@@ -271,7 +271,7 @@ async def test_who_is_not_here_has_aborted_no_transactions(caller: Caller) -> No
 async def test_only_the_admin_client_produces_to_internal_topics(
     broker: Running, version: Any, rows: int
 ) -> None:
-    """By the name in that very request, whoever the connection said to be before."""
+    """By the name in that very request, whatever name the connection gave before."""
     internal = "__consumer_offsets"
     await broker.topics.create(internal, 1, {"cleanup.policy": "compact"})
     batch = make_batch([(b"k", b"v")] * rows, timestamp=now(), codec=1)
@@ -656,7 +656,7 @@ async def test_large_and_small_answers_keep_their_order(caller: Caller) -> None:
 
 
 async def test_clients_that_stall_or_leave_hold_nobody_up(tmp_path: Path) -> None:
-    """Who stops reading in the middle gets the rest when it reads again; there is one sender."""
+    """A client that stops in the middle gets the rest when it reads again; there is one sender."""
     async with running(tmp_path, "num.network.threads=1") as broker:
         await broker.topics.create("t", 1, {})
         stalled, leaving, reading = [await broker.call() for _ in range(3)]

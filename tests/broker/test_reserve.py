@@ -27,7 +27,7 @@ GIB = 1 << 30
 
 
 class RoomOnDisk:
-    """What the disk says of its room."""
+    """Numbers that the disk gives of its room."""
 
     def __init__(self) -> None:
         self.free = 100 * GIB
@@ -62,7 +62,7 @@ async def traffic(broker: Running) -> Traffic:
 
 
 def is_short(broker: Running) -> bool:
-    """Tell whether the broker has noticed that its reserve is not there."""
+    """Tell whether the broker has noticed that its reserve is missing."""
     return broker.logs.directories[0].client_refusal is not None
 
 
@@ -152,7 +152,7 @@ async def test_a_start_without_its_reserve_refuses_at_once(
 async def test_the_reserve_can_be_changed_while_it_runs(
     broker: Running, traffic: Traffic, disk: RoomOnDisk
 ) -> None:
-    """Who has run into it need not restart to get out."""
+    """A broker that has run into it need not restart to get out."""
     disk.free = 9 * GIB
     await give_turns_until(partial(is_short, broker), "a broker that misses its reserve")
     await broker.broker._settings.alter(cluster={"log.dirs.reserve.bytes": str(GIB)})

@@ -125,7 +125,7 @@ def test_no_step_of_the_preload_holds_the_loop_up() -> None:
 
 
 def test_no_first_request_holds_the_loop_up() -> None:
-    """Who comes before the preload was done waits for one API's modules."""
+    """A client that comes before the preload was done waits for one API's modules."""
     made = run(COUNTER + FIRST_REQUESTS)
 
     assert {name: calls for name, calls in made.items() if calls >= MAX_CALLS} == {}

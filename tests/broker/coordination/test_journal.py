@@ -27,7 +27,7 @@ MOST = 1000
 async def test_a_compressed_batch_is_applied_in_slices(
     codec: int, broken: int, tmp_path: Path
 ) -> None:
-    """All of its records, or those before one that is not there; no slice has many."""
+    """All of its records, or those before one that is missing; no slice has many."""
     records = [Record(number, 0, b"%d" % number, b"v" * 100) for number in range(COUNT)]
     batch = build_batch(records, codec=codec)
     slices: list[list[Entry]] = []

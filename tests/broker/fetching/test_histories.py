@@ -122,7 +122,7 @@ class History:
             log.apply_retention(self.home.clock.now_ms())
 
     async def create(self) -> None:
-        """Make a topic, or make one that was deleted anew."""
+        """Make a topic, or make one again that was deleted."""
         topics = self.home.rooms.topics
         missing = [name for name in NAMES if name not in topics.topics]
         if missing:
@@ -255,7 +255,7 @@ class History:
         )
 
     def some_place(self) -> Place:
-        """Name a partition that is there, or one that is not."""
+        """Name a partition that exists, or one that does not."""
         chance = self.random
         name = chance.choice(NAMES)
         topic = self.home.rooms.topics.topics.get(name)
@@ -306,7 +306,7 @@ class History:
         return False
 
     async def _overtake(self, session: Session) -> None:
-        """Ask anew while a request waits: that one is told that the session has gone on."""
+        """Ask again while a request waits: that one is told that the session has gone on."""
         before, session.client = session.client, self.stand.connect()
         request = self.request(session, [])
         expected = session.walk.answer(request)

@@ -1,4 +1,4 @@
-"""What consumers ask of partitions."""
+"""Offsets and epochs that consumers ask for."""
 
 import random
 from pathlib import Path

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class WatchedLog:
-    """A log as far as sessions are concerned: who stands on it, and where it starts."""
+    """A log as far as sessions are concerned: its watchers, and where it starts."""
 
     def __init__(self) -> None:
         self.end = self
@@ -55,7 +55,7 @@ class Logs:
         self.moved: set[Any] = set()
 
     def get(self, key: "TopicKey", index: int) -> "Log":
-        """Return a log; every one is there."""
+        """Return a log; every one exists."""
         return cast("Log", self.made[key, index])
 
     def change(self, *indexes: int) -> None:
@@ -305,7 +305,7 @@ def test_what_the_limits_kept_back_is_read_again(sessions: FetchSessions) -> Non
 
 
 def test_another_isolation_level_reads_all(sessions: FetchSessions) -> None:
-    """What is read up to the last stable offset may have records above it."""
+    """A partition read up to the last stable offset may have records above it."""
     session_id = begin(sessions, 0, 1)
     levels = [0, READ_COMMITTED, READ_COMMITTED, 0]
     asked = []

@@ -1,4 +1,4 @@
-"""What a request commits: in one batch of the journal, and remembered only when it is there."""
+"""Commits of a request: in one batch of the journal, and remembered only when it is written."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def test_topics_that_are_deleted_together_take_one_walk(
 async def test_groups_without_its_offsets_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of them is a step of the walk: who makes the topic again waits for all of it."""
+    """None of them is a step of the walk: making the topic again waits for all of it."""
     async with running(tmp_path, *SETS) as home:
         caller = await home.call()
         await home.topics.create("t0", 1, {})

@@ -1,4 +1,4 @@
-"""What is left in memory of what groups, offsets and transactions have refused."""
+"""The rest in memory of what groups, offsets and transactions have refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients give as regular expressions never takes long."""
+"""Regular expressions of clients never take long."""
 
 from sys import getrefcount
 from time import thread_time

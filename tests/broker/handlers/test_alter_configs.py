@@ -85,7 +85,7 @@ async def test_a_change_of_a_topic_is_obeyed_at_once(home: RoomsOnDisk) -> None:
 
 
 async def test_a_list_has_nothing_twice(home: RoomsOnDisk) -> None:
-    """What is set or appended a second time counts once."""
+    """A value that is set or appended a second time counts once."""
     topic = await home.rooms.topics.create("t", 1, {})
     await _change(home, (TOPIC, "t", [("cleanup.policy", SET, "compact,compact")]))
     assert home.rooms.topics.logs["t", 0].config.cleanup_policy == ("compact",)

@@ -1,4 +1,4 @@
-"""What ApiVersions leaves behind: the software that a client says it is."""
+"""The trace that ApiVersions leaves: the software that a client says it is."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ def test_a_connection_keeps_what_its_client_says(version: int, name: str, noted:
 
 
 def test_software_is_counted_and_bounded() -> None:
-    """A client that calls itself anew each time makes no series without end."""
+    """A client that takes another name each time makes no series without end."""
     many = [Software(f"client-{n}", "1", "PLAINTEXT") for n in range(1000)]
     sources = replace(make_sources({}), software=lambda: iter([*many, *many[:5], None]))
 

@@ -1,4 +1,4 @@
-"""CreateTopics: Kafka's refusals in Kafka's order, and topics that are there when answered."""
+"""CreateTopics: Kafka's refusals in Kafka's order, and topics that exist when answered."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -57,7 +57,7 @@ async def test_by_name_and_by_id(home: RoomsOnDisk) -> None:
 async def test_refusals(
     home: RoomsOnDisk, name: str | None, topic_id: UUID | None, code: ErrorCode
 ) -> None:
-    """What was asked for is echoed; nothing is deleted."""
+    """The requested names are echoed; nothing is deleted."""
     for each in ("a", "__consumer_offsets"):
         await home.rooms.topics.create(each, 1, {})
     [result] = await _delete(home, (name, topic_id))

@@ -157,7 +157,7 @@ async def test_resources_without_settings(
 
 
 async def test_a_subscription_that_nobody_made_has_defaults(home: RoomsOnDisk) -> None:
-    """As in Kafka, which does not say that it is not there."""
+    """As in Kafka, which does not say that it does not exist."""
     [result] = await _describe(home, (METRICS, "m"))
 
     assert {each.name: each.value for each in result.configs} == {

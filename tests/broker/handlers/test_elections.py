@@ -38,7 +38,7 @@ async def _elect(
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("kind", [0, 1])
 async def test_no_election_is_needed(home: RoomsOnDisk, kind: int, version: int) -> None:
-    """The leader leads; what is not there is unknown."""
+    """The leader leads; a partition that does not exist is unknown."""
     await home.rooms.topics.create("t", 1, {})
     answer = await _elect(home, kind, ("t", (0, 5)), ("missing", (0,)), version=version)
 

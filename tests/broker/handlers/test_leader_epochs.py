@@ -61,7 +61,7 @@ async def test_answers(
     code: ErrorCode,
     found: tuple[int, int],
 ) -> None:
-    """What Apache Kafka 4.3.1 answers for one epoch that never changes."""
+    """The answers of Apache Kafka 4.3.1 for one epoch that never changes."""
     for name in ("t", "empty"):
         await home.rooms.topics.create(name, 1, {})
     append(home.rooms.topics.logs["t", 0], 10)

@@ -157,7 +157,7 @@ async def test_deleted_records_are_not_found(filled: RoomsOnDisk) -> None:
 
 @pytest.mark.parametrize(("replica", "end"), [(-1, 10), (-2, 11), (0, 11)])
 async def test_only_consumers_are_isolated(filled: RoomsOnDisk, replica: int, end: int) -> None:
-    """Whoever names a replica is told the end of the log."""
+    """A client that names a replica is told the end of the log."""
     log = filled.rooms.topics.logs["t", 0]
     append(log, 1, producer_id=1, producer_epoch=0, base_sequence=0, flags=TRANSACTIONAL)
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: what is told of the partitions that are not moved."""
+"""AlterReplicaLogDirs: the answers for partitions that are not moved."""
 
 import pytest
 

@@ -95,7 +95,7 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
 async def test_no_disk_is_asked_by_a_request(
     home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The room is that of the last look, so the answer is there in the same turn of the loop."""
+    """The room is that of the last look, so the answer comes in the same turn of the loop."""
     await home.rooms.topics.create("t", 1, {})
     monkeypatch.setattr(files, "find_room", None)
     answer = describe(home.context(KEY), Request(topics=None))

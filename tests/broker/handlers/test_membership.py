@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: who stays in a group and who does not."""
+"""Heartbeat and LeaveGroup: members that stay in a group and members that do not."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_what_a_heartbeat_is_told(
 
 @pytest.mark.parametrize("version", range(3))
 async def test_one_member_leaves_by_old_versions(home: RoomsOnDisk, version: int) -> None:
-    """What became of it is said at the top."""
+    """The outcome is said at the top."""
     kind: Any = load_request_schema(LEAVE, version)
 
     for member_id, code in (("nobody", E.unknown_member_id), ("m", E.none)):
@@ -97,7 +97,7 @@ async def test_one_member_leaves_by_old_versions(home: RoomsOnDisk, version: int
 
 @pytest.mark.parametrize("version", range(3, 6))
 async def test_many_members_leave_by_new_versions(home: RoomsOnDisk, version: int) -> None:
-    """What became of each is said beside it, by member id or by instance id alone."""
+    """The outcome of each is said beside it, by member id or by instance id alone."""
     kio: Any = import_module(f"kio.schema.leave_group.v{version}.request")
     members = (
         kio.MemberIdentity(member_id="nobody", group_instance_id=None),

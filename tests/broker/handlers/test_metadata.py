@@ -45,7 +45,7 @@ ALL = MetadataRequest(topics=None, include_topic_authorized_operations=False)
 
 
 async def test_the_broker_is_told_by_the_address_of_the_listener(home: RoomsOnDisk) -> None:
-    """Node id, advertised address, controller and cluster are there even if no topic is asked."""
+    """Node id, advertised address, controller and cluster are told even if no topic is asked."""
     answer = await ask(home, KEY, _request())
 
     assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [(1, HOST, PORT)]
@@ -250,7 +250,7 @@ async def test_many_partitions_are_described_in_slices(
 
 
 async def test_errors_of_partitions_are_counted_each_time(home: RoomsOnDisk) -> None:
-    """What tells an error is written anew, since kept bytes tell the writer of none."""
+    """An answer with an error is written again, since kept bytes have no error."""
     topic = await home.rooms.topics.create("a", 1, {})
     topic.logs = (None,)
     for _ in range(2):

@@ -88,7 +88,7 @@ def _orders(home: RoomsOnDisk) -> tuple[str, UUID]:
 
 
 def _rows(version: int, *indexes: int) -> list[Any]:
-    """Return what is to be told of partitions."""
+    """Return the rows of partitions."""
     found = [(index, *COMMITTED.get(index, (-1, -1, ""))) for index in indexes]
     return [
         (index, offset, None if version < 5 else leader_epoch, metadata, E.none)
@@ -132,7 +132,7 @@ async def test_an_id_that_nobody_has(home: RoomsOnDisk) -> None:
 
 @pytest.mark.parametrize("version", [7, 9, 10])
 async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, version: int) -> None:
-    """For who wants to wait for it; others read what was committed before."""
+    """For a client that wants to wait for it; others read what was committed before."""
     home.rooms.groups().offsets.append_transactional(
         "g", 0, new_offsets(("orders", 0, OffsetCommitValue(11, -1, "", 1))), Producer(5, 0)
     )

@@ -1,4 +1,4 @@
-"""InitProducerId: a new id for whoever asks without a transactional id; and what is refused."""
+"""InitProducerId: a new id for a client without a transactional id; and what is refused."""
 
 from datetime import timedelta
 from typing import Any

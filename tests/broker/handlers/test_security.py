@@ -1,4 +1,4 @@
-"""ACLs, quotas and SCRAM users where there are none: the bytes are Apache Kafka 4.3.1's."""
+"""ACLs, quotas and SCRAM users where no such thing is kept: Apache Kafka 4.3.1's own bytes."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ async def test_credentials_are_stored_whoever_asks(home: Running) -> None:
 
 
 async def test_a_credential_is_deleted_once(home: Running) -> None:
-    """Of two who delete it side by side the second is told that it is gone, as by Kafka."""
+    """Of two deletions side by side the second is told that it is gone, as by Kafka."""
     deletion = request_class(51, 0, "ScramCredentialDeletion")
     upsertion = request_class(51, 0, "ScramCredentialUpsertion")
     made = upsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=bytes(32))

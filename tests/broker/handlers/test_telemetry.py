@@ -73,7 +73,7 @@ def series(home: RoomsOnDisk, limit: int = 100) -> list[str]:
 
 
 async def test_a_subscription_is_kept_described_and_listed(tmp_path: Path) -> None:
-    """What a client metrics resource has outlives a restart; without settings it is gone."""
+    """The settings of a client metrics resource outlive a restart; without settings it is gone."""
     home = await RoomsOnDisk(tmp_path / "root").open()
     assert await alter(home, "lag", metrics="org.", interval_ms="1000") == 0
     await home.close()
@@ -130,7 +130,7 @@ async def test_apis_are_named_while_there_is_a_subscription(home: RoomsOnDisk) -
 
 
 async def test_a_client_keeps_its_id(home: RoomsOnDisk) -> None:
-    """Who has none is given one; who has one is told it again."""
+    """A client without an id is given one; a client with an id is told it again."""
     given = (await subscribe(home)).client_instance_id
 
     home.clock.advance(300_000)
@@ -155,7 +155,7 @@ async def test_what_a_client_pushes_becomes_series(home: RoomsOnDisk, codec: int
 
 
 async def test_series_of_clients_are_bounded(home: RoomsOnDisk) -> None:
-    """What is too many is counted, whatever a client calls it."""
+    """Points that are too many are counted, whatever a client calls them."""
     await alter(home, "lag", metrics="*", interval_ms="100")
     odd = [gauge(f'a{n}.b-c"\n', number(1.0, label("__x", part(1, 'q"')))) for n in range(50)]
     assert await push(home, await subscribe(home), NONE, metrics(*odd)) == 0

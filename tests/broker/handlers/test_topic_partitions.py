@@ -91,7 +91,7 @@ async def test_what_is_kept_of_an_answer_follows_the_topic(topics: RoomsOnDisk) 
 
 
 async def test_errors_of_partitions_are_counted_each_time(topics: RoomsOnDisk) -> None:
-    """What tells an error is written anew, since kept bytes tell the writer of none."""
+    """An answer with an error is written again, since kept bytes have no error."""
     topics.rooms.topics.topics["b"].logs = (None,)
     for _ in range(2):
         errors: list[int] = []

@@ -1,4 +1,4 @@
-"""What is said of the addresses that clients are told."""
+"""Lines about the addresses that clients are told."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ async def told_to(caller: Caller) -> list[tuple[str, int]]:
 async def test_it_is_altered_while_the_broker_runs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who asks next is told, on connections that are open too; a mapped port is known only then."""
+    """The next client is told, on connections that are open too; a mapped port comes only then."""
     async with running(tmp_path) as broker:
         port = broker.listeners[0].port
         caller = await broker.call()

@@ -129,7 +129,7 @@ FIELDS = {
 async def test_a_line_names_peer_api_version_field_and_reason(
     broker: Running, key: int, rest: bytes, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever reads the log need not guess which client sent what."""
+    """A reader of the log need not guess which client sent what."""
     client = await broker.connect()
     with caplog.at_level(logging.WARNING):
         await client.send(struct.pack(">ih", 2 + len(rest), key) + rest)

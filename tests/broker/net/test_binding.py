@@ -1,4 +1,4 @@
-"""What is said of an address that cannot be bound."""
+"""Errors of an address that cannot be bound."""
 
 from __future__ import annotations
 

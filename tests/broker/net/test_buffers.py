@@ -156,7 +156,7 @@ async def test_small_frames_that_are_not_whole_keep_no_large_one_from_beginning(
 
 
 async def test_who_sends_too_slowly_is_closed_when_somebody_lacks_room() -> None:
-    """Trickles for longer than the grace give up half of the room at once, to one who asks."""
+    """Trickles for longer than the grace give up half of the room at once, to one that asks."""
     room = Room(limit=10 * MIB)
     hoarders = [room.peer(size=50 * MIB, received=2 * MIB) for _ in range(5)]
     for _ in range(round(GRACE_SECONDS) + 1):
@@ -226,7 +226,7 @@ async def test_a_client_that_waits_for_us_has_ten_times_the_grace() -> None:
 
 
 async def test_halves_of_small_frames_are_bounded() -> None:
-    """Beyond the limit and a quarter the slowest go at once; who was quick stays."""
+    """Beyond the limit and a quarter the slowest go at once; a quick client stays."""
     room = Room(limit=64 * MIB)
     quick = room.peer(received=100_000)
     old = [room.peer(received=127_000) for _ in range(300)]

@@ -36,7 +36,7 @@ class OpenFile:
 
 @pytest.fixture(params=[0, 2], ids=["loop", "senders"])
 async def io(request: pytest.FixtureRequest) -> AsyncIterator[IoThreads]:
-    """One thread for cold reads, and who sends large ranges."""
+    """One thread for cold reads, and the senders of large ranges."""
     count = request.param
     threads = IoThreads(1, OnFirstUse(lambda: Senders(count)) if count else None)
     yield threads

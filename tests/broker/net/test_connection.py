@@ -193,7 +193,7 @@ async def test_an_impossible_size_closes_the_connection(open_line: Opener, size:
 
 
 async def test_a_refused_request_closes_after_earlier_answers(open_line: Opener) -> None:
-    """What was asked before the bad frame is still answered."""
+    """Requests before the bad frame are still answered."""
 
     def dispatch(connection: Connection, buffer: memoryview, start: int, end: int) -> bytes:
         if bytes(buffer[start:end]) == b"bad":

@@ -1,4 +1,4 @@
-"""What every request passes."""
+"""The gate that every request passes."""
 
 import asyncio
 import struct

@@ -439,7 +439,7 @@ async def test_nobody_becomes_another_in_mid_connection(
 
 
 async def test_users_are_made_and_removed_while_the_broker_runs(home: Running) -> None:
-    """KIP-554: who is made can log in at once, who is removed no more."""
+    """KIP-554: a new user can log in at once, a removed one no more."""
     mechanism = MECHANISMS["SCRAM-SHA-256"]
     salted = hashlib.pbkdf2_hmac("sha256", b"new", b"salt", 4096)
     admin = await home.call()

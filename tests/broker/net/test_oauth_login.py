@@ -1,4 +1,4 @@
-"""OAUTHBEARER over a socket: who is let in, for how long, and what is written about it."""
+"""OAUTHBEARER over a socket: which clients log in, for how long, and what the log has of it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ async def test_a_right_bites_from_the_next_request_on(home: Running) -> None:
 
 
 async def test_rules_are_told_and_removed_by_filters(home: Running) -> None:
-    """As kafka-acls asks for them; and only by those who may."""
+    """As kafka-acls asks for them; and only by clients that may."""
     admin, bob = await enter(home, "admin", "a"), await enter(home, "bob", "b")
     await admin.ask(allow(3, 2, "t1"))
     await admin.ask(allow(4, 2, "t1", 2))

@@ -60,7 +60,7 @@ class Room:
 
 @pytest.fixture
 def room() -> Room:
-    """Nobody is there yet."""
+    """No client has come yet."""
     return Room()
 
 

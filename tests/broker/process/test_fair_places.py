@@ -10,7 +10,7 @@ from siltstone.broker.process.fair_places import FairPlaces
 
 
 async def begin(places: FairPlaces, address: str, had: list[str]) -> asyncio.Task[None]:
-    """Want a place, and note when it is there."""
+    """Want a place, and note when it is given."""
 
     async def want() -> None:
         await places.take(address)

@@ -1,4 +1,4 @@
-"""Parts that are built by the first who needs them."""
+"""Parts that are built when something first needs them."""
 
 import sys
 import threading
@@ -7,7 +7,7 @@ from siltstone.broker.process.first_use import OnFirstUse
 
 
 def test_it_is_built_once_and_not_before() -> None:
-    """Who only looks at ``built`` builds nothing."""
+    """A look at ``built`` builds nothing."""
     made: list[list[str]] = []
 
     def build() -> list[str]:

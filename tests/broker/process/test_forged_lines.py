@@ -1,4 +1,4 @@
-"""What a client sends, and what of it the broker's output has."""
+"""Texts that a client sends, and what of them the broker's output has."""
 
 from __future__ import annotations
 

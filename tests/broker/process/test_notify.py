@@ -1,4 +1,4 @@
-"""What systemd hears on the socket of a service of Type=notify."""
+"""Messages that systemd hears on the socket of a service of Type=notify."""
 
 import os
 import signal

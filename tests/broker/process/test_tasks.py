@@ -33,7 +33,7 @@ async def test_what_has_begun_goes_on_without_who_began_it() -> None:
 
 
 async def test_finish_waits_for_tasks_that_tasks_begin() -> None:
-    """What is begun while it waits is waited for, too."""
+    """A task that is begun while it waits is waited for, too."""
     tasks = Tasks()
     done: list[str] = []
 

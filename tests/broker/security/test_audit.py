@@ -1,4 +1,4 @@
-"""The audit log: who did what, in a file of its own, and never what was in it."""
+"""The audit log: clients and their deeds, in a file of its own, and never what was in it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ HUGE = b"\xff\xff\xff\xff\x07"
 
 
 def find(mechanism: Mechanism, user: str) -> tuple[Verifier, bool]:
-    """Return the verifier of alice, or of somebody who is not there."""
+    """Return the verifier of alice, or of a user that does not exist."""
     if user == "alice":
         return make_verifier(mechanism, "secret", salt=SALT), True
     return AbsentUsers(mechanism, b"s" * 32).verifier_of(user), False
@@ -77,7 +77,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Running]:
 async def test_cve_2022_34917_a_length_is_no_reason_to_set_memory_aside(
     home: Running, body: bytes
 ) -> None:
-    """A stranger who says that much is coming is closed, and costs what he sent."""
+    """A stranger that says that much is coming is closed, and costs what it sent."""
     stranger = await home.connect()
     gc.collect()
     tracemalloc.start()
@@ -116,7 +116,7 @@ def test_cve_2021_38153_a_password_is_compared_in_constant_time(
 
 
 def test_cve_2021_38153_who_is_not_there_costs_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same derivation with as many rounds, so that time does not tell who there is."""
+    """The same derivation with as many rounds, so that time does not tell which users exist."""
     rounds: list[int] = []
     real = hashlib.pbkdf2_hmac
 

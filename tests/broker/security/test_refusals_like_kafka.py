@@ -223,7 +223,7 @@ async def test_settings_of_other_brokers(guarded: Guarded, key: int) -> None:
 
 
 async def test_who_may_delete_a_topic_and_not_describe_it(guarded: Guarded) -> None:
-    """May delete it by its id alone, since the name would tell that it is there."""
+    """May delete it by its id alone, since the name would tell that it exists."""
     guarded.allow(Operation.DELETE, TOPIC)
     deny = rule(Operation.DESCRIBE, TOPIC, "a", Permission.DENY)
     guarded.authorizer.add([deny])

@@ -135,7 +135,7 @@ async def test_of_all_topics_those_are_told_that_may_be_described(guarded: Guard
 
 
 async def test_nobody_learns_whether_a_topic_is_there(guarded: Guarded) -> None:
-    """One that may not be described has the same answer as one that is not there."""
+    """One that may not be described has the same answer as one that does not exist."""
     answer = await guarded.ask(3, metadata("a", "nowhere"))
     page = await guarded.ask(
         75, DescribeTopicPartitionsRequest([TopicRequest("a"), TopicRequest("nowhere")])
@@ -304,7 +304,7 @@ async def test_a_request_of_many_topics_appends_its_own_bytes(guarded: Guarded) 
 
 
 def told(answer: Any) -> list[tuple[str, ErrorCode]]:
-    """Return what a fetch tells of each topic."""
+    """Return the answer of a fetch for each topic."""
     return [(each.topic, each.partitions[0].error_code) for each in answer.responses]
 
 
@@ -481,7 +481,7 @@ async def test_a_member_subscribes_to_what_it_may_describe(guarded: Guarded) -> 
 
 
 async def test_an_expression_matches_what_may_be_described(guarded: Guarded) -> None:
-    """The other topics are as if they were not there."""
+    """The other topics are as if they did not exist."""
     guarded.allow(Operation.READ, GROUP, "g")
     guarded.allow(Operation.DESCRIBE, TOPIC, "a")
     guarded.allow(Operation.DESCRIBE, TOPIC, "c")
@@ -506,7 +506,7 @@ async def test_an_expression_matches_what_may_be_described(guarded: Guarded) -> 
 
 
 async def test_an_idempotent_producer_needs_a_topic_to_write(guarded: Guarded) -> None:
-    """CVE-2018-17196: no producer id, and so no sequence, for who may write nothing."""
+    """CVE-2018-17196: no producer id, and so no sequence, without a right to write."""
     ask = InitProducerIdRequest(None, 1000)
     without = await guarded.ask(22, ask)
     guarded.allow(Operation.WRITE, TOPIC, "a")
@@ -577,7 +577,7 @@ async def test_topics_are_created_beside_those_that_are_refused(guarded: Guarded
 
 
 async def test_a_topic_is_deleted_by_who_may(guarded: Guarded) -> None:
-    """By its id, too; and the name of an id is told to those who may describe it."""
+    """By its id, too; and the name of an id is told to clients that may describe it."""
     guarded.allow(Operation.DELETE, TOPIC, "a")
     guarded.allow(Operation.DESCRIBE, TOPIC, "b")
     keys = [guarded.home.rooms.topics.topics[name].key for name in "abc"]

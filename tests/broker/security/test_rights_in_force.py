@@ -55,7 +55,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
 
 @pytest.fixture
 def questions(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What the authorizer looks for in its rules."""
+    """The questions that the authorizer looks for in its rules."""
     asked: list[tuple[Any, ...]] = []
     look = type(guarded.authorizer)._decide
 

@@ -108,7 +108,7 @@ def test_a_user_that_is_not_there_keeps_its_salt() -> None:
     ids=["of kafka-configs", "random"],
 )
 def test_a_user_that_is_not_there_looks_like_those_that_are(salt: bytes, iterations: int) -> None:
-    """Kafka's tools make salts of text; ours beside them would say who does not exist."""
+    """Kafka's tools make salts of text; ours beside them would show which users do not exist."""
     form = form_of(verifier_of(SHA_256, b"salted", salt, iterations))
 
     users = AbsentUsers(SHA_256, SECRET, {form})

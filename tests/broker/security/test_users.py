@@ -33,7 +33,7 @@ def loaded(folder: Path) -> UserStore:
 
 
 def test_users_are_there_after_a_start(tmp_path: Path) -> None:
-    """And the salts of users that are not there are the same as before."""
+    """And the salts of users that do not exist are the same as before."""
     store = loaded(tmp_path)
     store.write({"alice": {"SCRAM-SHA-256": ALICE}, "bób": {PLAIN: BOB}})
     again = loaded(tmp_path)

@@ -39,7 +39,7 @@ def _add(number: int) -> Callable[[CatalogState], None]:
 
 
 async def test_changes_that_come_together_are_written_together(tmp_path: Path) -> None:
-    """A thousand topics cost a handful of writes, and all of them are there."""
+    """A thousand topics cost a handful of writes, and none is lost."""
     catalog = CountedCatalog(tmp_path)
     writer = CatalogWriter(catalog, IoThreads(1))
     await asyncio.gather(*(writer.commit(_add(n)) for n in range(1000)))
@@ -52,7 +52,7 @@ async def test_changes_that_come_together_are_written_together(tmp_path: Path) -
 
 
 async def test_a_failed_write_leaves_no_trace(tmp_path: Path) -> None:
-    """Whoever waited is told, and the next change does not bring the failed one along."""
+    """Every waiting request is told, and the next change does not bring the failed one along."""
     catalog = CountedCatalog(tmp_path)
     writer = CatalogWriter(catalog, IoThreads(1))
     catalog.is_full = True

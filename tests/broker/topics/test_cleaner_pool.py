@@ -1,4 +1,4 @@
-"""What the cleaner's threads do for the event loop beside them."""
+"""Work of the cleaner's threads for the event loop beside them."""
 
 import threading
 from collections.abc import Iterator

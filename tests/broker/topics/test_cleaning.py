@@ -417,7 +417,7 @@ async def test_clean_is_refused_while_the_cleaner_is_off(home: Home) -> None:
 
 
 async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
-    """Whoever asks for the cleaner before the logs are open has it made without them."""
+    """A page that asks for the cleaner before the logs are open gets one without them."""
     home = await Home(tmp_path).open()
     await home.create()
     home.fill(home.log(), 3)

@@ -126,7 +126,7 @@ async def test_of_many_that_want_a_name_one_wins(home: RoomsOnDisk) -> None:
 
 
 async def test_topics_survive_a_crash(tmp_path: Path) -> None:
-    """What was answered is there after the restart, with its id and its settings."""
+    """A topic that was answered exists after the restart, with its id and its settings."""
     home = await RoomsOnDisk(tmp_path).open()
     topic = await home.rooms.topics.create("orders", 3, {"cleanup.policy": "compact"})
     home.crash()
@@ -172,7 +172,7 @@ async def test_deleting_releases_who_waits(home: RoomsOnDisk) -> None:
 
 
 async def test_a_topic_is_deleted_once(home: RoomsOnDisk) -> None:
-    """Of two who delete it the second is told that it is gone."""
+    """Of two deletions the second is told that it is gone."""
     topics = home.rooms.topics
     topic = await topics.create("orders", 1, {})
     outcomes = await asyncio.gather(
@@ -184,7 +184,7 @@ async def test_a_topic_is_deleted_once(home: RoomsOnDisk) -> None:
 
 
 async def test_creating_waits_for_deleting(home: RoomsOnDisk) -> None:
-    """A name is free when its folders are gone, and whoever wants it waits for that."""
+    """A name is free when its folders are gone, and a topic that wants it waits for that."""
     topics = home.rooms.topics
     first = await topics.create("orders", 4, {})
     _, second = await asyncio.gather(topics.delete(first), topics.create("orders", 1, {}))
@@ -273,7 +273,7 @@ async def test_added_partitions_are_of_the_same_topic(home: RoomsOnDisk) -> None
 
 
 async def test_partitions_never_become_fewer(home: RoomsOnDisk) -> None:
-    """Of two who grow a topic at once the smaller number cannot undo the greater."""
+    """Of two requests that grow a topic at once the smaller cannot undo the greater."""
     topics = home.rooms.topics
     topic = await topics.create("orders", 1, {})
     outcomes = await asyncio.gather(

@@ -144,7 +144,7 @@ async def test_a_new_folder_says_nothing(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:
-    """Metadata, health, metrics and errors tell of it; it is not made anew, and can be deleted."""
+    """Metadata, health, metrics and errors name it; it is not made again, and can be deleted."""
     topic_id = await _make(tmp_path)
     folder = tmp_path / "data-0" / "orders-0"
     (folder / "7.log").write_bytes(b"")

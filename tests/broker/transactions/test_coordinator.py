@@ -315,7 +315,7 @@ async def test_epochs_run_out(home: RoomsOnDisk) -> None:
 async def test_epochs_run_out_of_a_transaction_that_is_fenced(
     home: RoomsOnDisk, is_new_producer: bool
 ) -> None:
-    """Its producer is told of the new producer id whatever it asks, and goes on with it."""
+    """Its producer gets the new producer id whatever it asks, and goes on with it."""
     producer = await init(home)
     coordinator = home.rooms.transactions()
     last = Producer(producer.id, MAX_EPOCH - 1)

@@ -1,4 +1,4 @@
-"""What a scrape says of producers and transactions."""
+"""Series of producers and transactions in a scrape."""
 
 from dataclasses import replace
 

@@ -14,7 +14,7 @@ async def test_ids_are_unique_across_blocks_and_clients(home: RoomsOnDisk) -> No
 
 
 async def test_a_restart_takes_a_new_block(tmp_path: Path) -> None:
-    """What was given away before a crash is never given again."""
+    """Ids that were given away before a crash are never given again."""
     home = await RoomsOnDisk(tmp_path).open()
     given = [await home.rooms.producer_ids.allocate() for _ in range(3)]
     home.crash()

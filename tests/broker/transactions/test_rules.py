@@ -1,4 +1,4 @@
-"""What holds for a transactional id whatever its producers do: Hypothesis plays them all."""
+"""Laws of a transactional id whatever its producers do: Hypothesis plays them all."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ versions = st.sampled_from([0, 2])
 
 
 class Held(NamedTuple):
-    """What a producer was told last."""
+    """The last answer to a producer."""
 
     producer_id: int
     epoch: int

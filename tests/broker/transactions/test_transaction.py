@@ -196,7 +196,7 @@ def test_end_by_another_producer(
     epoch: int,
     error: type[KafkaError],
 ) -> None:
-    """Who is not the producer of the id ends nothing."""
+    """A client that is not the producer of the id ends nothing."""
     with pytest.raises(error):
         run_end(standing(state), commit=True, version=version, producer_id=producer_id, epoch=epoch)
 
@@ -318,7 +318,7 @@ def test_init_while_markers_are_written(state: TransactionState) -> None:
 @pytest.mark.parametrize("epoch", [MAX_EPOCH - 1, MAX_EPOCH])
 @pytest.mark.parametrize("is_expected", [True, False])
 def test_init_with_no_epoch_left(epoch: int, is_expected: bool) -> None:
-    """A new producer id begins at epoch 0; the last epoch is kept for who names it."""
+    """A new producer id begins at epoch 0; the last epoch is kept for a client that names it."""
     transaction = standing(S.COMPLETE_COMMIT, epoch)
     expected = Expected(ID, epoch) if is_expected else None
 
@@ -331,7 +331,7 @@ def test_init_with_no_epoch_left(epoch: int, is_expected: bool) -> None:
 
 
 def test_init_again_after_a_new_producer_id() -> None:
-    """Who lost the answer names the old id and its last epoch, and gets the same id again."""
+    """A client that lost the answer names the old id and epoch, and gets the same id again."""
     last = MAX_EPOCH - 1
     begun = run_init(standing(S.EMPTY, last), Expected(ID, last))
 

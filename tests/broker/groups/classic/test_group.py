@@ -115,7 +115,7 @@ def test_the_wait_of_an_empty_group_ends_with_the_rebalance_timeout() -> None:
 
 
 def test_a_follower_that_syncs_first_waits_for_the_leader() -> None:
-    """Everybody gets what the leader gave it; who was given nothing gets no bytes."""
+    """Everybody gets what the leader gave it; a member that was given nothing gets no bytes."""
     hand = GroupInHand()
     leader, follower, idle = hand.gather(3)
     early = hand.sync(follower)
@@ -483,7 +483,7 @@ class TestStaticMembers:
 
 
 def test_a_group_takes_so_many_members() -> None:
-    """group.max.size; a member that is there stays."""
+    """group.max.size; a member of the group stays."""
     hand = GroupInHand(group_max_size=2)
     one, two = hand.settle(2)
 
@@ -586,7 +586,7 @@ def test_commits_are_refused_by_the_rules() -> None:
 
 
 def test_a_dead_group_answers_nobody() -> None:
-    """Whoever waits is told, and no timer is left."""
+    """Every client that waits is told, and no timer is left."""
     hand = GroupInHand()
     hand.settle(1)
     _, parked = hand.enter()

@@ -1,4 +1,4 @@
-"""What the members of a classic group cost each other."""
+"""The cost of members of a classic group to each other."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), name=st.sampled_from("xy"))
     def join_again(self, data: st.DataObject, name: str) -> None:
-        """Somebody who was given an id."""
+        """A client that was given an id."""
         member_id = data.draw(st.sampled_from(self.ids))
         member = self.hand.group.members.by_id.get(member_id)
         instance = member.instance_id if member else None

@@ -1,4 +1,4 @@
-"""The assignors: who gets which partitions."""
+"""The assignors: they give each member its partitions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sizes(assigned: dict[str, Assigned]) -> dict[str, int]:
 def check_complete(
     members: dict[str, MemberSpec], partition_counts: dict[UUID, int], assigned: dict[str, Assigned]
 ) -> None:
-    """Every partition of a subscribed topic has one owner, who subscribes to it."""
+    """Every partition of a subscribed topic has one owner, which subscribes to it."""
     given_out = [
         (topic, partition)
         for name, topics in assigned.items()
@@ -68,7 +68,7 @@ def check_complete(
 def test_every_partition_has_one_owner(
     name: str, subscribed: dict[str, frozenset[UUID]], partition_counts: dict[UUID, int]
 ) -> None:
-    """Whoever subscribes to what, nothing is left over and nothing is read twice."""
+    """Whatever members subscribe to, nothing is left over and nothing is read twice."""
     members = {each: MemberSpec(topics, {}) for each, topics in subscribed.items()}
 
     assigned = ASSIGNORS[name](members, partition_counts)
@@ -276,7 +276,7 @@ def test_very_many_different_subscriptions_are_not_levelled_for_ever(
 def test_uniform_deals_in_runs_as_kafka_does(
     partition_counts: tuple[int, ...], before: list[dict[UUID, range]], after: list[str]
 ) -> None:
-    """What UniformAssignor of Apache Kafka 4.3.1 gives to members that subscribe to the same."""
+    """The targets of UniformAssignor of Apache Kafka 4.3.1, for members with one subscription."""
     topics = TOPICS[: len(partition_counts)]
     members = {
         f"m{number}": MemberSpec(

@@ -170,7 +170,7 @@ async def test_members_need_a_version_that_has_epochs(members: Members) -> None:
 async def test_who_is_told_no_offsets(
     members: Members, member_id: str, epoch: int, code: ErrorCode
 ) -> None:
-    """Whoever says that it is a member has to be one, now."""
+    """A client that says that it is a member has to be one, now."""
     assert await members.fetch(member_id, epoch) == (code, [])
 
 

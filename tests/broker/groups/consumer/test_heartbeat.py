@@ -219,7 +219,7 @@ FIRST = {"rebalance_timeout_ms": 1, "subscribed_topic_names": (), "owned": {}}
 def test_requests_that_contradict_themselves(
     said: dict[str, Any], refusal: type[KafkaError] | None
 ) -> None:
-    """What a member must say when it joins, and what nobody may say."""
+    """A member must say some things when it joins, and nobody may say others."""
     request = HeartbeatRequest(**{"member_id": "m", "client_id": "", "client_host": ""} | said)
 
     if refusal is None:
@@ -442,7 +442,7 @@ def test_one_more_with_a_known_expression_raises_the_epoch_at_once() -> None:
 
 
 def test_an_expression_that_matches_nothing_changes_nothing() -> None:
-    """Its record is there, so that it is not matched again and again."""
+    """Its record is kept, so that it is not matched again and again."""
     hand = GroupInHand(Topics(a=2))
     hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="z")
     hand.match()
@@ -533,7 +533,7 @@ def test_the_record_of_older_brokers_gets_its_tombstone() -> None:
 
 
 def test_a_group_that_is_read_back_is_the_same() -> None:
-    """What the records say is all there is."""
+    """All that is known of a group is in its records."""
     hand = GroupInHand(Topics(a=4, b=2))
     hand.join("m", "a", "b")
     hand.join("n", "a", instance_id="i")

@@ -50,7 +50,7 @@ class Client:
 
     @property
     def partitions(self) -> set[tuple[UUID, int]]:
-        """What it reads."""
+        """The partitions that it reads."""
         return {(topic, each) for topic, partitions in self.owned.items() for each in partitions}
 
     def reset(self) -> None:
@@ -167,7 +167,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 30, 50]))
     def wait(self, seconds: int) -> None:
-        """Time passes; who is silent for too long is fenced, and finds out when it speaks."""
+        """Time passes; a silent member is fenced in the end, and finds out when it speaks."""
         self.hand.advance(seconds)
         for client in self.clients.values():
             if client.name not in self.hand.group.members:

@@ -22,7 +22,7 @@ Opener = Callable[[], tuple[socket.socket, socket.socket]]
 
 @pytest.fixture
 async def senders() -> AsyncIterator[Senders]:
-    """One thread: whoever held it up would hold up all."""
+    """One thread: a caller that held it up would hold up all."""
     threads = Senders(1)
     yield threads
     threads.close()
@@ -30,7 +30,7 @@ async def senders() -> AsyncIterator[Senders]:
 
 @pytest.fixture
 def content(tmp_path: Path) -> bytes:
-    """What lies in a file."""
+    """The bytes in a file."""
     data = random.Random(3).randbytes(SIZE)
     (tmp_path / "file").write_bytes(data)
     return data

@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ann(authority: Authority) -> Pair:
-    """What a client shows."""
+    """The certificate that a client shows."""
     return authority.issue("ann", "/O=Mill/OU=Ops/CN=Ann Lee")

@@ -150,7 +150,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["key", "certificate", "nothing", "text"])
 def test_a_store_that_lacks_something(tmp_path: Path, server: Pair, kind: str) -> None:
-    """What is missing is named."""
+    """A missing part is named."""
     parts: dict[str, tuple[Path | str, ...]] = {
         "key": (server.certificate,),
         "certificate": (server.key,),

@@ -530,7 +530,7 @@ async def test_a_client_above_its_quota_waits(home: Running, authority: Authorit
 async def test_handshakes_at_once_do_not_hold_up_others(
     home: Running, authority: Authority
 ) -> None:
-    """Hundreds that begin one and go no further are not noticed by who is connected."""
+    """Hundreds that begin one and go no further are not noticed by connected clients."""
     hello = client_hello(trusting(authority))
     port = home.listeners[ENCRYPTED].port
     base = await measure(home.listeners[PLAIN].port)
@@ -688,7 +688,7 @@ async def test_a_reload_takes_new_certificates(
 async def test_a_faulty_file_leaves_what_runs(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And a line says what is wrong with it, whoever asked for the reload."""
+    """And a line says what is wrong with it, whatever asked for the reload."""
     store = tmp_path / "store.pem"
     store.write_bytes(authority.issue("first").store.read_bytes())
     async with running(tmp_path / "data", TWO, f"ssl.keystore.location={store}") as home:

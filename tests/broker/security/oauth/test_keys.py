@@ -190,6 +190,6 @@ def test_a_private_key_in_the_set_is_taken_for_its_public_half() -> None:
     ],
 )
 def test_what_is_no_set_of_keys(content: bytes) -> None:
-    """Is a fault in a sentence, and the keys that were there stay."""
+    """Is a fault in a sentence, and the known keys stay."""
     with pytest.raises(SourceError):
         parse_keys(content)

@@ -70,7 +70,7 @@ def test_a_signed_token_proves_its_subject(algorithm: str) -> None:
 
 
 def test_no_algorithm_with_a_shared_secret_is_taken() -> None:
-    """Whoever can check such a signature can make one."""
+    """A client that can check such a signature can make one."""
     assert not [name for name in ALGORITHMS if name.startswith("HS") or name.lower() == "none"]
 
 

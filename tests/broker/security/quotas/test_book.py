@@ -72,7 +72,7 @@ def test_the_most_specific_quota_counts(values: Values, user: str, client_id: st
 
 @pytest.mark.parametrize("removed", range(8))
 def test_each_level_gives_way_to_the_next(removed: int) -> None:
-    """In the order of Kafka's documentation, when those before it are not there."""
+    """In the order of Kafka's documentation, when those before it do not exist."""
     levels: list[Entity] = [
         (("user", "alice"), ("client-id", "app")),
         (("user", "alice"), ("client-id", None)),

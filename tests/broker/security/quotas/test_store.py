@@ -76,7 +76,7 @@ async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path, io: IoTh
 
 
 async def test_what_changes_nothing_is_not_written(tmp_path: Path, io: IoThreads) -> None:
-    """A removal of what is not there needs no disk."""
+    """A removal of a quota that does not exist needs no disk."""
     await QuotaWriter(tmp_path / "nowhere", Quotas(), io).change(lambda _: None)
 
 

@@ -57,7 +57,7 @@ def log_of(directory: Path, *batches: bytes | bytearray) -> Path:
 
 
 def test_what_apache_kafka_wrote_is_read() -> None:
-    """A setting that was taken away is gone, one that was altered is there; so is a topic's id."""
+    """A setting that was taken away is gone, an altered one is known; so is a topic's id."""
     found = read_topic_settings([KAFKAS])
 
     ids = {
@@ -149,7 +149,7 @@ def test_damage_is_told_and_what_stands_before_counts(
 
 
 def test_a_torn_end_is_no_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Kafka cuts it off, too: nobody was told that it is there."""
+    """Kafka cuts it off, too: nobody was told that it exists."""
     whole = batch([topic("orders", ORDERS)])
     log_of(tmp_path, whole, batch([config("orders", "segment.ms", "1")], 1)[:-1])
 
