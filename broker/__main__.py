@@ -22,7 +22,7 @@ _OUTPUT_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    if sys.stdout is None:  # closed by who started it
+    if sys.stdout is None:  # closed by the caller
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tell_not_compiled(error: ImportError) -> None:
-    """Say that the core is missing; any other module must be there."""
+    """Say that the core is missing; any other module must exist."""
     if error.name != "siltstone":
         raise error
     print(error, file=sys.stderr)

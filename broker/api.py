@@ -36,7 +36,7 @@ _PRODUCED: Final = 20_500
 """Of batches, one for each of 10,000 partitions: they are looked through as a whole first."""
 
 _OF_BROKERS: Final = 2_000
-"""Of requests that only brokers send, which are none here but this one."""
+"""Of requests that only brokers send; there is no broker here but this one."""
 
 _USERS: Final = 2_000
 """Of users that are named one by one; all of them are described by naming none."""

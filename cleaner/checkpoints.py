@@ -24,7 +24,7 @@ class CleanerCheckpoints:
         self._offsets = {path: file.read_or_empty() for path, file in self._files.items()}
 
     def get(self, directory: Path, topic_partition: TopicPartition) -> int | None:
-        """Return the first dirty offset of a partition, None if none was noted."""
+        """Return the first dirty offset of a partition, None if no offset was noted."""
         return self._offsets.get(directory, {}).get(topic_partition)
 
     def update(

@@ -363,7 +363,7 @@ def unlink(path: Path) -> None:
 
 
 def exists(path: Path, *, follow: bool = True) -> bool:
-    """Tell whether a path is there, or what it links to; without ``follow`` the link counts.
+    """Tell whether a path exists, or what it links to; without ``follow`` the link counts.
 
     Raises:
         OSError: It cannot be told. ``Path.exists`` answers no then, since Python 3.14.

@@ -165,7 +165,7 @@ class TopicRegistry:
         Raises:
             UnknownTopicId: No topic has that id.
             UnknownTopicOrPartition: There is no such topic, or it has no such partition.
-            KafkaStorageError: The partition is there and cannot be served.
+            KafkaStorageError: The partition exists and cannot be served.
         """
         found = self.get_log(key, partition)
         if found is None:
@@ -194,7 +194,7 @@ class TopicRegistry:
         ]
 
     def is_unserved(self, key: TopicKey, partition: int) -> bool:
-        """Tell whether a partition is there and has no log: it was set aside, or left alone."""
+        """Tell whether a partition exists and has no log: it was set aside, or left alone."""
         topic = self.by_id.get(key) if isinstance(key, bytes) else self.topics.get(key)
         return (
             topic is not None

@@ -94,7 +94,7 @@ class CleanerThread:
 
     @property
     def progress(self) -> Progress | None:
-        """Return how far the running pass is, None if there is none."""
+        """Return how far the running pass is, None without a pass."""
         cleaner = self._cleaner
         return cleaner.progress if cleaner is not None and self.working_on is not None else None
 

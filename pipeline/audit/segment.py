@@ -281,7 +281,7 @@ class _SegmentAudit:
             yield entry[0], entry[1]
 
     def _last_offset_at(self, position: int) -> int | None:
-        """Return the last offset of the batch at a position, None if none begins there."""
+        """Return the last offset of the batch at a position, None if no batch begins there."""
         place = bisect_left(self._positions, position)
         if place < len(self._positions) and self._positions[place] == position:
             return self._last_offsets[place]

@@ -116,7 +116,7 @@ class BatchHeader(NamedTuple):
         """Read the header at `position`; nothing is checked.
 
         Raises:
-            struct.error: fewer than 61 bytes are there.
+            struct.error: it has fewer than 61 bytes.
         """
         return cls._make(_read(buffer, position))
 

@@ -1,7 +1,7 @@
 """A group in the classic protocol: a state machine without I/O (Kafka: ``ClassicGroup``).
 
 Requests come in as values, answers leave through the ``reply`` that came with a request, at once
-or when the others are there. What must survive a restart is written through ``write`` before it is
+or when the others have come. What must survive a restart is written through ``write`` before it is
 true here; if that fails the group is as it was. Time comes from the timers alone.
 
 | state | join | sync | heartbeat | left by |

@@ -60,7 +60,7 @@ def check_commit(
 def find_partition_check(
     group: ConsumerGroup, member_id: str, member_epoch: int
 ) -> PartitionCheck | None:
-    """Return the check for each partition of a commit, None if there is none (KIP-1251).
+    """Return the check for each partition of a commit, None without a check (KIP-1251).
 
     A member whose epoch has risen since it sent its commit may commit what it already had.
     """

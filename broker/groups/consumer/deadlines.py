@@ -50,7 +50,7 @@ class Deadlines:
             self.start(member_id, deadline, after_ms)
 
     def cancel(self, member_id: str, *kinds: Deadline) -> None:
-        """Cancel a member's deadlines of these kinds, or all of them if none is named."""
+        """Cancel a member's deadlines of these kinds, or all of them if no kind is named."""
         for deadline in kinds or Deadline:
             timer = self._running.pop((member_id, deadline), None)
             if timer is not None:

@@ -218,7 +218,7 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
 
 
 def _is_blank(text: str | None) -> bool:
-    """Tell whether a string is there and blank."""
+    """Tell whether a string is given and blank."""
     return text is not None and not text.strip()
 
 

@@ -1,6 +1,7 @@
 """The partitions that move between log directories (Kafka: ``ReplicaAlterLogDirsManager``).
 
-Who may ask for a move, when it runs and what ends it; how it is done is `broker.topics.moves.move`.
+It takes requests, and decides when a move runs and what ends it; how one is done is in
+`broker.topics.moves.move`.
 """
 
 from __future__ import annotations
