@@ -215,8 +215,11 @@ class Log:
         self.end.append(self, batch, origin)
         error = batch.error
         if error is not None:
-            batch.error = None  # its traceback has the batch
-            raise error
+            batch.error = None
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame, which has the batch
         return batch
 
     def read(

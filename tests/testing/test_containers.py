@@ -170,7 +170,7 @@ def test_a_container_that_does_not_answer(containers: Any, monkeypatch: pytest.M
         pass
 
     assert "does not answer at 127.0.0.1:" in str(told.value)
-    assert "kernels" in str(told.value)
+    assert "it printed\nsiltstone " in str(told.value)
 
 
 def test_without_testcontainers(monkeypatch: pytest.MonkeyPatch) -> None:
