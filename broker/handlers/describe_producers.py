@@ -50,6 +50,7 @@ def _may_read(context: RequestContext, name: str) -> bool:
 async def _describe_all(
     context: RequestContext, name: str, indexes: Sequence[int], share: LoopShare
 ) -> list[Any]:
+    await share.rest()
     may = _may_read(context, name)
     registry = context.rooms.topics
     rows: list[Any] = []
