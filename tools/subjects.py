@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-BASE: Final = "79df3f1658ff44446f1492401345327571e61cfb"
+BASE: Final = "ff0333b22ebaaabf77d70c711bf65dcf4bafebd9"
 LONGEST: Final = 72
 
 _FORM: Final = re.compile(r"[a-z][\w./-]*(?:, [a-z][\w./-]*)*: (?P<verb>[a-z][\w-]*) \S")
