@@ -99,7 +99,8 @@ class Partition:
 
     ``known`` are all batches that were written since it was made, in order; some of the first may
     be deleted. ``attempts`` are the bodies of all that were tried: what failed may be there after a
-    crash. ``sure`` is the offset below which a power failure may take nothing.
+    crash. ``sure`` is the offset below which a power failure may take nothing. What ends below
+    ``loose`` need not be in the files, even in a segment that is there.
     """
 
     topic_partition: TopicPartition
@@ -111,6 +112,7 @@ class Partition:
     start: int = 0
     end: int = 0
     sure: int = 0
+    loose: int = 0
     unclosed: list[int] = field(default_factory=list)  # transactions open until the next start
     recognized_from: int = 0  # retries of batches below may be unknown since the last start
     is_unsure: bool = False  # a move was not made durable, so the recovery point means little
@@ -160,6 +162,8 @@ class Partition:
         first = min([log.log_start_offset, *(each.base for each in there[:1])])
         self.known = [each for each in self.known if each.last < first] + there
         self.start = log.log_start_offset
+        if lost_power or self.config.is_compacted:  # cut, or cleaned by the start
+            self.loose = self.start
         self.end = log.log_end_offset
         self.sure = min(self.sure, self.end)
         self.recognized_from = self.start
@@ -171,6 +175,10 @@ class Partition:
             data = [each.header for each in mine if not each.header.is_control]
             if data:  # a marker has no sequence, and what came after it may be lost
                 producer.sequence = data[-1].base_sequence + data[-1].last_offset_delta + 1
+            entry = log.producers.producers.get(producer.number)
+            is_deleted = all(each.last_offset < self.start for each in data)
+            if is_deleted and entry is not None and entry.last_batch is None:
+                producer.sequence = 0  # as in Kafka: the start has found the marker alone
 
     def relearn(self, log: Log, start: int = 0) -> None:
         """Compare what a pass of the cleaner has left with what there was, and go by it.
@@ -217,7 +225,12 @@ class Partition:
         check_log(log)
         there = read_files(log)
         first = log.segments[0].base_offset
-        known = [each for each in self.known if each.last >= first]
+        data = {each.data for each in there}
+        known = [
+            each
+            for each in self.known
+            if each.last >= first and (each.last >= self.loose or each.data in data)
+        ]
         if [each.data for each in there] != [each.data for each in known]:
             raise Found("the files", f"{self} has {there}, and must have {known}")
         if log.log_end_offset != self.end:
