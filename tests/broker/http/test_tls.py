@@ -151,11 +151,14 @@ async def test_commands_trust_what_the_broker_has_noted(
         given = [f"log.dirs={folder}", *sets(server), f"http.listener=127.0.0.1:{port}"]
         options = [word for each in given for word in ("--set", each)]
 
+        note = folder / files.CONTROL_CERTIFICATE
+        first = note.stat().st_ino
         assert await asyncio.to_thread(main, ["health", *options]) == 0
         assert await asyncio.to_thread(main, ["reload", "--json", *options]) == 0
         assert json.loads(capsys.readouterr().out.partition("\n")[2])["now"] == []
+        await give_turns_until(lambda: note.stat().st_ino != first, "a note after the reload")
 
-        (folder / files.CONTROL_CERTIFICATE).write_bytes(stranger.certificate.read_bytes())
+        note.write_bytes(stranger.certificate.read_bytes())
         assert await asyncio.to_thread(main, ["health", *options]) == 1
         assert "its certificate is not trusted" in capsys.readouterr().err
 

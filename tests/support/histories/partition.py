@@ -100,7 +100,7 @@ class Partition:
     ``known`` are all batches that were written since it was made, in order; some of the first may
     be deleted. ``attempts`` are the bodies of all that were tried: what failed may be there after a
     crash. ``sure`` is the offset below which a power failure may take nothing. What ends below
-    ``loose`` need not be in the files, even in a segment that is there.
+    ``loose`` need not be in the files, even if its segment is.
     """
 
     topic_partition: TopicPartition
@@ -207,7 +207,7 @@ class Partition:
                 raise Found("a foreign batch", f"{batch} of {self}")
 
     def miss(self, there: Sequence[Batch], sure: int) -> None:
-        """Fail if something is not there that was written below an offset, and not deleted."""
+        """Fail if something is missing that was written below an offset, and not deleted."""
         if self.config.is_compacted:
             offsets = {each.offset for batch in there for each in batch.records}
             newest = {each.key: each.offset for batch in self.known for each in batch.records}
