@@ -45,7 +45,7 @@ cdef Py_ssize_t _TOPIC, _OFFSET, _CHARACTER, _VALUE_BYTES
 cpdef long long excess_of(bytes stored) except? -1
 
 @cython.locals(rows=Grid, stored=list, place=Py_ssize_t)
-cpdef Grid answer_rows(dict partitions, object indexes)
+cpdef Grid list_committed(dict partitions, object indexes)
 
 @cython.locals(results=list, codes=Grid, rows=Grid, is_any_known=bint, is_any_unknown=bint, count=Py_ssize_t, place=Py_ssize_t, partition_count="long long", index="long long", known_name=str)
 cpdef tuple judge_offsets(object topics, dict known, bint by_id, object settings, NewOffsets offsets)

@@ -268,7 +268,7 @@ def excess_of(stored: bytes | None) -> int:
     return 0 if stored is None else max(0, len(stored) - _VALUE_BYTES)
 
 
-def answer_rows(partitions: "dict[int, bytes]", indexes: "Sequence[int]") -> Grid:
+def list_committed(partitions: "dict[int, bytes]", indexes: "Sequence[int]") -> Grid:
     """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
     rows = Grid(len(indexes), STORED_COLUMNS)
     stored = [partitions.get(index) for index in indexes]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups._commit_kernels import answer_rows
+from siltstone.broker.groups._commit_kernels import list_committed
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
@@ -181,7 +181,7 @@ class _Lookup:
 
     def find(self, name: str, indexes: Sequence[int]) -> Sequence[Any]:
         """Return the offsets of these partitions."""
-        found = answer_rows(self._committed.get(name, _NO_OFFSETS), indexes)
+        found = list_committed(self._committed.get(name, _NO_OFFSETS), indexes)
         if not self._has_pending:
             return found
         is_pending = self._offsets.is_pending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.groups._commit_kernels import answer_rows
+from siltstone.broker.groups._commit_kernels import list_committed
 from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
 from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.process.loop_share import LoopShare
@@ -102,7 +102,7 @@ class GroupPages:
         for topic, committed in list(self._groups.offsets.topics(group.group_id).items()):
             indexes = list(committed)
             for start in range(0, len(indexes), _AT_A_TIME):
-                for index, offset, *_ in answer_rows(
+                for index, offset, *_ in list_committed(
                     committed, indexes[start : start + _AT_A_TIME]
                 ):
                     if offset < 0:

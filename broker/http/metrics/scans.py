@@ -10,7 +10,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups._commit_kernels import answer_rows
+from siltstone.broker.groups._commit_kernels import list_committed
 from siltstone.cleaner import selection
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class LagScan:
         indexes: Sequence[int],
     ) -> None:
         label = f'consumergroup="{escape(group_id)}",topic="{escape(topic)}",partition="'
-        for index, offset, *_ in answer_rows(committed, indexes):
+        for index, offset, *_ in list_committed(committed, indexes):
             if offset < 0:
                 continue  # deleted while others were served
             log = logs.get((topic, index))
