@@ -25,10 +25,10 @@ def exceptions() -> list[dict[str, Any]]:
 def test_a_finding_without_an_exception_is_a_fault() -> None:
     """Also where the exception is for another file, or for another test."""
     given: list[dict[str, Any]] = [
-        {"test": "B301", "files": ["storage/manager.py"], "reason": "one"},
+        {"test": "B301", "files": ["storage/clock.py"], "reason": "one"},
         {"test": "B101", "reason": "another"},
     ]
-    there = Finding("B301", "storage/manager.py", 1, "pickle")
+    there = Finding("B301", "storage/clock.py", 1, "pickle")
 
     assert list(audit.faults([PICKLE, ASSERT, there], given)) == [
         "storage/manager.py:7: B301 pickle"
@@ -65,7 +65,7 @@ def test_a_file_is_told_once_and_by_its_place() -> None:
     """Siltstone/ has links to the other folders, by which bandit finds a file again."""
     rows = [
         {"test_id": "B101", "filename": name, "line_number": 3, "issue_text": "assert"}
-        for name in ("siltstone/storage/manager.py", "./storage/files.py")
+        for name in ("siltstone/storage/manager.py", "./storage/manager.py")
     ]
 
     assert audit.read_findings(json.dumps({"errors": [], "results": rows})) == [
