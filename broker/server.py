@@ -22,7 +22,6 @@ from siltstone import VERSION
 from siltstone.broker.api import APIS
 from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
-from siltstone.broker.handlers.rooms import Identity, Rooms
 from siltstone.broker.http.health import LoopWatch, find_warning
 from siltstone.broker.http.port import CertificateNote, HttpPort
 from siltstone.broker.http.probe import Probe
@@ -48,6 +47,7 @@ from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
 from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.broker.security.security import Security, SecurityFault
+from siltstone.broker.services import Identity, Services
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.broker.topics.eligible_leaders import agree
@@ -177,7 +177,7 @@ class Broker:
         # Requests, those that wait, and the listeners
         self.waiting = Waiting()
         self.coordinators = OnFirstUse(self._build_coordinators, COORDINATOR_MODULES)
-        self._rooms = self._make_rooms()
+        self._services = self._make_services()
         self.requests = RequestStats((api.key, api.name) for api in APIS)
         self._changes = _make_changes(self._security)
         self._dispatcher = Dispatcher(self.requests, self._changes)
@@ -197,7 +197,7 @@ class Broker:
         self._pages = OnFirstUse(self._build_pages, PAGE_MODULES)
         self._http = self._make_http(directories[0])
 
-    def _make_rooms(self) -> Rooms:
+    def _make_services(self) -> Services:
         """Return what handlers work with; all of it is built."""
         server = self._settings.server
         sessions = FetchSessions(
@@ -210,7 +210,7 @@ class Broker:
             self.topics.get_log,
             self.logs.moved_starts,
         )
-        return Rooms(
+        return Services(
             settings=self._settings,
             clock=self._clock,
             logs=self.logs,
@@ -231,7 +231,7 @@ class Broker:
     def _make_listener(self, name: str) -> Listener:
         return Listener(
             name,
-            self._rooms,
+            self._services,
             self._buffers,
             self._round,
             self._dispatcher.gate,
@@ -286,7 +286,7 @@ class Broker:
             "serving data log_dirs=%s cluster_id=%s node_id=%d",
             ",".join(str(directory.path) for directory in self.logs.directories),
             self.logs.cluster_id,
-            self._rooms.identity.node_id,
+            self._services.identity.node_id,
         )
         if {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & self.topics.topics.keys():
             # Most journals are small: wait a little, so that the first clients need not retry.
@@ -322,13 +322,13 @@ class Broker:
 
     def describe(self) -> dict[str, Any]:
         """Return who it is and where it listens, as JSON values."""
-        told = self._rooms.advertised
+        told = self._services.advertised
         protocols = {each.name: each.protocol for each in self._settings.server.bound_listeners}
         return {
             "version": VERSION,
             "pid": os.getpid(),
             "cluster_id": self.logs.cluster_id,
-            "node_id": self._rooms.identity.node_id,
+            "node_id": self._services.identity.node_id,
             "bootstrap_servers": _reachable(self.listeners[0], told[self.listeners[0].name]),
             "listeners": [
                 {
@@ -410,7 +410,7 @@ class Broker:
                 listener.bind(bound.host, bound.port)
             except OSError as error:
                 raise StartError(f"cannot listen on {bound}: {why_not_bound(error)}") from error
-        self._rooms.advertised.update(self._find_advertised())
+        self._services.advertised.update(self._find_advertised())
 
     async def _open_topics(self) -> None:
         """Join the catalogue with the folders of the logs, and serve the topics that result.
@@ -425,9 +425,9 @@ class Broker:
     async def _readvertise(self) -> None:
         """Tell clients from now on what advertised.listeners says after a change."""
         told = self._find_advertised()
-        if told == self._rooms.advertised:
+        if told == self._services.advertised:
             return
-        self._rooms.advertised.update(told)
+        self._services.advertised.update(told)
         self._http.admit(self._settings.server.http_hosts)
         announce(told)
         self._try_advertised()
@@ -441,7 +441,7 @@ class Broker:
 
     def _try_advertised(self) -> None:
         bound = [(listener.host, listener.port) for listener in self.listeners]
-        self._tasks.start(try_all(self._rooms.advertised, bound), "advertised addresses")
+        self._tasks.start(try_all(self._services.advertised, bound), "advertised addresses")
 
     async def _open_probe(self) -> None:
         """Make the first round trip; if it fails the broker runs on, not ready, and logs why."""
@@ -455,7 +455,7 @@ class Broker:
                 listener.name,
                 show_address(listener.host or "*", listener.port),
             )
-        announce(self._rooms.advertised)
+        announce(self._services.advertised)
         warn_of_exposed(self._settings.server)
         self._readiness.open()
         fault = await self._readiness.find_fault()
@@ -578,7 +578,7 @@ class Broker:
         from siltstone.broker.http.pages import Pages  # noqa: PLC0415
 
         pages = Pages(
-            self._rooms,
+            self._services,
             version=VERSION,
             began=self._began,
             requests=self.requests,

@@ -36,6 +36,7 @@ FLOORS: Final = {
         ("context", "process"),
         ("security", "topics", "coordination"),
         ("groups", "transactions", "fetching"),
+        ("services",),
         ("handlers",),
         ("api",),
         ("commands", "http", "net"),

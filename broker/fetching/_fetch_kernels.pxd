@@ -51,7 +51,7 @@ cdef class TopicRead:
     cdef keep(self, Py_ssize_t place, Grid before, bint is_committed)
 
 cdef class FetchRead:
-    cdef public object context, rooms, request
+    cdef public object context, services, request
     cdef public FetchPlan plan
     cdef public list fetched
     cdef public long long max_bytes, min_bytes

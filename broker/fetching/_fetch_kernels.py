@@ -101,7 +101,7 @@ if TYPE_CHECKING:
         def node_id(self) -> int:
             """The broker's node id."""
 
-    class Rooms(Protocol):
+    class Services(Protocol):
         """The parts of the broker that a read needs."""
 
         @property
@@ -122,8 +122,8 @@ if TYPE_CHECKING:
         version: int
 
         @property
-        def rooms(self) -> Rooms:
-            """The broker's rooms."""
+        def services(self) -> Services:
+            """The broker's services."""
 
         @property
         def advertised(self) -> tuple[str, int]:
@@ -410,17 +410,19 @@ class FetchRead:
         "min_bytes",
         "plan",
         "request",
-        "rooms",
+        "services",
     )
 
     def __init__(self, context: "Context", request: "FetchRequest", plan: FetchPlan) -> None:
-        rooms: Rooms = context.rooms
+        services: Services = context.services
         self.context = context
-        self.rooms = rooms
+        self.services = services
         self.request = request
         self.plan = plan
         self.fetched: list[Fetched] = []
-        self.max_bytes = min(number_of(request, MAX_BYTES), rooms.settings.server.fetch_max_bytes)
+        self.max_bytes = min(
+            number_of(request, MAX_BYTES), services.settings.server.fetch_max_bytes
+        )
         self.min_bytes = min(number_of(request, MIN_BYTES), self.max_bytes)
         self._is_committed = number_of(request, ISOLATION_LEVEL) == READ_COMMITTED
         self._is_follower = replica_of(request) >= 0
@@ -483,7 +485,7 @@ class FetchRead:
         if self._is_follower:  # which must be a broker (CVE-2018-1288)
             operation, kind, name = CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
         elif isinstance(key, bytes):
-            topic = self.rooms.topics.by_id.get(key)
+            topic = self.services.topics.by_id.get(key)
             if topic is None:
                 return True
             name = topic.name
@@ -501,13 +503,13 @@ class FetchRead:
             topics.append(("" if is_id else key, key if is_id else NO_ID, rows))
         nodes = []
         if self._is_refused_by_leader and self.context.version >= _FIRST_WITH_LEADER:
-            nodes.append(NodeEndpoint(self.rooms.identity.node_id, *self.context.advertised))
+            nodes.append(NodeEndpoint(self.services.identity.node_id, *self.context.advertised))
         response: FetchResponse = row_of(FetchResponse, (0, 0, session_id, topics, nodes))
         return response
 
     def _find_logs(self, key: "TopicKey") -> "tuple[Log | None, ...]":
         """Return the logs of a topic, an empty tuple if it does not exist."""
-        registry = self.rooms.topics
+        registry = self.services.topics
         topics: dict[Any, Topic] = registry.by_id if isinstance(key, bytes) else registry.topics
         topic = topics.get(key)
         return () if topic is None else topic.logs
@@ -522,7 +524,7 @@ class FetchRead:
         number = cell_of(wanted, place, PARTITION)
         log = topic.logs[number] if 0 <= number < len(topic.logs) else None
         if log is None:
-            log = self.rooms.topics.find_log(topic.key, number)  # says why it has none
+            log = self.services.topics.find_log(topic.key, number)  # says why it has none
         if self._is_follower:
             raise NotLeaderOrFollower
         end = slot_of(log, "end")
@@ -592,8 +594,8 @@ class FetchRead:
         if code in _LEADER_ERRORS:
             self._is_refused_by_leader = True
             if self.context.version >= _FIRST_WITH_LEADER:
-                log = self.rooms.topics.find_log(topic.key, number)
-                leader = LeaderIdAndEpoch(self.rooms.identity.node_id, log.leader_epoch)
+                log = self.services.topics.find_log(topic.key, number)
+                leader = LeaderIdAndEpoch(self.services.identity.node_id, log.leader_epoch)
                 topic.name_leader(place, leader)
         topic.records[place] = _NO_RECORDS
         topic.aborted[place] = [] if code in _NOT_HERE else None

@@ -1,5 +1,4 @@
 """One module per family of APIs, found through the table in ``broker.api``.
 
-Beside them stands what several of them need: `rooms` has the parts of the broker that a handler may
-use.
+What a handler may use of the broker is in `broker.services`.
 """

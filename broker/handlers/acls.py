@@ -60,7 +60,7 @@ def describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeA
     if not context.may(DESCRIBE, CLUSTER):
         return DescribeAclsResponse(**CLUSTER_REFUSED)
     wanted = _filter(request)
-    authorizer = context.rooms.security.authorizer
+    authorizer = context.services.security.authorizer
     if authorizer is None:
         return DescribeAclsResponse(
             error_code=ErrorCode.security_disabled,
@@ -88,7 +88,7 @@ def create(
             results=(AclCreationResult(**CLUSTER_REFUSED),) * len(request.creations)
         )
     acls = [_acl(each) for each in request.creations]
-    writer = context.rooms.security.acls
+    writer = context.services.security.acls
     if writer is None:
         return CreateAclsResponse(results=(AclCreationResult(**_REFUSAL),) * len(acls))
     return _create(writer, acls)
@@ -133,7 +133,7 @@ def delete(
         refusal = DeleteAclsFilterResult(**CLUSTER_REFUSED)
         return DeleteAclsResponse(filter_results=(refusal,) * len(request.filters))
     filters = [_filter(each) for each in request.filters]
-    writer = context.rooms.security.acls
+    writer = context.services.security.acls
     if writer is None:
         refused = DeleteAclsFilterResult(**_REFUSAL)
         return DeleteAclsResponse(filter_results=(refused,) * len(filters))

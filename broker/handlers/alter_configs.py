@@ -126,7 +126,7 @@ def _is_of_another(context: RequestContext, kind: int, name: str) -> bool:
     if kind != ResourceType.BROKER or name == ALL_BROKERS:
         return False
     try:
-        check_broker(name, context.rooms.identity.node_id)
+        check_broker(name, context.services.identity.node_id)
     except InvalidRequest:
         return True
     return False
@@ -136,7 +136,7 @@ class _Change:
     """The change of one resource; it is made of what the change before has left."""
 
     def __init__(self, context: RequestContext, resource: Any, validate_only: bool) -> None:
-        self.rooms = context.rooms
+        self.services = context.services
         self.kind = resource.resource_type
         self.name: str = resource.resource_name
         self.validate_only = validate_only
@@ -161,10 +161,10 @@ class _Change:
                 await self._alter_client_metrics(changes, replaces)
 
     async def _alter_topic(self, changes: list[Change], replaces: bool) -> None:
-        topic = self.rooms.topics.topics.get(self.name)
+        topic = self.services.topics.topics.get(self.name)
 
         def edit(own: Mapping[str, str]) -> Mapping[str, str]:
-            layers = self.rooms.settings.layers
+            layers = self.services.settings.layers
             values = apply_changes(
                 {} if replaces else own, changes, lambda: describe_topic(layers, own)
             )
@@ -173,7 +173,7 @@ class _Change:
                     "settings of all topics are those of the brokers; name a topic"
                 )
             check_topic_name(self.name)
-            self.rooms.settings.check_topic(self.name, values)
+            self.services.settings.check_topic(self.name, values)
             return values
 
         if topic is None:
@@ -182,13 +182,13 @@ class _Change:
         if self.validate_only:
             edit(topic.overrides)
         else:
-            await self.rooms.topics.edit(topic, edit)
+            await self.services.topics.edit(topic, edit)
 
     async def _alter_broker(self, changes: list[Change], replaces: bool) -> None:
-        settings = self.rooms.settings
+        settings = self.services.settings
         is_cluster = self.name == ALL_BROKERS
         if not is_cluster:
-            check_broker(self.name, self.rooms.identity.node_id)
+            check_broker(self.name, self.services.identity.node_id)
 
         def edit(layers: Layers) -> Layers:
             own = layers.cluster if is_cluster else layers.broker
@@ -197,9 +197,11 @@ class _Change:
             )
             settings.check_dynamic(values, cluster=is_cluster)
             if is_cluster:
-                eligible_leaders.check_cluster(self.rooms.features, own, values)
+                eligible_leaders.check_cluster(self.services.features, own, values)
             else:
-                eligible_leaders.check_broker(self.rooms.features, [each.name for each in changes])
+                eligible_leaders.check_broker(
+                    self.services.features, [each.name for each in changes]
+                )
             if values == own:
                 return layers
             return layers.with_dynamic(**{"cluster" if is_cluster else "broker": values})
@@ -210,7 +212,7 @@ class _Change:
             await settings.edit(edit)
 
     async def _alter_group(self, changes: list[Change], replaces: bool) -> None:
-        settings = self.rooms.settings
+        settings = self.services.settings
 
         def edit(own: Mapping[str, str]) -> Mapping[str, str]:
             values = apply_changes(
@@ -227,7 +229,7 @@ class _Change:
             await settings.edit_group(self.name, edit)
 
     async def _alter_client_metrics(self, changes: list[Change], replaces: bool) -> None:
-        settings = self.rooms.settings
+        settings = self.services.settings
 
         def edit(own: Mapping[str, str]) -> Mapping[str, str]:
             # Kafka has no types for them, so that nothing is a list to be appended to.
@@ -243,7 +245,7 @@ class _Change:
             await settings.edit_client_metrics(self.name, edit)
 
     def _alter_loggers(self, changes: list[Change]) -> None:
-        check_broker(self.name, self.rooms.identity.node_id)
+        check_broker(self.name, self.services.identity.node_id)
         for name, operation, _ in changes:
             if operation not in {Operation.SET, Operation.DELETE}:
                 raise InvalidRequest(f"a level can be set or deleted; {name} is no list")

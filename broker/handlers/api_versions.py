@@ -54,9 +54,9 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     if context.connection is not None:
         name, version = request.client_software_name, request.client_software_version
         context.connection.note_software(name, version)
-    features = context.rooms.features
+    features = context.services.features
     return ApiVersionsResponse(
-        api_keys=_KEYS if context.rooms.settings.client_metrics else _KEYS_WITHOUT_TELEMETRY,
+        api_keys=_KEYS if context.services.settings.client_metrics else _KEYS_WITHOUT_TELEMETRY,
         supported_features=(
             _SUPPORTED if context.version >= _FIRST_WITH_LEVEL_0 else _SUPPORTED_BEFORE_4
         ),

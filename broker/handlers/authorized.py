@@ -101,7 +101,7 @@ def split_topics(
     A row begins with the name and the id of its topic. An id that no topic has is in the first: its
     handler says that it is unknown.
     """
-    known = context.rooms.topics.by_id
+    known = context.services.topics.by_id
     refused: dict[int, Row] = {}
     for place, row in enumerate(rows):
         name: str | None = row[0]

@@ -71,7 +71,7 @@ def describe(
             [EntityData(*part) for part in _in_order(entity)],
             [ValueData(key, own[key]) for key in QUOTAS if key in own],
         )
-        for entity, own in context.rooms.security.quotas.get().values.items()
+        for entity, own in context.services.security.quotas.get().values.items()
         if _matches(entity, request)
     ]
     return DescribeClientQuotasResponse(error_message="", entries=entries)
@@ -160,7 +160,7 @@ async def alter(
 
     if changes and not request.validate_only:
         try:
-            await context.rooms.security.quota_writer.get().change(edit)
+            await context.services.security.quota_writer.get().change(edit)
         except KafkaError as error:
             faults = {named: faults.get(named, error) for named in entries}
     return AlterClientQuotasResponse(

@@ -30,10 +30,10 @@ def describe(context: RequestContext, request: DescribeClusterRequest) -> Descri
         return _refuse(
             UnsupportedEndpointType(f"endpoint type {request.endpoint_type}; 1 stands for brokers")
         )
-    identity = context.rooms.identity
+    identity = context.services.identity
     host, port = context.advertised
     return DescribeClusterResponse(
-        cluster_id=context.rooms.logs.cluster_id,
+        cluster_id=context.services.logs.cluster_id,
         controller_id=identity.node_id,
         brokers=[DescribeClusterBroker(identity.node_id, host, port, identity.rack)],
         cluster_authorized_operations=authorized.of_cluster(

@@ -51,7 +51,7 @@ async def describe(
     describe_one: Callable[[str], Any]
     describe_one = partial(_describe, context, request.include_authorized_operations)
     try:
-        check_enabled(context.rooms)
+        check_enabled(context.services)
     except KafkaError as error:
         describe_one = partial(_refuse, code=error.code, message=error.own_message)
 
@@ -66,7 +66,7 @@ async def describe(
 
 
 def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
-    groups = context.rooms.groups()
+    groups = context.services.groups()
     try:
         if not group_id:
             return _refuse(group_id, InvalidGroupId.code, None)
@@ -80,7 +80,7 @@ def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
         members = [_member(machine, each, image) for each in machine.members.values()]
         if context.rights is not None and not _sees_topics(context, members):
             return _refuse(group_id, TopicAuthorizationFailed.code, _HIDDEN_TOPICS)
-    assignors = context.rooms.settings.server.group_consumer_assignors
+    assignors = context.services.settings.server.group_consumer_assignors
     return (
         0,
         None,

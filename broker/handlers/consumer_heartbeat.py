@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
     from typing import Any, TypeAlias
 
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.services import Services
     from siltstone.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         TopicPartitions,
@@ -102,10 +102,10 @@ def _read_many(
 def _handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
 ) -> ConsumerGroupHeartbeatResponse:
-    rooms = context.rooms
-    groups = rooms.groups()
+    services = context.services
+    groups = services.groups()
     try:
-        check_enabled(rooms)
+        check_enabled(services)
         if not request.group_id.strip():
             raise InvalidRequest("GroupId can't be empty.")
         values = _read(context, request, owned)
@@ -129,14 +129,14 @@ def _handle(
     )
 
 
-def check_enabled(rooms: Rooms) -> None:
+def check_enabled(services: Services) -> None:
     """Refuse the consumer protocol if it is switched off; no message, as in Kafka.
 
     Raises:
         UnsupportedVersion: The protocol is off.
     """
-    protocols = rooms.settings.server.group_coordinator_rebalance_protocols
-    if "consumer" not in protocols or not rooms.features.level("group.version"):
+    protocols = services.settings.server.group_coordinator_rebalance_protocols
+    if "consumer" not in protocols or not services.features.level("group.version"):
         raise UnsupportedVersion
 
 
@@ -166,7 +166,7 @@ def _read(
         sees=authorized.topics_seen(context),
         user=authorized.user_of(context),
     )
-    assignors = context.rooms.settings.server.group_consumer_assignors
+    assignors = context.services.settings.server.group_consumer_assignors
     check_request(values, assignors, needs_member_id=brings_id)
     return values if values.member_id else values.named(uuid_text(random_uuid()))
 

@@ -59,9 +59,9 @@ def find(
     if request.key_type not in {_GROUP, _TRANSACTION}:
         error = InvalidRequest(f"coordinators of type {request.key_type} are not served")
         return _respond(context, keys, _refusal(error), refused)
-    rooms = context.rooms
+    services = context.services
     is_group = request.key_type == _GROUP
-    journal = rooms.groups().journal if is_group else rooms.transactions().journal
+    journal = services.groups().journal if is_group else services.transactions().journal
     if not journal.is_created:
         return _find_when_created(context, keys, refused, journal)
     return _find(context, keys, refused)
@@ -104,7 +104,7 @@ def _find(
     context: RequestContext, keys: Sequence[str], refused: Refused
 ) -> FindCoordinatorResponse:
     host, port = context.advertised
-    node_id = context.rooms.identity.node_id
+    node_id = context.services.identity.node_id
     message = "" if context.version >= _FIRST_WITH_KEYS else _NO_ERROR
     found = Coordinator("", node_id, host, port, error_message=message)
     return _respond(context, keys, found, refused)

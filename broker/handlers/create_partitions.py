@@ -39,7 +39,7 @@ async def handle(
     """Add partitions to topics, or only tell what would come of it."""
     counts = Counter(each.name for each in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
-    known = context.rooms.topics.topics
+    known = context.services.topics.topics
     total = 0
     share = LoopShare()
     for each in request.topics:
@@ -60,10 +60,10 @@ async def handle(
             context.take_partitions(wanted.count - topic.partitions)
             if request.validate_only:
                 increase = wanted.count - topic.partitions
-                context.rooms.topics.check_count(topic.name, wanted.count)
-                context.rooms.topics.check_room(topic.name, increase, topics=0)
+                context.services.topics.check_count(topic.name, wanted.count)
+                context.services.topics.check_room(topic.name, increase, topics=0)
             else:
-                await context.rooms.topics.add_partitions(topic, wanted.count)
+                await context.services.topics.add_partitions(topic, wanted.count)
         except KafkaError as error:
             results[wanted.name] = CreatePartitionsTopicResult(
                 wanted.name, error.code, error.message
@@ -84,7 +84,7 @@ def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> T
         InvalidPartitions: It has as many or more.
         InvalidReplicaAssignment: The new ones cannot be placed so.
     """
-    topic = context.rooms.topics.topics.get(wanted.name)
+    topic = context.services.topics.topics.get(wanted.name)
     if topic is None:
         raise UnknownTopicOrPartition(f"there is no topic {wanted.name}")
     increase = wanted.count - topic.partitions
@@ -98,5 +98,5 @@ def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> T
                 f"{increase} partitions are added, but {len(wanted.assignments)} are assigned"
             )
         for each in wanted.assignments:
-            check_replicas(each.broker_ids, context.rooms.identity.node_id)
+            check_replicas(each.broker_ids, context.services.identity.node_id)
     return topic

@@ -57,7 +57,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     """Make topics, or only tell what would come of it."""
     counts = Counter(each.name for each in request.topics)
     results: dict[str, CreatableTopicResult] = {}
-    default = context.rooms.settings.server.num_partitions
+    default = context.services.settings.server.num_partitions
     total = 0
     may_create_all = context.sees(CREATE, CLUSTER)
     share = LoopShare()
@@ -102,7 +102,7 @@ def _count(wanted: CreatableTopic, default: int) -> int:
 async def _create(
     context: RequestContext, wanted: CreatableTopic, *, validate_only: bool, describes: bool
 ) -> CreatableTopicResult:
-    topics = context.rooms.topics
+    topics = context.services.topics
     name = wanted.name
     if name == CLUSTER_METADATA_TOPIC:
         raise InvalidRequest(f"topic {name} is Kafka's own and has no place here")
@@ -116,7 +116,7 @@ async def _create(
     if validate_only:
         topics.check_count(name, partitions)
         topics.check_room(name, partitions)
-        context.rooms.settings.check_size(name, {}, overrides)
+        context.services.settings.check_size(name, {}, overrides)
         topic_id = random_id()
     else:
         topic_id = (await topics.create(name, partitions, overrides)).id
@@ -129,7 +129,7 @@ async def _create(
         )
     configs: Sequence[Any] = ()
     if describes:
-        layers = context.rooms.settings.layers
+        layers = context.services.settings.layers
         configs = _write_configs(layers, tuple(overrides.items()), context.version)
     return CreatableTopicResult(
         name=name,
@@ -166,7 +166,7 @@ def _check_configs(context: RequestContext, wanted: CreatableTopic) -> dict[str,
         if config.value is None:
             raise InvalidConfig(f"{config.name} has no value; leave it out to have the default")
         overrides[config.name] = config.value
-    context.rooms.settings.check_topic(wanted.name, overrides)
+    context.services.settings.check_topic(wanted.name, overrides)
     return overrides
 
 
@@ -187,7 +187,7 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
             )
         check_indexes([each.partition_index for each in wanted.assignments])
         for each in wanted.assignments:
-            check_replicas(each.broker_ids, context.rooms.identity.node_id)
+            check_replicas(each.broker_ids, context.services.identity.node_id)
         return len(wanted.assignments)
     check_replication_factor(wanted.replication_factor)
     if wanted.num_partitions == 0 or wanted.num_partitions < -1:
@@ -195,5 +195,5 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
             f"{wanted.num_partitions} partitions cannot be; ask for at least 1, or for -1 to have "
             "the default"
         )
-    default = context.rooms.settings.server.num_partitions
+    default = context.services.settings.server.num_partitions
     return default if wanted.num_partitions == -1 else wanted.num_partitions

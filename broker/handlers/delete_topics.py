@@ -71,7 +71,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
                 results[each] = refusal
                 return
             context.take_partitions(topic.partitions)
-            await context.rooms.topics.delete(topic)
+            await context.services.topics.delete(topic)
         except KafkaError as error:
             results[each] = DeletableTopicResult(
                 each.name, each.topic_id, error.code, error.message
@@ -105,7 +105,7 @@ async def _find_refused(
 
 def _find_refusal(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopicResult | None:
     """Return the refusal of a topic, which has no name if the client may not know it."""
-    topics = context.rooms.topics
+    topics = context.services.topics
     name, key = wanted
     if (name is None) == (key == NO_ID):
         return None  # which is refused as a fault
@@ -128,15 +128,15 @@ def _target(context: RequestContext, wanted: DeleteTopicState) -> str | bytes | 
     """Return what tells that two entries mean the same topic: its id, or else what was given."""
     if wanted.topic_id != NO_ID:
         return wanted.topic_id
-    topic = context.rooms.topics.topics.get(wanted.name) if wanted.name is not None else None
+    topic = context.services.topics.topics.get(wanted.name) if wanted.name is not None else None
     return wanted.name if topic is None else topic.key
 
 
 def _find_doomed(
     context: RequestContext, wanted: DeleteTopicState, counts: Counter[str | bytes | None]
 ) -> Topic:
-    rooms = context.rooms
-    if not rooms.settings.server.delete_topic_enable:
+    services = context.services
+    if not services.settings.server.delete_topic_enable:
         if context.version < _FIRST_WITH_DELETION_DISABLED:
             raise InvalidRequest("topics cannot be deleted: delete.topic.enable is false")
         raise TopicDeletionDisabled
@@ -144,10 +144,10 @@ def _find_doomed(
     if (name is None) == (key == NO_ID):
         raise InvalidRequest("name a topic or give its id, one of the two")
     if name is not None:
-        topic = rooms.topics.topics.get(name)
+        topic = services.topics.topics.get(name)
         unknown: KafkaError = UnknownTopicOrPartition(f"there is no topic {name}")
     else:
-        topic = rooms.topics.by_id.get(key)
+        topic = services.topics.by_id.get(key)
         unknown = UnknownTopicId(f"there is no topic with the id {UUID(bytes=key)}")
     if counts[_target(context, wanted)] > 1:
         raise InvalidRequest(f"topic {name or UUID(bytes=key)} is in the request twice")

@@ -115,14 +115,14 @@ def _describe(
 ) -> Mapping[str, Any]:
     """Return the settings of a resource by name."""
     name = resource.resource_name
-    settings = context.rooms.settings
-    node_id = context.rooms.identity.node_id
+    settings = context.services.settings
+    node_id = context.services.identity.node_id
     own: Mapping[str, str] = {}
     kind = check_type(resource.resource_type)
     match kind:
         case ResourceType.TOPIC:
             check_topic_name(name)
-            topic = context.rooms.topics.topics.get(name)
+            topic = context.services.topics.topics.get(name)
             if topic is None:
                 raise UnknownTopicOrPartition(f"there is no topic {name}")
             own = topic.overrides
@@ -203,13 +203,13 @@ def list_resources(
     """Name what settings can be described for; no type at all means every one."""
     if not context.may(DESCRIBE_CONFIGS, CLUSTER):
         return ListConfigResourcesResponse(error_code=ClusterAuthorizationFailed.code)
-    broker = (str(context.rooms.identity.node_id),)
+    broker = (str(context.services.identity.node_id),)
     names = {
-        ResourceType.TOPIC: tuple(context.rooms.topics.topics),
+        ResourceType.TOPIC: tuple(context.services.topics.topics),
         ResourceType.BROKER: broker,
         ResourceType.BROKER_LOGGER: broker,
-        ResourceType.CLIENT_METRICS: tuple(context.rooms.settings.client_metrics),
-        ResourceType.GROUP: tuple(context.rooms.settings.group_overrides),
+        ResourceType.CLIENT_METRICS: tuple(context.services.settings.client_metrics),
+        ResourceType.GROUP: tuple(context.services.settings.group_overrides),
     }
     wanted: set[int] = set(request.resource_types) or set(names)
     if context.version < _FIRST_WITH_TYPES:

@@ -52,7 +52,7 @@ async def _describe_all(
 ) -> list[Any]:
     await share.rest()
     may = _may_read(context, name)
-    registry = context.rooms.topics
+    registry = context.services.topics
     rows: list[Any] = []
     for index in indexes:
         await share.rest()

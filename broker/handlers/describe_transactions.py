@@ -51,14 +51,14 @@ async def list_all(
     unknown = [name for name in request.state_filters if name not in _STATES]
     try:
         matches = _pattern(request.transactional_id_pattern)
-        every = context.rooms.transactions().list_all()
+        every = context.services.transactions().list_all()
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
     found: list[ListedTransaction] = []
     share = LoopShare()
     for transactional_id, transaction in every:
         if (
-            _is_wanted(transaction, request, context.rooms.clock.now_ms())
+            _is_wanted(transaction, request, context.services.clock.now_ms())
             and matches(transactional_id)
             and context.sees(DESCRIBE, TRANSACTIONAL_ID, transactional_id)
         ):
@@ -78,7 +78,7 @@ def _describe(context: RequestContext, transactional_id: str) -> DescribedTransa
         code = TransactionalIdAuthorizationFailed.code
         return DescribedTransaction(error_code=code, transactional_id=transactional_id)
     try:
-        found = context.rooms.transactions().describe(transactional_id)
+        found = context.services.transactions().describe(transactional_id)
     except KafkaError as error:
         return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
     return DescribedTransaction(

@@ -80,7 +80,7 @@ def _elect(
 
 
 def _find_unknown(context: RequestContext, topic: str, index: int) -> KafkaError | None:
-    found = context.rooms.topics.topics.get(topic)
+    found = context.services.topics.topics.get(topic)
     if found is None:
         return UnknownTopicOrPartition(f"there is no topic {topic}")
     if not 0 <= index < found.partitions:
@@ -128,7 +128,7 @@ def _reassign(
             raise unknown
         if wanted.replicas is None:
             raise NoReassignmentInProgress
-        check_replicas(wanted.replicas, context.rooms.identity.node_id)
+        check_replicas(wanted.replicas, context.services.identity.node_id)
     except KafkaError as error:
         return ReassignablePartitionResponse(index, error.code, error.message)
     return ReassignablePartitionResponse(index, error_message=None)

@@ -36,7 +36,7 @@ def handle(
     if not context.may(WRITE, TRANSACTIONAL_ID, transactional_id):
         return EndTxnResponse(error_code=TransactionalIdAuthorizationFailed.code)
     wanted = End(producer_id, epoch, committed, client_version_of(version))
-    transactions = context.rooms.transactions()
+    transactions = context.services.transactions()
     try:
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
@@ -52,7 +52,7 @@ async def _end_later(
     context: RequestContext, transactional_id: str, wanted: End, ended: Transaction | None
 ) -> EndTxnResponse:
     """End it when there is a producer id for the next, and wait for the disk if asked to."""
-    transactions = context.rooms.transactions()
+    transactions = context.services.transactions()
     try:
         if ended is None:
             ended = await transactions.end(transactional_id, wanted)

@@ -38,10 +38,10 @@ async def update(context: RequestContext, request: UpdateFeaturesRequest) -> Upd
         Update(each.feature, each.max_version_level, each.upgrade_type)
         for each in request.feature_updates
     ]
-    settings = context.rooms.settings
+    settings = context.services.settings
     try:
-        await context.rooms.features.update(updates, validate_only=request.validate_only)
-        await settings.between(lambda: agree(context.rooms.features, settings))
+        await context.services.features.update(updates, validate_only=request.validate_only)
+        await settings.between(lambda: agree(context.services.features, settings))
     except KafkaError as error:
         return UpdateFeaturesResponse(
             error_code=error.code,

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from siltstone.broker.fetching._fetch_kernels import FetchPlan
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.services import Services
     from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
     from siltstone.protocol.topic_key import TopicKey
 
@@ -50,11 +50,11 @@ def handle(
     """Answer at once when there is enough to send, else return a coroutine that waits."""
     by_id = context.version >= FIRST_WITH_TOPIC_ID
     if context.rights is not None and request.session_epoch > 0:
-        context.rooms.sessions.hold_against(request.session_id, context.rights.in_force)
+        context.services.sessions.hold_against(request.session_id, context.rights.in_force)
     if request.session_epoch > 0 and request.topics and NAMED.is_large(request):
         return _serve_large(context, request, by_id=by_id)
     try:
-        plan = context.rooms.sessions.plan(request, by_id=by_id)
+        plan = context.services.sessions.plan(request, by_id=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code.value)
     return _serve(context, request, plan, by_id=by_id)
@@ -65,7 +65,7 @@ async def _serve_large(
 ) -> FetchResponse:
     """Serve an incremental request that names many partitions."""
     try:
-        plan = await context.rooms.sessions.plan_in_shares(request, by_id=by_id)
+        plan = await context.services.sessions.plan_in_shares(request, by_id=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code.value)
     served = _serve(context, request, plan, by_id=by_id)
@@ -103,12 +103,12 @@ class _Fetch(FetchRead):
     __slots__ = ()
 
     context: RequestContext
-    rooms: Rooms
+    services: Services
 
     @property
     def is_of_somebody(self) -> bool:
         """Return whether any of the partitions is here, and may be read."""
-        get_log = self.rooms.topics.get_log
+        get_log = self.services.topics.get_log
         return any(
             get_log(key, wanted.partition) and (self.context.rights is None or self.may_read(key))
             for key, wanted in self.plan.all_partitions
@@ -150,7 +150,7 @@ class _Fetch(FetchRead):
     async def answer_in_shares(self) -> FetchResponse:
         """Do what `answer` does with few partitions, and let others be served in between."""
         try:
-            session_id, pieces = await self.rooms.sessions.conclude_in_shares(
+            session_id, pieces = await self.services.sessions.conclude_in_shares(
                 self.plan, self.fetched
             )
         except InvalidFetchSessionEpoch as error:
@@ -184,7 +184,7 @@ class _Fetch(FetchRead):
 
     async def wait(self) -> FetchResponse:
         """Park until ``min_bytes`` have come or ``max_wait_ms`` has passed, then read again."""
-        rooms, session = self.rooms, self.plan.session
+        services, session = self.services, self.plan.session
         # Without a session nobody watches but this request; what is named twice is one partition.
         group = WatchGroup() if session is None else session.group
         if session is None:
@@ -192,9 +192,9 @@ class _Fetch(FetchRead):
             group.changed.update(Watch(group, key, wanted) for key, wanted in named.values())
         try:
             if session is None or session.is_at(self.plan.epoch):
-                await rooms.waiting.wait(
+                await services.waiting.wait(
                     group,
-                    rooms.topics.get_log,
+                    services.topics.get_log,
                     min_bytes=self.min_bytes,
                     isolation_level=self.request.isolation_level,
                     seconds=self._find_wait(),
@@ -204,7 +204,7 @@ class _Fetch(FetchRead):
             if session is None:
                 group.leave()
         try:
-            self.plan = rooms.sessions.plan_again(self.plan)
+            self.plan = services.sessions.plan_again(self.plan)
         except InvalidFetchSessionEpoch as error:
             return self.overtaken(error)
         if self.plan.count > _AT_ONCE:
@@ -227,4 +227,4 @@ class _Fetch(FetchRead):
 
     def answer(self) -> FetchResponse:
         """Close the books of the session and return the answer for each partition."""
-        return self.name_topics(*self.rooms.sessions.conclude(self.plan, self.fetched))
+        return self.name_topics(*self.services.sessions.conclude(self.plan, self.fetched))

@@ -60,7 +60,7 @@ def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
         return _absent(group_id, refusal.code, refusal.message, authorized.NOT_ASKED, "")
     operations = authorized.of_group(context, group_id, asked=asked)
     try:
-        group = _find_classic(context.rooms.groups(), group_id)
+        group = _find_classic(context.services.groups(), group_id)
     except GroupIdNotFound as error:
         if context.version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, None, operations, GroupState.DEAD)
@@ -116,7 +116,7 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
 
 async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups of all kinds that the filters allow; upper and lower case are the same."""
-    groups = context.rooms.groups()
+    groups = context.services.groups()
     if groups.journal.loading_count:
         return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
     sees_all = context.sees(DESCRIBE, CLUSTER)
@@ -149,7 +149,7 @@ async def delete(context: RequestContext, request: DeleteGroupsRequest) -> Delet
 def _delete(context: RequestContext, group_id: str) -> ErrorCode:
     if not context.may(DELETE, GROUP, group_id):
         return GroupAuthorizationFailed.code
-    groups = context.rooms.groups()
+    groups = context.services.groups()
     try:
         groups.check(group_id)
         group = groups.find(group_id)

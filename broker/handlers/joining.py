@@ -97,7 +97,7 @@ async def _join_later(context: RequestContext, parked: Parked[JoinResult]) -> Jo
 
 
 def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[JoinResult]:
-    coordinator = context.rooms.groups()
+    coordinator = context.services.groups()
     parked: Parked[JoinResult] = Parked()
     if not context.may(READ, GROUP, request.group_id):
         parked(JoinResult(GroupAuthorizationFailed.code, ""))
@@ -124,7 +124,7 @@ def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     if not request.group_id:
         raise InvalidGroupId
     version = context.version
-    server = context.rooms.settings.server
+    server = context.services.settings.server
     session_ms = request.session_timeout_ms
     if not server.group_min_session_timeout_ms <= session_ms <= server.group_max_session_timeout_ms:
         raise InvalidSessionTimeout
@@ -167,7 +167,7 @@ def sync(
     parked: Parked[SyncResult] = Parked()
     try:
         _check(context, request)
-        _begin_sync(context.rooms.groups(), request, parked)
+        _begin_sync(context.services.groups(), request, parked)
     except KafkaError as error:
         parked(SyncResult(error.code))
     if parked.result is not None:

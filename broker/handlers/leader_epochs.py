@@ -51,7 +51,7 @@ def _refuse(wanted: OffsetForLeaderTopic) -> Sequence[Any]:
 
 
 def _find_all(context: RequestContext, wanted: OffsetForLeaderTopic) -> Sequence[Any]:
-    topic = context.rooms.topics.topics.get(wanted.topic)
+    topic = context.services.topics.topics.get(wanted.topic)
     logs = () if topic is None else topic.logs
     ends, left = list_epoch_ends(wanted.partitions, logs)
     if not left:

@@ -126,7 +126,7 @@ async def _search(
         for search in searches:
             search.rows[search.place] = search.find()
 
-    await context.rooms.io.run(find_all)
+    await context.services.io.run(find_all)
     return response
 
 
@@ -135,7 +135,7 @@ class _Finder:
 
     def __init__(self, context: RequestContext, committed: bool) -> None:
         self.may = context.may
-        self.topics = context.rooms.topics.topics
+        self.topics = context.services.topics.topics
         self.version = context.version
         self.committed = committed
         self.searches: list[_Search] = []

@@ -47,7 +47,7 @@ async def alter(
         await share.rest()
         code = ErrorCode.none
         try:
-            await context.rooms.moves.alter(topic_partition, path)
+            await context.services.moves.alter(topic_partition, path)
         except KafkaError as error:
             code = error.code
             refused += 1

@@ -41,7 +41,7 @@ def describe(
     """List the partitions asked for by directory; return a coroutine if they may be many."""
     if not context.may(DESCRIBE, CLUSTER):
         return DescribeLogDirsResponse(error_code=ClusterAuthorizationFailed.code)
-    if request.topics is None and len(context.rooms.topics.logs) <= _AT_ONCE:
+    if request.topics is None and len(context.services.topics.logs) <= _AT_ONCE:
         return _respond(context, finish(_by_directory(context, None)))
     return _describe_many(context, request)
 
@@ -61,7 +61,7 @@ async def _describe_many(
 def _respond(context: RequestContext, found: Found) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(
         results=[
-            _result(directory, found[directory]) for directory in context.rooms.logs.directories
+            _result(directory, found[directory]) for directory in context.services.logs.directories
         ]
     )
 
@@ -85,7 +85,7 @@ def _by_directory(
     context: RequestContext, wanted: dict[str, list[int]] | None
 ) -> Generator[None, None, Found]:
     """Return the rows of partitions by directory and topic, in steps."""
-    found: Found = {each: {} for each in context.rooms.logs.directories}
+    found: Found = {each: {} for each in context.services.logs.directories}
     count = 0
     for name, logs in _logs(context, wanted):
         directory: LogDirectory | None = None
@@ -104,7 +104,7 @@ def _by_directory(
                 directory = end.directory
                 rows = found[directory].setdefault(name, [])
             rows.append((index, end.size, 0, False))
-    for future in context.rooms.logs.futures.copies:
+    for future in context.services.logs.futures.copies:
         name, index = future.topic_partition
         if wanted is None or index in wanted.get(name, ()):
             rows = found[future.directory].setdefault(name, [])
@@ -119,7 +119,7 @@ def _logs(
 
     A topic that does not exist has no partitions: to look for it is a step as well.
     """
-    topics = context.rooms.topics.topics
+    topics = context.services.topics.topics
     if wanted is None:
         for topic in list(topics.values()):
             yield topic.name, enumerate(topic.logs)

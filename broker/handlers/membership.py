@@ -39,7 +39,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
     if not context.may(READ, GROUP, request.group_id):
         return HeartbeatResponse(error_code=GroupAuthorizationFailed.code)
     try:
-        context.rooms.groups().heartbeat(request)
+        context.services.groups().heartbeat(request)
     except CoordinatorLoadInProgress:
         pass  # Kafka's answer: the member would only join again without need
     except KafkaError as error:
@@ -56,7 +56,7 @@ def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResp
         leaving = [MemberIdentity(request.member_id)]
     error = ErrorCode.none
     codes = [ErrorCode.unknown_member_id] * len(leaving)
-    coordinator = context.rooms.groups()
+    coordinator = context.services.groups()
     try:
         if not request.group_id:
             raise InvalidGroupId

@@ -89,7 +89,7 @@ async def _handle_seen(context: RequestContext, request: MetadataRequest) -> Met
     share = LoopShare()
     if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
         seen = []
-        for name in tuple(context.rooms.topics.topics):
+        for name in tuple(context.services.topics.topics):
             if context.sees(DESCRIBE, TOPIC, name):
                 seen.append(MetadataRequestTopic(name=name))
             await share.rest()
@@ -131,7 +131,7 @@ def _find_refusal_by_id(
     """Return the refusal of a topic by its id, which does not tell the name."""
     topic = None
     if context.version >= FIRST_METADATA_BY_ID:
-        topic = context.rooms.topics.by_id.get(wanted.topic_id)
+        topic = context.services.topics.by_id.get(wanted.topic_id)
     if topic is None or context.may(DESCRIBE, TOPIC, topic.name):
         return None
     return MetadataResponseTopic(TopicAuthorizationFailed.code, None, wanted.topic_id)
@@ -146,7 +146,7 @@ def _find_refusal_by_name(
         return None  # which is refused as a fault
     if not context.may(DESCRIBE, TOPIC, name):
         return MetadataResponseTopic(TopicAuthorizationFailed.code, name)
-    if may_create or name in context.rooms.topics.topics or context.may(CREATE, TOPIC, name):
+    if may_create or name in context.services.topics.topics or context.may(CREATE, TOPIC, name):
         return None
     return _refuse(TopicAuthorizationFailed.code, name)
 
@@ -154,7 +154,7 @@ def _find_refusal_by_name(
 def _handle(
     context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    registry = context.rooms.topics
+    registry = context.services.topics
     asked = request.include_topic_authorized_operations
     form = (3, context.version, authorized.of_topics(context, asked=asked))
     wanted = request.topics
@@ -177,7 +177,7 @@ def _handle(
 
 
 def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
-    may: bool = context.rooms.settings.server.auto_create_topics_enable
+    may: bool = context.services.settings.server.auto_create_topics_enable
     return request.allow_auto_topic_creation and may
 
 
@@ -206,7 +206,7 @@ def _describe_some(
     context: RequestContext, form: Form, keys: Sequence[Any], *, by_id: bool
 ) -> list[Any]:
     """Return what the parts of some topics are; of most they are kept."""
-    registry = context.rooms.topics
+    registry = context.services.topics
     known: Mapping[Any, Topic] = registry.by_id if by_id else registry.topics
     describe = _describe_id if by_id else _describe_name
     return [
@@ -240,8 +240,8 @@ async def _create_and_describe(
     context: RequestContext, request: MetadataRequest, names: list[str], form: Form
 ) -> MetadataResponse:
     refused: dict[str, MetadataResponseTopic] = {}
-    server = context.rooms.settings.server
-    known = context.rooms.topics.topics
+    server = context.services.settings.server
+    known = context.services.topics.topics
     missing: list[str] = []
     total = 0
     share = LoopShare()
@@ -274,13 +274,13 @@ def _respond(
     topics: list[Any],
     error_code: ErrorCode = ErrorCode.none,
 ) -> MetadataResponse:
-    identity = context.rooms.identity
+    identity = context.services.identity
     host, port = context.advertised
     asked = request.include_cluster_authorized_operations
     operations = authorized.of_cluster(context, asked=asked)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(identity.node_id, host, port, identity.rack)],
-        cluster_id=context.rooms.logs.cluster_id,
+        cluster_id=context.services.logs.cluster_id,
         controller_id=identity.node_id,
         topics=topics,
         cluster_authorized_operations=operations,
@@ -296,7 +296,7 @@ def _refuse_all(context: RequestContext, request: MetadataRequest) -> MetadataRe
 
 
 def _describe_name(context: RequestContext, form: Form, name: str) -> Any:
-    topic = context.rooms.topics.topics.get(name)
+    topic = context.services.topics.topics.get(name)
     if topic is not None:
         return _describe_kept(context, topic, form)
     try:
@@ -321,16 +321,16 @@ async def _create(context: RequestContext, name: str) -> None:
         InvalidPartitions: With such a name it cannot have as many partitions as topics get.
         KafkaStorageError: The disk did not take it.
     """
-    topics = context.rooms.topics
+    topics = context.services.topics
     check_topic_name(name)
     topics.check_collision(name)
-    preset = preset_for(name, context.rooms.settings.server)
+    preset = preset_for(name, context.services.settings.server)
     with suppress(TopicAlreadyExists):
         await topics.create(name, preset.partitions, preset.overrides)
 
 
 def _describe_id(context: RequestContext, form: Form, topic_id: bytes) -> Any:
-    topic = context.rooms.topics.by_id.get(topic_id)
+    topic = context.services.topics.by_id.get(topic_id)
     if topic is None:
         return _refuse(UnknownTopicId.code, None, topic_id)
     return _describe_kept(context, topic, form)
@@ -347,7 +347,7 @@ async def _describe_in_slices(
 ) -> MetadataResponse:
     """Describe all topics, and serve others between some and some that are not kept."""
     room = SLICE
-    for topic in list(context.rooms.topics.topics.values()):
+    for topic in list(context.services.topics.topics.values()):
         if form not in topic.answers:
             _describe(context, topic, form)
             room -= topic.partitions
@@ -359,7 +359,7 @@ async def _describe_in_slices(
 
 def _describe_all(context: RequestContext, form: Form) -> list[Any]:
     """Return what every topic's part is, a list that is kept until topics change."""
-    registry = context.rooms.topics
+    registry = context.services.topics
     listed = registry.listings.get(form)
     if listed is None:
         listed = [
@@ -373,7 +373,7 @@ def _describe_all(context: RequestContext, form: Form) -> list[Any]:
 def _describe(context: RequestContext, topic: Topic, form: Form) -> Any:
     """Return the topic's part as bytes, or as it is when it tells errors, which are counted."""
     _, version, operations = form
-    node_id = context.rooms.identity.node_id
+    node_id = context.services.identity.node_id
     described = MetadataResponseTopic(
         0,
         topic.name,

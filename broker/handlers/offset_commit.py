@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterable, Sequence
 
     from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.services import Services
     from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.offset_commit import (
         OffsetCommitRequest,
@@ -107,10 +107,10 @@ def _handle(
     is_one = len(topics) == 1 and len(topics[0].partitions) <= ELEMENTS
     if not is_one and _SLICES.is_large(request):
         return _handle_large(context, request)
-    rooms = context.rooms
-    groups = rooms.groups()
+    services = context.services
+    groups = services.groups()
     results: Results
-    results, is_any_unknown = _commit(rooms, groups, context.version, request)
+    results, is_any_unknown = _commit(services, groups, context.version, request)
     if is_any_unknown:
         results = finish(_merge(results))
     return _flush(groups, results) if groups.journal.unflushed else _answer(results)
@@ -120,14 +120,14 @@ async def _handle_large(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
     """Commit some partitions at a time; each batch of the journal is as if somebody had asked."""
-    rooms = context.rooms
-    groups = rooms.groups()
+    services = context.services
+    groups = services.groups()
     share = LoopShare()
     lists: Lists = []
     is_any_unknown = False
     for piece, goes_on in _SLICES.cut(request):
         await share.rest()
-        some, is_unknown = _commit(rooms, groups, context.version, piece)
+        some, is_unknown = _commit(services, groups, context.version, piece)
         is_any_unknown |= is_unknown
         if goes_on:
             (_, _, codes), *some = some
@@ -140,19 +140,19 @@ async def _handle_large(
 
 
 def _commit(
-    rooms: Rooms, groups: GroupCoordinator, version: int, request: OffsetCommitRequest
+    services: Services, groups: GroupCoordinator, version: int, request: OffsetCommitRequest
 ) -> tuple[list[tuple[str, bytes, Grid]], bool]:
     """Commit; return a code for each partition, and whether one does not exist."""
     by_id = version >= FIRST_OFFSETS_WITH_TOPIC_ID
-    known: dict[Any, Any] = rooms.topics.by_id if by_id else rooms.topics.topics
-    now_ms = rooms.clock.now_ms()
+    known: dict[Any, Any] = services.topics.by_id if by_id else services.topics.topics
+    now_ms = services.clock.now_ms()
     retention_ms = request.retention_time_ms
     expiry_ms = (
         NO_EXPIRY if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _LATEST_MS)
     )
     offsets = NewOffsets(now_ms, expiry_ms)
     results, is_any_known, is_any_unknown = judge_offsets(
-        request.topics, known, by_id, rooms.settings, offsets
+        request.topics, known, by_id, services.settings, offsets
     )
     if is_any_known:
         try:

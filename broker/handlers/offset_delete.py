@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
     from siltstone.broker.groups.group import Group
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.services import Services
     from siltstone.protocol.messages.offset_delete import OffsetDeleteRequest
 
 _SLICES = Slices("topics", nested="partitions")
@@ -50,10 +50,10 @@ def _delete(
     context: RequestContext, request: OffsetDeleteRequest
 ) -> Generator[None, None, OffsetDeleteResponse]:
     """Delete some offsets at a time, as the group is then; a refusal of the group is of all."""
-    rooms = context.rooms
+    services = context.services
     answered: dict[str, list[OffsetDeleteResponsePartition]] = {}
     try:
-        _find_group(rooms, request.group_id)
+        _find_group(services, request.group_id)
         for name, partitions in request.topics:
             rows = answered.setdefault(name, [])
             may_read = context.may(READ, TOPIC, name)
@@ -64,16 +64,16 @@ def _delete(
                     rows += [OffsetDeleteResponsePartition(index, denied) for index in indexes]
                     yield
                     continue
-                group = _find_group(rooms, request.group_id)
+                group = _find_group(services, request.group_id)
                 code = ErrorCode.none
                 if group.is_subscribed_to(name):
                     code = GroupSubscribedToTopic.code
-                topic = rooms.topics.topics.get(name)
+                topic = services.topics.topics.get(name)
                 count = 0 if topic is None else topic.partitions
                 known = dict.fromkeys(index for index in indexes if 0 <= index < count)
                 if not code:
                     doomed = [(name, index) for index in known]
-                    groups = rooms.groups()
+                    groups = services.groups()
                     groups.offsets.deleted_count += groups.delete_offsets(group, doomed)
                 unknown = UnknownTopicOrPartition.code
                 rows += [
@@ -89,7 +89,7 @@ def _delete(
     )
 
 
-def _find_group(rooms: Rooms, group_id: str) -> Group:
+def _find_group(services: Services, group_id: str) -> Group:
     """Return the group whose offsets may be deleted.
 
     Raises:
@@ -99,7 +99,7 @@ def _find_group(rooms: Rooms, group_id: str) -> Group:
     """
     if not group_id:
         raise InvalidGroupId
-    groups = rooms.groups()
+    groups = services.groups()
     groups.check(group_id)
     group = groups.find(group_id)
     if group is None:

@@ -80,7 +80,7 @@ def _fetch(
     group_id, member_id, member_epoch, topics = wanted
     if not context.may(DESCRIBE, GROUP, group_id):
         return (yield from _refuse(context.version, wanted, GroupAuthorizationFailed.code))
-    groups = context.rooms.groups()
+    groups = context.services.groups()
     try:
         groups.check(group_id)
         group = groups.find(group_id)
@@ -91,7 +91,7 @@ def _fetch(
     except KafkaError as error:
         return (yield from _refuse(context.version, wanted, error.code))
     lookup = _Lookup(
-        context.rooms.topics, groups.offsets, group_id, require_stable=request.require_stable
+        context.services.topics, groups.offsets, group_id, require_stable=request.require_stable
     )
     has_ids = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
     found: Any

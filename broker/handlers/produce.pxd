@@ -32,7 +32,7 @@ cdef bint _may_all(RequestContext context, object request) except *
 cpdef bint is_transactional(object topics) except *
 
 cdef class Produce(Unwritten):
-    cdef object _request, _rooms, _transaction
+    cdef object _request, _services, _transaction
     cdef dict _logs
     cdef list _produced, _topics, _unflushed
     cdef long long _acks, _now_ms

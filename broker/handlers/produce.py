@@ -143,7 +143,7 @@ def _may_all(context: "RequestContext", request: "ProduceRequest") -> bool:
         if transactional_id is None or not context.sees(WRITE, TRANSACTIONAL_ID, transactional_id):
             return False
     by_id = context.version >= FIRST_WITH_TOPIC_ID
-    known = context.rooms.topics.by_id
+    known = context.services.topics.by_id
     for row in topics:
         name = row.name
         if by_id:
@@ -283,7 +283,7 @@ class Produce(Unwritten):
         "_now_ms",
         "_produced",
         "_request",
-        "_rooms",
+        "_services",
         "_topics",
         "_transaction",
         "_unflushed",
@@ -300,11 +300,11 @@ class Produce(Unwritten):
         version = context.version
         self.context = context
         self._request: Any = request
-        self._rooms = rooms = context.rooms
+        self._services = services = context.services
         self._acks = acks = request.acks
         self._topics: list[TopicProduceData] = request.topic_data  # type: ignore[assignment]
-        self._logs = rooms.topics.logs
-        self._now_ms = rooms.clock.now_ms()
+        self._logs = services.topics.logs
+        self._now_ms = services.clock.now_ms()
         self._by_id = version >= FIRST_WITH_TOPIC_ID
         self._is_plain = version >= 7 and -1 <= acks <= 1  # the first version with zstd
         self._has_names = True  # whether a topic's name says which it is
@@ -319,7 +319,7 @@ class Produce(Unwritten):
         count = count_once(self._topics, _TOPIC_ID if self._by_id else _NAME)
         self._is_gathered = count < 0
         if self._by_id and not self._is_gathered:
-            self._topics = self._rooms.topics.name_all(self._topics)
+            self._topics = self._services.topics.name_all(self._topics)
         if count < 0 or count > AT_ONCE or self._append_some(AT_ONCE) != _ALL:
             self._keep()
             return self._append_later()
@@ -395,7 +395,7 @@ class Produce(Unwritten):
 
     def _find_log(self, name: str, topic_id: bytes, index: int) -> "Log":
         key: TopicKey = topic_id if self._by_id else name
-        log: Log = self._rooms.topics.find_log(key, index)
+        log: Log = self._services.topics.find_log(key, index)
         return log
 
     def _check(self, log: "Log", records: Any) -> memoryview:
@@ -439,7 +439,10 @@ class Produce(Unwritten):
             from siltstone.broker.transactions.producing import TransactionalProduce  # noqa: PLC0415
 
             self._transaction = transaction = TransactionalProduce(
-                self._rooms.transactions(), self._rooms.topics, self._request, self.context.version
+                self._services.transactions(),
+                self._services.topics,
+                self._request,
+                self.context.version,
             )
         transaction.admit(log, batch)
         try:
@@ -485,7 +488,7 @@ class Produce(Unwritten):
         log = self._find_log(name, topic_id, index)
         whole = self._check(log, records)
         try:
-            batch = await self._rooms.io.unpack(validate, whole, log.config, self._now_ms)
+            batch = await self._services.io.unpack(validate, whole, log.config, self._now_ms)
         except KafkaError as error:
             return self._refuse(index, error, log)
         try:  # the topic may have gone, or come back as another, in the meantime
@@ -500,7 +503,7 @@ class Produce(Unwritten):
         self._write()  # it may still be the turn in which they came
         for log in self._unflushed or ():
             try:
-                await self._rooms.io.run(log.flush)
+                await self._services.io.run(log.flush)
             except KafkaError as error:  # nothing of that log was made durable
                 for _, _, rows in self._produced:
                     for row in rows:
@@ -552,7 +555,7 @@ class Produce(Unwritten):
         is_told = log is not None and not isinstance(error, _WITHOUT_LOG_START)
         self.context.stats.refused_batch(error)
         if log is not None and not isinstance(error, _NOT_A_FAILURE):
-            topic = self._rooms.topics.topics.get(log.topic_partition.topic)
+            topic = self._services.topics.topics.get(log.topic_partition.topic)
             if topic is not None:
                 topic.failed_produces += 1
         return PartitionProduceResponse(

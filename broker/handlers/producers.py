@@ -78,14 +78,14 @@ async def _find_producer(
 ) -> tuple[int, int]:
     """Return producer id and epoch; without a transactional id nothing else is looked at."""
     if request.transactional_id is None:
-        return await context.rooms.producer_ids.allocate(), 0
+        return await context.services.producer_ids.allocate(), 0
     expected = None
     if request.producer_id != _NONE:
         expected = Expected(request.producer_id, request.producer_epoch)
-    begun = await context.rooms.transactions().initialise(
+    begun = await context.services.transactions().initialise(
         request.transactional_id, expected, request.transaction_timeout_ms
     )
-    await context.rooms.transactions().flush()
+    await context.services.transactions().flush()
     return begun.producer_id, begun.producer_epoch
 
 

@@ -49,7 +49,7 @@ def describe(context: RequestContext, request: DescribeQuorumRequest) -> Describ
                 for topic in request.topics
             ],
         )
-    node_id = context.rooms.identity.node_id
+    node_id = context.services.identity.node_id
     host, port = context.advertised
     return DescribeQuorumResponse(
         error_message="",
@@ -59,9 +59,9 @@ def describe(context: RequestContext, request: DescribeQuorumRequest) -> Describ
 
 
 def _quorum(context: RequestContext) -> ResponsePartitionData:
-    node_id = context.rooms.identity.node_id
-    end_offset = context.rooms.topics.generation
-    now_ms = context.rooms.clock.now_ms()
+    node_id = context.services.identity.node_id
+    end_offset = context.services.topics.generation
+    now_ms = context.services.clock.now_ms()
     return ResponsePartitionData(
         partition_index=0,
         error_message="",

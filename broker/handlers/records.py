@@ -49,7 +49,7 @@ def _delete_all(
 ) -> list[Any]:
     if not context.may(DELETE, TOPIC, name):
         return [(index, -1, TopicAuthorizationFailed.code) for index, _ in wanted]
-    topic = context.rooms.topics.topics.get(name)
+    topic = context.services.topics.topics.get(name)
     logs = () if topic is None else topic.logs
     is_refused = topic is not None and topic.is_internal
     count = len(logs)

@@ -65,7 +65,7 @@ def describe(
     if not context.may(DESCRIBE, CLUSTER):
         refused = [DescribeUserScramCredentialsResult(**CLUSTER_REFUSED)] * len(request.users or ())
         return DescribeUserScramCredentialsResponse(**CLUSTER_REFUSED, results=refused)
-    credentials = context.rooms.security.users.get().credentials
+    credentials = context.services.security.users.get().credentials
     counts = Counter(each.name for each in request.users or ())
     if not counts:
         counts.update(
@@ -133,7 +133,7 @@ async def alter(
                 change(draft)
 
     try:
-        await context.rooms.security.writer.get().change(edit)
+        await context.services.security.writer.get().change(edit)
     except KafkaStorageError as error:
         refusal = int(error.code), error.message
         faults = {**dict.fromkeys(changes, refusal), **faults}

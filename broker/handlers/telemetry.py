@@ -40,7 +40,7 @@ def subscribe(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     """Tell a client what to push, and how often."""
-    telemetry = context.rooms.telemetry.get()
+    telemetry = context.services.telemetry.get()
     try:
         instance = telemetry.subscribe(request.client_instance_id, _client(context))
     except KafkaError as error:
@@ -61,7 +61,7 @@ def push(
     context: RequestContext, request: PushTelemetryRequest
 ) -> PushTelemetryResponse | Coroutine[None, None, PushTelemetryResponse]:
     """Take what a client pushes; it is read on a thread."""
-    telemetry = context.rooms.telemetry.get()
+    telemetry = context.services.telemetry.get()
     given, metrics = request.client_instance_id, request.metrics
     try:
         instance = telemetry.admit(
@@ -84,12 +84,12 @@ def push(
 async def _take(
     context: RequestContext, instance: Instance, codec: int, metrics: bytes
 ) -> PushTelemetryResponse:
-    telemetry = context.rooms.telemetry.get()
+    telemetry = context.services.telemetry.get()
     cap = telemetry.max_bytes * _MAX_UNFOLDED
     try:
         room = telemetry.find_room(instance)
         prefixes = instance.subscription.prefixes
-        read = context.rooms.io.unpack(_read, codec, metrics, cap, prefixes, room)
+        read = context.services.io.unpack(_read, codec, metrics, cap, prefixes, room)
         pushed = await read
     except KafkaError:
         return PushTelemetryResponse(error_code=InvalidRecord.code)

@@ -51,7 +51,7 @@ def describe(
     steps = _describe_page(context, request)
     count = len(request.topics)
     if not count and context.rights is not None:
-        count = len(context.rooms.topics.topics)
+        count = len(context.services.topics.topics)
     return finish_in_shares(steps) if count > _MANY else finish(steps)
 
 
@@ -59,7 +59,7 @@ def _describe_page(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     """Describe a page of the topics that the client may know of, a topic a step."""
-    registry = context.rooms.topics
+    registry = context.services.topics
     names: Sequence[str] = registry.sorted_names()
     if not request.topics and context.rights is not None:
         names = yield from _find_seen(names, context.rights.sees)
@@ -105,11 +105,11 @@ def _describe_some(
     begin: tuple[str, int],
 ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     """Describe topics from one on, and of that one the partitions from one on."""
-    registry = context.rooms.topics
+    registry = context.services.topics
     first, first_index = begin
-    max_partitions = context.rooms.settings.server.max_request_partition_size_limit
+    max_partitions = context.services.settings.server.max_request_partition_size_limit
     room = max(1, min(max_partitions, request.response_partition_limit))
-    node_id = context.rooms.identity.node_id
+    node_id = context.services.identity.node_id
     operations = authorized.of_topics(context, asked=True)
     everybodys: Form = (_KEY, _VERSION, operations)
     described: list[Any] = []

@@ -73,7 +73,7 @@ def when_durable(
     context: RequestContext, answer: T, refuse: Callable[[KafkaError], T]
 ) -> T | Coroutine[Any, Any, T]:
     """Return the answer, or a coroutine if ``flush.messages`` asks for fsyncs before it."""
-    coordinators = context.rooms.coordinators.get()
+    coordinators = context.services.coordinators.get()
     if not (coordinators.transactions.must_flush or coordinators.groups.journal.unflushed):
         return answer
     return _flush(context, answer, refuse)
@@ -93,7 +93,7 @@ async def flush(context: RequestContext) -> None:
     Raises:
         KafkaError: A disk refuses.
     """
-    coordinators = context.rooms.coordinators.get()
+    coordinators = context.services.coordinators.get()
     if coordinators.transactions.must_flush or coordinators.groups.journal.unflushed:
         await coordinators.transactions.flush()
         await coordinators.groups.journal.flush()
@@ -204,7 +204,7 @@ def _find_faults(
     context: RequestContext, partitions: list[tuple[str, int]]
 ) -> Generator[None, None, Codes]:
     """Return a code for every partition if one of them cannot be part of a transaction."""
-    logs = context.rooms.topics.logs
+    logs = context.services.topics.logs
     is_client = context.version < _FIRST_BY_BROKERS  # brokers ask about topics of their own, too
     codes: dict[tuple[str, int], ErrorCode] = {}
     has_faults = False
@@ -231,7 +231,7 @@ def _add_or_verify(
     wanted: AddPartitionsToTxnTransaction,
     partitions: list[tuple[str, int]],
 ) -> Generator[None, None, Codes]:
-    coordinator = context.rooms.transactions()
+    coordinator = context.services.transactions()
     producer = wanted.transactional_id, wanted.producer_id, wanted.producer_epoch
     codes: dict[tuple[str, int], ErrorCode] = dict.fromkeys(partitions, ErrorCode.none)
     try:

@@ -69,10 +69,10 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
     try:
         if marker.producer_id < 0:
             raise InvalidProducerIdMapping(f"{marker.producer_id} is the id of no producer")
-        log = context.rooms.topics.find_log(topic, index)
+        log = context.services.topics.find_log(topic, index)
         if marker.transaction_version >= FIRST_WITH_EPOCH_BUMP:
             _check_epoch(log, marker)
-        context.rooms.transactions().markers.write(log, outcome)
+        context.services.transactions().markers.write(log, outcome)
     except KafkaError as error:
         return error.code
     return ErrorCode.none

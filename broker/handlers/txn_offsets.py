@@ -82,11 +82,11 @@ def add_offsets(
     refusal = _find_refusal(context, request)
     if refusal is not None:
         return AddOffsetsToTxnResponse(error_code=refusal.code)
-    partition = context.rooms.groups().journal.partition_for(request.group_id)
+    partition = context.services.groups().journal.partition_for(request.group_id)
     try:
         if not request.transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
-        context.rooms.transactions().add_partitions(
+        context.services.transactions().add_partitions(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
@@ -161,7 +161,7 @@ def _try(
     try:
         if not request.group_id:
             raise InvalidGroupId
-        if not context.rooms.groups().journal.is_created:
+        if not context.services.groups().journal.is_created:
             raise CoordinatorNotAvailable
         _write(context, request, offsets)
     except KafkaError as error:
@@ -177,9 +177,9 @@ def _sort(
     The coordinator does not hear of what is unknown, or what the client may not read; without other
     offsets it is not asked at all, and the transaction does not begin. It looks at metadata last.
     """
-    rooms = context.rooms
-    now_ms = rooms.clock.now_ms()
-    limits = rooms.settings.server
+    services = context.services
+    now_ms = services.clock.now_ms()
+    limits = services.settings.server
     codes: Codes = {}
     too_long: Codes = {}
     offsets = NewOffsets(now_ms)
@@ -188,7 +188,7 @@ def _sort(
             denied = TopicAuthorizationFailed.code
             codes |= {(topic.name, each[0]): denied for each in topic.partitions}
             continue
-        found = rooms.topics.topics.get(topic.name)
+        found = services.topics.topics.get(topic.name)
         rows = grid_of(topic.partitions, len(TxnOffsetCommitRequestPartition._fields))
         for place, (index, _, _, said) in enumerate(rows):
             metadata = said or ""
@@ -207,15 +207,15 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Ne
     Raises:
         KafkaError: It may not, or the journal did not take it.
     """
-    rooms = context.rooms
-    groups = rooms.groups()
+    services = context.services
+    groups = services.groups()
     groups.check(request.group_id)
     partition = groups.journal.partition_for(request.group_id)
-    target = rooms.topics.find_log(OFFSETS_TOPIC, partition)
+    target = services.topics.find_log(OFFSETS_TOPIC, partition)
     producer = Producer(request.producer_id, request.producer_epoch)
     version = context.version
     admit(
-        rooms.transactions(),
+        services.transactions(),
         request.transactional_id,
         producer,
         target,

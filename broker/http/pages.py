@@ -37,7 +37,6 @@ from siltstone.config.listeners import show_address
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.http.health import LoopWatch
     from siltstone.broker.http.readiness import Readiness
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.security.quotas.meter import Meter
+    from siltstone.broker.services import Services
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.pins import PinRoom
 
@@ -60,7 +60,7 @@ class Pages:
 
     def __init__(  # noqa: PLR0913  # what the pages show
         self,
-        rooms: Rooms,
+        services: Services,
         *,
         version: str,
         began: float,
@@ -75,7 +75,7 @@ class Pages:
         buffers: Buffers,
         trial: TrialPages | None = None,
     ) -> None:
-        self._rooms = rooms
+        self._services = services
         self._version = version
         self._began = began
         self._requests = requests
@@ -91,8 +91,8 @@ class Pages:
 
     def routes(self, is_trusted: Callable[[Mapping[bytes, bytes]], bool]) -> Iterator[Route]:
         """Yield every page; what changes something asks whether headers bring the token."""
-        rooms = self._rooms
-        logs, io, clock = rooms.logs, rooms.io, rooms.clock
+        services = self._services
+        logs, io, clock = services.logs, services.io, services.clock
         health = Health(
             self._loop_watch,
             [DiskCheck(each.path, io, clock, directory=each) for each in logs.directories],
@@ -103,11 +103,11 @@ class Pages:
         yield Route("GET", "/readyz", self._readiness.answer, is_urgent=True)
         control = ControlChannel(is_trusted, io, self._status, logs.all_logs)
         yield from control.routes()
-        explainer = Explainer(self._cleaning, rooms.topics, rooms.settings, clock)
+        explainer = Explainer(self._cleaning, services.topics, services.settings, clock)
         cleaner_pages = CleanerPages(self._cleaning, explainer, io, clock)
-        pin_pages = PinPages(self._pins, rooms.topics, io, lambda: logs.cluster_id)
+        pin_pages = PinPages(self._pins, services.topics, io, lambda: logs.cluster_id)
         after_start = (
-            *SettingsPages(rooms.settings, io, logs.directories, self._certificates).routes(
+            *SettingsPages(services.settings, io, logs.directories, self._certificates).routes(
                 control.guarded
             ),
             *cleaner_pages.routes(control.guarded),
@@ -121,16 +121,16 @@ class Pages:
 
     def _api(self, explainer: Explainer) -> Iterator[Route]:
         """Yield what the page asks for."""
-        rooms = self._rooms
-        topics, groups = TopicPages(rooms, explainer), GroupPages(rooms)
+        services = self._services
+        topics, groups = TopicPages(services, explainer), GroupPages(services)
         broker = BrokerPages(
-            rooms, self._listeners, self._loop_watch, self._readiness, self._status
+            services, self._listeners, self._loop_watch, self._readiness, self._status
         )
         for name, answer in (
             ("overview", broker.overview),
             ("topics", topics.all),
             ("topic", topics.one),
-            ("cleaner", CleanerTimeline(rooms, self._cleaning, explainer).show),
+            ("cleaner", CleanerTimeline(services, self._cleaning, explainer).show),
             ("groups", groups.all),
             ("group", groups.one),
             ("connections", broker.connections),
@@ -153,42 +153,42 @@ class Pages:
         return page
 
     def _status(self) -> Status:
-        rooms = self._rooms
+        services = self._services
         return Status(
             version=self._version,
             ready=self._readiness.is_ready,
             uptime_seconds=self._uptime_seconds(),
-            cluster_id=rooms.logs.cluster_id,
-            node_id=rooms.settings.server.node_id,
-            topics=len(rooms.topics.topics),
-            partitions=len(rooms.logs.logs),
+            cluster_id=services.logs.cluster_id,
+            node_id=services.settings.server.node_id,
+            topics=len(services.topics.topics),
+            partitions=len(services.logs.logs),
             connections=sum(len(listener.connections) for listener in self._listeners),
             advertised={
-                name: show_address(host, port) for name, (host, port) in rooms.advertised.items()
+                name: show_address(host, port) for name, (host, port) in services.advertised.items()
             },
             log_dirs={
                 str(directory.path): directory.trouble or "online"
-                for directory in rooms.logs.directories
+                for directory in services.logs.directories
             },
         )
 
     def _sources(self) -> MetricSources:
-        rooms = self._rooms
-        sessions, logs = rooms.sessions, rooms.logs
+        services = self._services
+        sessions, logs = services.sessions, services.logs
         return MetricSources(
             version=self._version,
-            started=rooms.clock.now_ms() / 1000 - self._uptime_seconds(),
-            topics=rooms.topics,
+            started=services.clock.now_ms() / 1000 - self._uptime_seconds(),
+            topics=services.topics,
             requests=self._requests,
             recent=Recent(
-                rooms.clock, self._requests, self._loop_watch.lag, self._count_connections
+                services.clock, self._requests, self._loop_watch.lag, self._count_connections
             ),
             loop_lag=self._loop_watch.lag,
             listeners=self._count_connections,
             sessions=lambda: SessionCounts(
                 len(sessions), sessions.partition_count, sessions.evicted_count
             ),
-            waiting_fetches=lambda: rooms.waiting.count,
+            waiting_fetches=lambda: services.waiting.count,
             flushes=lambda: FlushCounts(logs.flush_stats.flushes, logs.flush_stats.seconds),
             offline_directories=lambda: {
                 str(directory.path): directory.failure is not None for directory in logs.directories
@@ -197,22 +197,22 @@ class Pages:
             ready=lambda: self._readiness.is_ready,
             starting=lambda: self._readiness.is_starting,
             software=self._list_software,
-            max_lag_series=lambda: rooms.settings.server.metrics_max_lag_series,
+            max_lag_series=lambda: services.settings.server.metrics_max_lag_series,
             disks=lambda: {str(each.path): each.room for each in logs.directories},
             cleaning=self._cleaning,
             pins=self._pins,
-            moves=rooms.moves,
-            coordinators=rooms.coordinators,
-            telemetry=rooms.telemetry,
-            max_client_series=lambda: rooms.settings.server.metrics_max_client_series,
+            moves=services.moves,
+            coordinators=services.coordinators,
+            telemetry=services.telemetry,
+            max_client_series=lambda: services.settings.server.metrics_max_client_series,
             certificates=self._certificates,
             meter=self._meter,
             buffers=self._buffers,
-            limits=rooms.settings.limits,
+            limits=services.settings.limits,
         )
 
     def _uptime_seconds(self) -> float:
-        return self._rooms.clock.monotonic() - self._began
+        return self._services.clock.monotonic() - self._began
 
     def _count_connections(self) -> Iterator[ListenerCounts]:
         for listener in self._listeners:

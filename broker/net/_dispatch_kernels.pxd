@@ -11,11 +11,11 @@ cdef class Histogram:
 
 @cython.final
 cdef class Caller:
-    cdef public object rooms, client_id, listener, peer, rights
+    cdef public object services, client_id, listener, peer, rights
 
 @cython.final
 cdef class RequestContext:
-    cdef public object connection, rooms, client_id, listener, peer, rights, mutations, stats
+    cdef public object connection, services, client_id, listener, peer, rights, mutations, stats
     cdef public int api_key, version, correlation_id
     cdef public bint may_wait
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from siltstone.broker.api import Api
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.security.quotas.rates import Mutations
     from siltstone.broker.security.rights import Rights
+    from siltstone.broker.services import Services
     from siltstone.protocol.core import Table
     from siltstone.protocol.errors import KafkaError
 
@@ -234,14 +234,14 @@ class Caller:
     ``rights`` are None if everybody may do everything.
     """
 
-    __slots__ = ("client_id", "listener", "peer", "rights", "rooms")
+    __slots__ = ("client_id", "listener", "peer", "rights", "services")
 
-    def __init__(self, rooms: "Rooms", listener: str, peer: str) -> None:
+    def __init__(self, services: "Services", listener: str, peer: str) -> None:
         self.client_id: str | None = None
         self.listener = listener
         self.peer = peer
         self.rights: Rights | None = None
-        self.rooms = rooms
+        self.services = services
 
 
 class RequestContext:
@@ -263,7 +263,7 @@ class RequestContext:
         "mutations",
         "peer",
         "rights",
-        "rooms",
+        "services",
         "stats",
         "version",
     )
@@ -271,7 +271,7 @@ class RequestContext:
     def __init__(  # noqa: PLR0913  # all that is known of a request
         self,
         *,
-        rooms: "Rooms",
+        services: "Services",
         api_key: int,
         version: int,
         correlation_id: int,
@@ -282,7 +282,7 @@ class RequestContext:
         connection: "Connection | None" = None,
     ) -> None:
         self.connection = connection
-        self.rooms = rooms
+        self.services = services
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
@@ -297,7 +297,7 @@ class RequestContext:
     @property
     def advertised(self) -> tuple[str, int]:
         """Host and port that the client is told for the listener that its request came in on."""
-        host, port = told = self.rooms.advertised[self.listener]
+        host, port = told = self.services.advertised[self.listener]
         if host == AUTO and self.connection is not None:
             return self.connection.reached, port
         return told
@@ -467,7 +467,7 @@ class Gate:
             table = route.requests[version] or route.load_tables(version)
             request, position = read(table, buffer, body, end, route.max_elements, AT_ONCE)
             context = RequestContext.__new__(RequestContext)  # __init__ costs as much as a read
-            context.rooms = caller.rooms
+            context.services = caller.services
             context.api_key = key
             context.version = version
             context.correlation_id = correlation_id

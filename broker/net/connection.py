@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import Gate
     from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.login import Login, Logins
     from siltstone.broker.net.tls.channel import TlsChannel
+    from siltstone.broker.services import Services
     from siltstone.protocol.parts import FileSlice
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Listener(Protocol):
     """Where a connection came in: its limits, its memory, and the parent of its tasks."""
 
     name: str
-    rooms: Rooms
+    services: Services
     buffers: Buffers
     loop_round: LoopRound
     max_frame_bytes: int
@@ -97,7 +97,7 @@ class Connection(Turn):
         "login",
         "peer",
         "principal",
-        "rooms",
+        "services",
         "software",
     )
 
@@ -118,7 +118,7 @@ class Connection(Turn):
 
         ``is_ours`` says that the other end is within this process: it need not log in.
         """
-        channel = channel_type(loop, sock, listener.rooms.io, self.resume, self.close)
+        channel = channel_type(loop, sock, listener.services.io, self.resume, self.close)
         super().__init__(
             loop,
             channel,
@@ -126,14 +126,14 @@ class Connection(Turn):
             listener.loop_round,
             listener.max_frame_bytes,
         )
-        self.rooms: Rooms = listener.rooms
+        self.services: Services = listener.services
         self.listener = listener
         self.peer = peer
-        self.caller = Caller(listener.rooms, listener.name, peer)
+        self.caller = Caller(listener.services, listener.name, peer)
         self.software = ("", "")  # what the client says that it is, and its version; KIP-511
         self.host = peer.rpartition(":")[0]
         self.principal = _OURSELVES if is_ours else principal
-        self.caller.rights = listener.rooms.security.rights_of(self)
+        self.caller.rights = listener.services.security.rights_of(self)
         self.login: Login | None = None
         if listener.logins is not None and not is_ours:
             self._gate = self.login = listener.logins.begin(listener.dispatcher)
@@ -212,7 +212,7 @@ class Connection(Turn):
     def let_in(self, principal: str, *, stays: bool) -> None:
         """Serve a client that has logged in; if that ``stays`` so, its login is in no way again."""
         self.principal = principal
-        self.caller.rights = self.rooms.security.rights_of(self)
+        self.caller.rights = self.services.security.rights_of(self)
         self._limit = self.listener.max_frame_bytes
         if stays:
             self._gate = self.listener.dispatcher

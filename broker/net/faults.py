@@ -66,7 +66,7 @@ class Failure:
         """Tell whether a request is one of them."""
         if self._topic is None:
             return True
-        topic = context.rooms.topics.topics.get(self._topic)
+        topic = context.services.topics.topics.get(self._topic)
         wanted = {self._topic} if topic is None else {self._topic, topic.key}
         return any(name in wanted for name in _topics_of(request))
 
@@ -133,7 +133,7 @@ class _Trouble:
         """Answer Metadata: the topics in error, and the broker, or else clients would lose it."""
         asked = request.topics
         if asked is None:
-            topics = context.rooms.topics.topics.values()
+            topics = context.services.topics.topics.values()
             asked = [MetadataRequestTopic(name=each.name, topic_id=each.key) for each in topics]
         whole = request._replace(topics=asked)
         refused = make_error_answer(self._response, context.version, whole, code, of_each=True)

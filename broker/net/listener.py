@@ -25,13 +25,13 @@ from siltstone.protocol.framing import TooLarge
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net._dispatch_kernels import Gate
     from siltstone.broker.net.addresses import Addresses
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.login import Logins
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
     from siltstone.broker.net.turn._turn_kernels import LoopRound
+    from siltstone.broker.services import Services
     from siltstone.config.server import ServerConfig
     from siltstone.protocol.errors import ProtocolError
 
@@ -55,7 +55,7 @@ class Listener:
     def __init__(  # noqa: PLR0913  # what its connections share
         self,
         name: str,
-        rooms: Rooms,
+        services: Services,
         buffers: Buffers,
         loop_round: LoopRound,
         dispatcher: Gate,
@@ -69,7 +69,7 @@ class Listener:
         With ``handshakes`` they have to speak TLS.
         """
         self.name = name
-        self.rooms = rooms
+        self.services = services
         self.buffers = buffers
         self.loop_round = loop_round
         self.dispatcher = dispatcher
@@ -78,7 +78,7 @@ class Listener:
         self._addresses = addresses
         self._loop = asyncio.get_running_loop()
         self._rate = ConnectionRate(
-            lambda: rooms.settings.server, lambda: self._find_limits()[1], self._loop.time
+            lambda: services.settings.server, lambda: self._find_limits()[1], self._loop.time
         )
         self._settings: ServerConfig | None = None  # those that the limits are of
         self._limits: tuple[int | None, int | None] = (None, None)
@@ -88,7 +88,7 @@ class Listener:
         self.accepted_count = 0
         self.host = ""
         self.port = 0
-        self.max_frame_bytes = rooms.settings.server.socket_request_max_bytes
+        self.max_frame_bytes = services.settings.server.socket_request_max_bytes
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
@@ -128,7 +128,7 @@ class Listener:
         lets it grow to megabytes. That is more than the processor's caches hold, so each byte would
         come from memory once more when the client takes it.
         """
-        server = self.rooms.settings.server
+        server = self.services.settings.server
         for option, size in (
             (socket.SO_SNDBUF, server.socket_send_buffer_bytes),
             (socket.SO_RCVBUF, server.socket_receive_buffer_bytes),
@@ -222,8 +222,8 @@ class Listener:
         self, peer: str, reason: str, limit: str | None, principal: str = _ANONYMOUS
     ) -> None:
         if limit is not None:
-            self.rooms.settings.limits.note(limit)
-        audit = self.rooms.security.audit
+            self.services.settings.limits.note(limit)
+        audit = self.services.security.audit
         if audit is not None:
             audit.refused_connection(principal, peer, self.name, reason.removeprefix("reason="))
         if self._refusals.takes():
@@ -244,7 +244,7 @@ class Listener:
         self._go_on()  # a limit may have been set higher
         self._close_reset()
         now = self._loop.time()
-        server = self.rooms.settings.server
+        server = self.services.settings.server
         limit_ms = server.connections_max_idle_ms
         login_ms = server.connections_max_login_ms
         for connection in list(self.connections):
@@ -296,7 +296,7 @@ class Listener:
         for _ in range(_ACCEPTS_PER_TURN):
             if self._has_all():
                 self._is_full = True
-                self.rooms.settings.limits.note(client_limits.LISTENER_CONNECTIONS)
+                self.services.settings.limits.note(client_limits.LISTENER_CONNECTIONS)
                 self._stop_accepting()
                 return
             try:
@@ -327,7 +327,7 @@ class Listener:
 
     def _find_limits(self) -> tuple[int | None, int | None]:
         """Return how many connections this listener may have, and how many may come a second."""
-        server = self.rooms.settings.server
+        server = self.services.settings.server
         if server is not self._settings:  # each change makes new ones
             self._settings = server
             given = server.listener_settings
@@ -346,12 +346,12 @@ class Listener:
         """Count a connection of this listener, and of all; return how long the next one waits."""
         own = self._rate.find_pause()
         if own:
-            self.rooms.settings.limits.note(client_limits.LISTENER_RATE)
+            self.services.settings.limits.note(client_limits.LISTENER_RATE)
         if self._addresses is None:
             return own
         of_all = self._addresses.find_pause()
         if of_all:
-            self.rooms.settings.limits.note(client_limits.CONNECTION_RATE)
+            self.services.settings.limits.note(client_limits.CONNECTION_RATE)
         return max(own, of_all)
 
     def _go_on(self) -> None:

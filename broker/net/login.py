@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import TypeAlias
 
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
     from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.mechanisms import Conversation, Mechanisms
+    from siltstone.broker.services import Services
 
     Later: TypeAlias = Coroutine[Any, Any, Any]
 
@@ -64,7 +64,7 @@ class Connection(Protocol):
     peer: str
     host: str
     principal: str
-    rooms: Rooms
+    services: Services
 
     def let_in(self, principal: str, *, stays: bool) -> None:
         """Serve a client that has logged in; if that ``stays`` so, its login is in no way again."""
@@ -114,7 +114,7 @@ class Logins:
             SaslFailure: Of the conversation.
         """
         await self._places.take(connection.host)
-        work = connection.rooms.io.run(conversation.step, token)
+        work = connection.services.io.run(conversation.step, token)
         work.add_done_callback(lambda _: self._places.release())
         return await to_its_end(work, SaslFailure)
 
@@ -370,7 +370,7 @@ class Login(Gate):
         return response
 
     async def _delay(self, connection: Connection) -> None:
-        settings = connection.rooms.settings.server
+        settings = connection.services.settings.server
         await asyncio.sleep(settings.security.connection_failed_authentication_delay_ms / 1000)
 
     def _note(self, connection: Connection, why: str) -> None:

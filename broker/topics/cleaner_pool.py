@@ -9,7 +9,7 @@ from siltstone.cleaner.explaining.predictions import Predictions
 from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
 from siltstone.cleaner.settings import CleanerSettings
-from siltstone.cleaner.threads.cleaner_thread import CleanerRooms
+from siltstone.cleaner.threads.cleaner_thread import CleanerServices
 from siltstone.cleaner.threads.pool import CleanerPool
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.storage.directory.time_slice import SHORT_NS, ask_for_slice
@@ -41,7 +41,7 @@ def make_pool(
         ask_for_slice(SHORT_NS, threading.main_thread().native_id or 0)
         return Cleaner.of(settings, clock, throttle)
 
-    rooms = CleanerRooms(
+    services = CleanerServices(
         manager=manager,
         clock=clock,
         figures=CleanerFigures(),
@@ -49,5 +49,5 @@ def make_pool(
         predictions=Predictions(),
         make_cleaner=make_cleaner,
     )
-    rooms.history.load(directories)
-    return CleanerPool(rooms, throttle, settings)
+    services.history.load(directories)
+    return CleanerPool(services, throttle, settings)

@@ -142,8 +142,8 @@ class Cleaning:
 
     def _recall(self) -> None:
         """Take the last passes of the logs from what was noted. Blocks."""
-        rooms = self.pool.get().rooms
-        rooms.figures.recall(rooms.history.recent(), self._logs.logs)
+        services = self.pool.get().services
+        services.figures.recall(services.history.recent(), self._logs.logs)
 
     async def _reconfigure(self) -> None:
         await self._io.run(self._obey)

@@ -46,7 +46,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerRooms:
+class CleanerServices:
     """The things that all cleaner threads share; ``make_cleaner`` makes a thread's cleaner."""
 
     manager: CleanerManager
@@ -66,18 +66,18 @@ class CleanerThread:
     def __init__(
         self,
         name: str,
-        rooms: CleanerRooms,
+        services: CleanerServices,
         settings: CleanerSettings,
         died: Callable[["CleanerThread", BaseException], None],
     ) -> None:
         self.name = name
         self.settings = settings
         self.working_on: GrabbedLog | None = None  # written by the thread
-        self._rooms = rooms
+        self._services = services
         self._died = died
         self._cleaner: Cleaner | None = None  # of the thread alone
         self._cleaner_settings = settings
-        self._next_trim = rooms.clock.monotonic()
+        self._next_trim = services.clock.monotonic()
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -119,7 +119,7 @@ class CleanerThread:
 
     def step(self) -> bool:
         """Clean one log if one needs it, then trim; tell whether a log did. Blocks."""
-        work = self._rooms.manager.grab_filthiest()
+        work = self._services.manager.grab_filthiest()
         if work is not None:
             self._clean(work)
         self._trim_all(is_idle=work is None)
@@ -141,25 +141,25 @@ class CleanerThread:
 
     def _clean(self, work: GrabbedLog) -> None:
         """Make a pass over a log that was taken, and always give it back."""
-        rooms = self._rooms
+        services = self._services
         self.working_on = work
-        began = rooms.clock.monotonic()
+        began = services.clock.monotonic()
         self._record(work, begin_event(self._span(work)))
         try:
             result = self._pass(work)
-            rooms.manager.done(work, result.end_offset)
+            services.manager.done(work, result.end_offset)
         except CleaningAborted as reason:
-            rooms.manager.release(work.log)
-            rooms.figures.note_abort()
+            services.manager.release(work.log)
+            services.figures.note_abort()
             self._record(work, abort_event(self._span(work), str(reason)))
             _logger.info("cleaning aborted partition=%s reason=%s", work.topic_partition, reason)
         except Exception as error:  # noqa: BLE001  # one log must not stop the others
             self._set_aside(work, error)
         except BaseException:  # the thread dies; the log must be free again
-            rooms.manager.release(work.log)
+            services.manager.release(work.log)
             raise
         else:
-            self._finish(work, result, rooms.clock.monotonic() - began)
+            self._finish(work, result, services.clock.monotonic() - began)
         finally:
             self.working_on = None
 
@@ -187,7 +187,7 @@ class CleanerThread:
     def _still_wanted(self, work: GrabbedLog) -> None:
         if self._stopping.is_set():
             raise CleaningAborted("the cleaner thread stops")
-        self._rooms.manager.states.check(work.topic_partition)
+        self._services.manager.states.check(work.topic_partition)
 
     def _ready_cleaner(self) -> "Cleaner":
         """Return the thread's cleaner, a new one if the settings have changed."""
@@ -197,21 +197,22 @@ class CleanerThread:
                 self._cleaner.close()
             elif threading.current_thread() is self._thread:
                 ask_for_slice(LONG_NS)  # of this thread alone, too
-            self._cleaner = self._rooms.make_cleaner(settings)
+            self._cleaner = self._services.make_cleaner(settings)
             self._cleaner_settings = settings
         return self._cleaner
 
     def _finish(self, work: GrabbedLog, result: PassResult, seconds: float) -> None:
-        rooms = self._rooms
+        services = self._services
         event = pass_event(
             self._span(work),
             result,
             seconds=seconds,
             is_requested=work.is_requested,
-            prediction=rooms.predictions.take(result),
+            prediction=services.predictions.take(result),
         )
         self._record(work, event)
-        rooms.figures.note_pass(self.name, result, seconds)  # last: a reader finds the event, too
+        # Last: a reader of the figures finds the event, too.
+        services.figures.note_pass(self.name, result, seconds)
         _logger.info(
             "cleaned partition=%s thread=%s from=%d to=%d bytes_in=%d bytes_out=%d "
             "records_in=%d records_out=%d map_percent=%.1f seconds=%.3f",
@@ -234,7 +235,7 @@ class CleanerThread:
                 result.invalid_records,
             )
         retention_ms = work.log.config.delete_retention_ms
-        if retention_ms > FOREVER - rooms.clock.now_ms():
+        if retention_ms > FOREVER - services.clock.now_ms():
             _logger.warning(
                 "delete.retention.ms reaches beyond the last time, so that the next pass removes "
                 "tombstones, as in Apache Kafka: set a smaller one partition=%s "
@@ -245,9 +246,9 @@ class CleanerThread:
         self._trim(work.log)
 
     def _set_aside(self, work: GrabbedLog, error: Exception) -> None:
-        rooms = self._rooms
-        failure = rooms.manager.fail(work, error)
-        rooms.figures.note_failure(error)
+        services = self._services
+        failure = services.manager.fail(work, error)
+        services.figures.note_failure(error)
         self._record(work, failure_event(self._span(work), error))
         _logger.warning(
             "cleaning failed and is tried again partition=%s cause=%s attempts=%d seconds=%d "
@@ -261,27 +262,27 @@ class CleanerThread:
         )
 
     def _record(self, work: GrabbedLog, event: dict[str, object]) -> None:
-        self._rooms.history.append(work.log.directory.path, event)
+        self._services.history.append(work.log.directory.path, event)
 
     def _span(self, work: GrabbedLog) -> Span:
-        now_ms = self._rooms.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         return Span(work.topic_partition, work.log.topic_id, work.now_ms, now_ms)
 
     def _trim_all(self, *, is_idle: bool) -> None:
         """Apply retention to every compacted log, unless idle at most once in a backoff."""
-        now = self._rooms.clock.monotonic()
+        now = self._services.clock.monotonic()
         if not is_idle and now < self._next_trim:
             return
         self._next_trim = now + self.settings.backoff_seconds
-        for log in self._rooms.manager.compacted_logs():
+        for log in self._services.manager.compacted_logs():
             if self._stopping.is_set():
                 return
             self._trim(log)
 
     def _trim(self, log: Log) -> None:
         """Delete segments that are too old or too much, unless the log is taken."""
-        manager = self._rooms.manager
-        now_ms = self._rooms.clock.now_ms()
+        manager = self._services.manager
+        now_ms = self._services.clock.now_ms()
         try:
             doomed = find_doomed(
                 log.segments, log.config, now_ms=now_ms, log_start_offset=log.log_start_offset

@@ -8,7 +8,7 @@ from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.stats import Prediction
 from siltstone.cleaner.selection import CleanableLog
 from siltstone.cleaner.settings import CleanerSettings
-from siltstone.cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread
+from siltstone.cleaner.threads.cleaner_thread import CleanerServices, CleanerThread
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
@@ -29,8 +29,10 @@ class CleanerPool:
     their pass when settings change. The new ones count from the next pass on, but the rate at once.
     """
 
-    def __init__(self, rooms: CleanerRooms, throttle: Throttle, settings: CleanerSettings) -> None:
-        self.rooms = rooms
+    def __init__(
+        self, services: CleanerServices, throttle: Throttle, settings: CleanerSettings
+    ) -> None:
+        self.services = services
         self.throttle = throttle
         self.died = 0  # threads, since the start
         self._settings = settings
@@ -104,11 +106,11 @@ class CleanerPool:
         It only reads, with a map of its own and with the same throttle. Meanwhile the log has a
         state, so that no pass begins.
         """
-        manager = self.rooms.manager
+        manager = self.services.manager
         with self._dry_runs:
             if not manager.take(log):
                 return None
-            cleaner = self.rooms.make_cleaner(self._settings)
+            cleaner = self.services.make_cleaner(self._settings)
             try:
                 prediction = cleaner.dry_run(
                     LogToClean.of(
@@ -121,23 +123,23 @@ class CleanerPool:
             finally:
                 manager.release(log)
                 cleaner.close()
-        self.rooms.predictions.keep(prediction)
+        self.services.predictions.keep(prediction)
         return prediction
 
     def forget(self, *topic_partitions: TopicPartition) -> None:
         """Forget partitions that were deleted. Blocks."""
         for each in topic_partitions:
-            self.rooms.figures.forget(each)
-            self.rooms.predictions.forget(each)
+            self.services.figures.forget(each)
+            self.services.predictions.forget(each)
         try:
-            self.rooms.manager.forget(*topic_partitions)
+            self.services.manager.forget(*topic_partitions)
         except OSError as error:
             _logger.warning("cleaner checkpoint still has deleted partitions error=%s", error)
 
     def _still_wanted(self, topic_partition: TopicPartition) -> None:
         if self._stopping.is_set():
             raise CleaningAborted("the broker stops")
-        self.rooms.manager.states.check(topic_partition)
+        self.services.manager.states.check(topic_partition)
 
     def _resize(self) -> None:
         """Start or stop threads until there are as many as set; the caller holds the lock."""
@@ -150,7 +152,7 @@ class CleanerPool:
                 self._spawn(number)
 
     def _spawn(self, number: int) -> None:
-        thread = CleanerThread(f"cleaner-{number}", self.rooms, self._settings, self._replace)
+        thread = CleanerThread(f"cleaner-{number}", self.services, self._settings, self._replace)
         self._threads[number] = thread
         thread.start()
 

@@ -1,4 +1,4 @@
-"""A broker's rooms for the tests of handlers and of what they work with, and certificates."""
+"""A broker's services for the tests of handlers and of what they work with, and certificates."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from siltstone.broker.process.io import IoThreads
 from tests.support.authority import Authority, Pair
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +31,8 @@ def io() -> Iterator[IoThreads]:
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
+async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """An open broker without listeners on a new folder."""
-    rooms = await RoomsOnDisk(tmp_path).open()
-    yield rooms
-    await rooms.close()
+    services = await ServicesOnDisk(tmp_path).open()
+    yield services
+    await services.close()

@@ -23,8 +23,8 @@ from tests.support import faults
 from tests.support.faults import Disk
 from tests.support.http_client import ask
 from tests.support.ports import address_of
-from tests.support.rooms import RoomsOnDisk
 from tests.support.running import Running, running
+from tests.support.services import ServicesOnDisk
 from tests.support.traffic import STORAGE_ERROR, Traffic
 from tests.support.waiting import equals, give_turns_until
 
@@ -228,14 +228,14 @@ async def test_no_topic_is_half_made(
     caplog.set_level(logging.CRITICAL)
     for after in itertools.count():
         root = tmp_path / str(after)
-        home = await RoomsOnDisk(root).open()
+        home = await ServicesOnDisk(root).open()
         fault = disk.fail(call, error, str(root), after=after, times=1)
         try:
-            await home.rooms.topics.create("orders", 2, {})
+            await home.services.topics.create("orders", 2, {})
         except KafkaStorageError:
             pass
         else:
-            home.rooms.logs.background.drain()
+            home.services.logs.background.drain()
             disk.mend()
             await home.close()
             if fault.hits <= after:
@@ -244,16 +244,16 @@ async def test_no_topic_is_half_made(
         disk.mend()
         _check_nothing_is_left(home)
         await home.close()
-        again = await RoomsOnDisk(root).open()
+        again = await ServicesOnDisk(root).open()
         _check_nothing_is_left(again)
-        await again.rooms.topics.create("orders", 1, {})
+        await again.services.topics.create("orders", 1, {})
         await again.close()
 
     assert after >= 2
 
 
-def _check_nothing_is_left(home: RoomsOnDisk) -> None:
-    assert not home.rooms.topics.topics
+def _check_nothing_is_left(home: ServicesOnDisk) -> None:
+    assert not home.services.topics.topics
     assert not list(home.paths[0].glob("orders-?"))
     catalogue = home.paths[0] / FILE_NAME
     if catalogue.exists() and not home.writer._deferred:

@@ -23,7 +23,7 @@ from tests.support.kio_messages import encode
 from tests.support.logs import validated
 from tests.support.produce_requests import request_entity
 from tests.support.random_requests import RandomRequests
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.talks import Stand, Talk, hold, repeat
 
 REQUESTS = 500
@@ -48,9 +48,11 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 
 
-def make_home(root: Path) -> RoomsOnDisk:
+def make_home(root: Path) -> ServicesOnDisk:
     """Return a broker that gathers groups at once."""
-    return RoomsOnDisk(root, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="3")
+    return ServicesOnDisk(
+        root, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="3"
+    )
 
 
 def settle_some_transactions(log: Log) -> None:
@@ -75,10 +77,10 @@ async def make_folders(tmp_path: Path) -> tuple[Path, Path, dict[str, bytes]]:
     """Return two folders with the same topics, and the ids of these."""
     home = await make_home(tmp_path / "first").open()
     for name, overrides in TOPICS.items():
-        await home.rooms.topics.create(name, 2, overrides)
+        await home.services.topics.create(name, 2, overrides)
     for name in ("plain", "unsettled"):
-        settle_some_transactions(home.rooms.topics.find_log(name, 0))
-    ids = {name: topic.id.bytes for name, topic in home.rooms.topics.topics.items()}
+        settle_some_transactions(home.services.topics.find_log(name, 0))
+    ids = {name: topic.id.bytes for name, topic in home.services.topics.topics.items()}
     await home.close()
     shutil.copytree(tmp_path / "first", tmp_path / "second")
     return tmp_path / "first", tmp_path / "second", ids
@@ -92,9 +94,9 @@ def repeat_chances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(fetch_sessions, "random_session_id", lambda: chance.randint(1, 2**31 - 1))
 
 
-def close_short_ways_of_logs(home: RoomsOnDisk) -> None:
+def close_short_ways_of_logs(home: ServicesOnDisk) -> None:
     """Have the logs check batches rule by rule, and search for what is read."""
-    for log in home.rooms.topics.logs.values():
+    for log in home.services.topics.logs.values():
         log.end.rules.max_bytes = 0
         log.reader.forget()
 
@@ -138,10 +140,10 @@ async def test_a_talk_that_ends_with_what_has_no_answer_is_said_whole(tmp_path: 
     frames = [pack(">ihhih", 10, 18, 0, 0, -1), pack(">i", len(body)) + body]
     home = make_home(tmp_path)
     async with Stand(home) as stand:
-        await home.rooms.topics.create("plain", 1, {})
+        await home.services.topics.create("plain", 1, {})
         client = stand.connect()
         await client.send(frames[0])
         talk = Talk([ApiVersionsRequest, type(produce)], frames, [await client.receive(), b""])
         await repeat(stand, [talk] * 20, random.Random(0))
 
-        assert home.rooms.topics.find_log("plain", 0).log_end_offset == 20
+        assert home.services.topics.find_log("plain", 0).log_end_offset == 20

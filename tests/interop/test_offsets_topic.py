@@ -13,7 +13,7 @@ from siltstone.protocol.records.journal import Producer
 from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.values import Origin
 from tests.support.committed import new_offsets
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,8 @@ async def test_the_offsets_decoder_reads_our_records(
     tmp_path: Path, kafka_tools: KafkaTools
 ) -> None:
     """Plain and expiring offsets, a group, tombstones, offsets of a transaction."""
-    home = await RoomsOnDisk(tmp_path, offsets_topic_num_partitions="1").open()
-    groups = home.rooms.groups()
+    home = await ServicesOnDisk(tmp_path, offsets_topic_num_partitions="1").open()
+    groups = home.services.groups()
     await groups.journal.ensure_created()
     groups.find_or_create_classic("g", "")
     groups.offsets.append("g", 0, new_offsets(("orders", 3, OffsetCommitValue(42, 1, "mine", 7))))
@@ -47,7 +47,7 @@ async def test_the_offsets_decoder_reads_our_records(
         "g", 0, new_offsets(("orders", 5, OffsetCommitValue(44, -1, "", 7))), Producer(5, 0)
     )
     marker = build_marker(0, 7, COMMIT, 0, producer_id=5, producer_epoch=0)
-    log = home.rooms.topics.logs["__consumer_offsets", 0]
+    log = home.services.topics.logs["__consumer_offsets", 0]
     log.append(
         ValidatedBatch(memoryview(marker), len(marker), 0, 1, 0x30, 7, 5, 0, -1, -1),
         Origin.COORDINATOR,

@@ -15,10 +15,10 @@ from siltstone.broker.api import BY_KEY
 from tests.support.kio_messages import encode
 
 if TYPE_CHECKING:
-    from tests.support.rooms import RoomsOnDisk
+    from tests.support.services import ServicesOnDisk
 
 
-async def ask(home: RoomsOnDisk, key: int, request: Any, version: int | None = None) -> Any:
+async def ask(home: ServicesOnDisk, key: int, request: Any, version: int | None = None) -> Any:
     """Return the handler's answer as a client of that version, or of the newest, reads it.
 
     ``request`` is an entity of kio's, or one of the structures of `protocol.messages`.

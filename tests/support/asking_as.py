@@ -24,7 +24,7 @@ from siltstone.broker.security.acl import (
 )
 from siltstone.broker.security.changes import Changes
 from siltstone.config.security import STANDARD_AUTHORIZER
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ class Guarded:
     """A broker with an authorizer; its super user is User:admin."""
 
     def __init__(self, root: Path) -> None:
-        self.home = RoomsOnDisk(
+        self.home = ServicesOnDisk(
             root,
             authorizer_class_name=STANDARD_AUTHORIZER,
             super_users="User:admin",
@@ -56,18 +56,18 @@ class Guarded:
     async def open(self) -> Guarded:
         """Start it, and read its ACLs."""
         await self.home.open()
-        self.home.rooms.security.load(self.home.rooms.settings.server)
+        self.home.services.security.load(self.home.services.settings.server)
         return self
 
     async def close(self) -> None:
         """Stop it."""
         await self.home.close()
-        self.home.rooms.security.close()
+        self.home.services.security.close()
 
     @property
     def authorizer(self) -> Authorizer:
         """Its rules."""
-        found = self.home.rooms.security.authorizer
+        found = self.home.services.security.authorizer
         assert found is not None
         return found
 
@@ -78,7 +78,7 @@ class Guarded:
     @property
     def changes(self) -> Changes:
         """The changes that its audit log tells."""
-        security = self.home.rooms.security
+        security = self.home.services.security
         assert security.audit is not None
         return Changes(security.audit)
 
@@ -93,7 +93,7 @@ class Guarded:
     def ask_from(self, context: RequestContext, who: str, host: str) -> None:
         """Have the request of a context come from somebody."""
         context.connection = SimpleNamespace(principal=who, host=host, login_seconds=math.inf)
-        context.rights = self.home.rooms.security.rights_of(context.connection)
+        context.rights = self.home.services.security.rights_of(context.connection)
 
     async def ask(
         self, key: int, request: Any, version: int | None = None, who: str = "User:bob"

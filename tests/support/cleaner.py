@@ -14,7 +14,7 @@ from siltstone.cleaner.manager import CleanerManager
 from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.states import CleaningStates, State
-from siltstone.cleaner.threads.cleaner_thread import CleanerRooms, CleanerThread
+from siltstone.cleaner.threads.cleaner_thread import CleanerServices, CleanerThread
 from siltstone.cleaner.threads.pool import CleanerPool
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.server import ServerConfig
@@ -132,10 +132,10 @@ class CleanerHome(CompactedLogs):
         self.settings = CleanerSettings.of(
             ServerConfig(log_cleaner_dedupe_buffer_size=2 << 20, log_cleaner_io_buffer_size=1 << 16)
         )
-        self.rooms = self.make_rooms(
+        self.services = self.make_services(
             lambda settings: Cleaner.of(settings, self.clock, self.throttle)
         )
-        self.pool = CleanerPool(self.rooms, self.throttle, self.settings)
+        self.pool = CleanerPool(self.services, self.throttle, self.settings)
         self.thread = self.make_thread()
         check = self.manager.states.check
 
@@ -154,9 +154,9 @@ class CleanerHome(CompactedLogs):
         """Return the settings with others among them."""
         return replace(self.settings, **values)
 
-    def make_rooms(self, make_cleaner: Callable[[CleanerSettings], Cleaner]) -> CleanerRooms:
-        """Return rooms of a cleaner over these logs."""
-        return CleanerRooms(
+    def make_services(self, make_cleaner: Callable[[CleanerSettings], Cleaner]) -> CleanerServices:
+        """Return services of a cleaner over these logs."""
+        return CleanerServices(
             manager=self.manager,
             clock=self.clock,
             figures=CleanerFigures(),
@@ -167,4 +167,4 @@ class CleanerHome(CompactedLogs):
 
     def make_thread(self) -> CleanerThread:
         """Return a cleaner thread that is not started."""
-        return CleanerThread("cleaner-0", self.rooms, self.settings, lambda *_: None)
+        return CleanerThread("cleaner-0", self.services, self.settings, lambda *_: None)

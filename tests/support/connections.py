@@ -48,7 +48,7 @@ class Line:
     """Stands in for a listener: what ``Connection`` needs of one, and the client's socket."""
 
     def __init__(self, dispatch: Dispatch, *, limit: int = 1 << 24) -> None:
-        self.rooms: Any = self
+        self.services: Any = self
         self.security = self
         self.io = IoThreads(1)
         self.buffers = Buffers()

@@ -39,7 +39,7 @@ class Home(CleanerHome):
         """Open the folder as a start does."""
         self.configs["orders"] = CONFIG
         super().open()
-        self.rooms.history.load(self.paths)
+        self.services.history.load(self.paths)
 
     @property
     def log(self) -> Log:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.fetch import FetchPartition
     from siltstone.storage.log.log import Log
     from tests.support.fetch_requests import FetchRequest
-    from tests.support.rooms import RoomsOnDisk
+    from tests.support.services import ServicesOnDisk
 
 Place = tuple[TopicKey, int]
 
@@ -60,7 +60,7 @@ class Told:
 class Walk:
     """One session beside the broker's."""
 
-    def __init__(self, home: RoomsOnDisk) -> None:
+    def __init__(self, home: ServicesOnDisk) -> None:
         self._home = home
         self.partitions: dict[Place, Told] = {}
 
@@ -99,7 +99,7 @@ class Walk:
     def is_sound(self, place: Place) -> bool:
         """Tell whether what was asked of a partition is no error of itself."""
         wanted = self.partitions[place].wanted
-        log = self._home.rooms.topics.get_log(*place)
+        log = self._home.services.topics.get_log(*place)
         is_plain = wanted.current_leader_epoch <= 0 and wanted.last_fetched_epoch < 0
         return (
             is_plain
@@ -122,7 +122,7 @@ class Walk:
             row = self._read(key, told.wanted, request, 1 << 30, at_least_one=True)
             if row.error or row.diverging:
                 return True
-            log = self._home.rooms.topics.get_log(key, index)
+            log = self._home.services.topics.get_log(key, index)
             assert log is not None
             upto = log.last_stable_offset if request.isolation_level else log.high_watermark
             size = log.available_bytes(told.wanted.fetch_offset, upto)
@@ -149,7 +149,7 @@ class Walk:
         *,
         at_least_one: bool,
     ) -> Row:
-        topics = self._home.rooms.topics
+        topics = self._home.services.topics
         log = topics.get_log(key, wanted.partition)
         if log is None:
             is_unknown_id = isinstance(key, bytes) and key not in topics.by_id

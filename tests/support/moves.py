@@ -14,7 +14,7 @@ from siltstone.storage import files
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ STALLED = {RATE.replace(".", "_"): "1"}
 """With a clock that stands still, no byte is copied."""
 
 
-class Directories(RoomsOnDisk):
+class Directories(ServicesOnDisk):
     """Some directories; the first partition lies in ``first``, and goes to ``other``."""
 
     def __init__(self, root: Path, directories: int = 2, /, **settings: str) -> None:
@@ -52,12 +52,12 @@ class Directories(RoomsOnDisk):
     @property
     def first(self) -> LogDirectory:
         """Return the directory where the first partition is made."""
-        return self.rooms.logs.directories[0]
+        return self.services.logs.directories[0]
 
     @property
     def other(self) -> LogDirectory:
         """Return the second one."""
-        return self.rooms.logs.directories[1]
+        return self.services.logs.directories[1]
 
     @property
     def cleaning(self) -> Cleaning:
@@ -66,7 +66,7 @@ class Directories(RoomsOnDisk):
 
     def log(self) -> Log:
         """Return the log of the partition."""
-        return self.rooms.logs.logs[ORDERS]
+        return self.services.logs.logs[ORDERS]
 
     def path(self, name: str) -> Path:
         """Return a folder in the second directory."""
@@ -75,14 +75,14 @@ class Directories(RoomsOnDisk):
     async def create(self, **overrides: str) -> Log:
         """Create the topic with the partition, in ``first``."""
         named = {name.replace("_", "."): value for name, value in overrides.items()}
-        await self.rooms.topics.create(ORDERS.topic, 1, named)
+        await self.services.topics.create(ORDERS.topic, 1, named)
         log = self.log()
         assert log.directory is self.first
         return log
 
     async def ask(self, directory: LogDirectory) -> None:
         """Have the partition go to a directory."""
-        await self.rooms.moves.alter(ORDERS, str(directory.path))
+        await self.services.moves.alter(ORDERS, str(directory.path))
 
     async def move(self, directory: LogDirectory | None = None) -> None:
         """Have the partition go to a directory, ``other`` if none is given, and wait for it."""
@@ -91,12 +91,12 @@ class Directories(RoomsOnDisk):
 
     async def go_on(self) -> None:
         """Take the throttle away and wait until no partition moves."""
-        await self.rooms.settings.alter(broker={RATE: str(FOREVER)})
+        await self.services.settings.alter(broker={RATE: str(FOREVER)})
         await self.settle()
 
     async def settle(self) -> None:
         """Wait until no partition moves."""
-        await give_turns_until(lambda: len(self.rooms.moves), "no move that is left", equals(0))
+        await give_turns_until(lambda: len(self.services.moves), "no move that is left", equals(0))
 
     async def describe(self) -> list[dict[TopicPartition, tuple[int, int, bool]]]:
         """Return for each directory the sizes and lags that DescribeLogDirs tells."""

@@ -1,4 +1,4 @@
-"""The classic group "g" of a test's rooms, and what may be the matter when a request comes."""
+"""The classic group "g" of a test's services, and what may be the matter when a request comes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from siltstone.broker.groups.classic.state_names import GroupState
-    from tests.support.rooms import RoomsOnDisk
+    from tests.support.services import ServicesOnDisk
 
 
 SESSION_MS = 10_000
 
 
-def add_stable_group(home: RoomsOnDisk) -> None:
+def add_stable_group(home: ServicesOnDisk) -> None:
     """Add the group, of generation 3: its only member is "m", whose instance id is "i"."""
-    group = home.rooms.groups().add_classic("g")
+    group = home.services.groups().add_classic("g")
     member = MemberMetadata(
         member_id="m",
         group_instance_id="i",
@@ -43,26 +43,26 @@ def add_stable_group(home: RoomsOnDisk) -> None:
     group.resume()
 
 
-def group_of(home: RoomsOnDisk) -> ClassicGroup:
+def group_of(home: ServicesOnDisk) -> ClassicGroup:
     """Return the group."""
-    group = home.rooms.groups().find("g")
+    group = home.services.groups().find("g")
     assert isinstance(group, ClassicGroup)
     return group
 
 
-def in_state(state: GroupState) -> Callable[[RoomsOnDisk], None]:
+def in_state(state: GroupState) -> Callable[[ServicesOnDisk], None]:
     """Return what puts the group into a state."""
 
-    def prepare(home: RoomsOnDisk) -> None:
+    def prepare(home: ServicesOnDisk) -> None:
         group_of(home).state = state
 
     return prepare
 
 
-def loading(home: RoomsOnDisk) -> None:
+def loading(home: ServicesOnDisk) -> None:
     """Have its partition of the journal not read yet."""
-    home.rooms.groups().journal._loading.add(0)
+    home.services.groups().journal._loading.add(0)
 
 
-def as_it_is(_: RoomsOnDisk) -> None:
+def as_it_is(_: ServicesOnDisk) -> None:
     """Leave everything as it is."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support.random_requests import RandomRequests
-    from tests.support.rooms import RoomsOnDisk
+    from tests.support.services import ServicesOnDisk
 
 _LAST = 0x7FFFFFFF
 _WHAT_IS_SERVED = pack(">ihhih", 10, 18, 0, _LAST, -1)  # answered by whoever is still there
@@ -44,9 +44,9 @@ class Talk:
 
 
 class Stand:
-    """A listener without a port before a broker's rooms; open between ``async with``."""
+    """A listener without a port before a broker's services; open between ``async with``."""
 
-    def __init__(self, home: RoomsOnDisk) -> None:
+    def __init__(self, home: ServicesOnDisk) -> None:
         self.home = home
         self._clients: list[Client] = []
 
@@ -54,9 +54,9 @@ class Stand:
         await self.home.open()
         self.stats = RequestStats((api.key, api.name) for api in APIS)
         self.dispatcher = Dispatcher(self.stats).gate
-        loop_round = LoopRound(asyncio.get_running_loop(), self.home.rooms.logs.appends)
+        loop_round = LoopRound(asyncio.get_running_loop(), self.home.services.logs.appends)
         self.listener = Listener(
-            "PLAINTEXT", self.home.rooms, Buffers(), loop_round, self.dispatcher
+            "PLAINTEXT", self.home.services, Buffers(), loop_round, self.dispatcher
         )
         return self
 

@@ -1,4 +1,4 @@
-"""Transactions in the broker's rooms, step by step as the handlers take them."""
+"""Transactions in the broker's services, step by step as the handlers take them."""
 
 from pathlib import Path
 
@@ -20,43 +20,43 @@ from siltstone.storage.appending.validation import validate
 from siltstone.storage.log.log import Log
 from tests.support.batches import make_batch
 from tests.support.committed import new_offsets
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 COPY = "copy"
 GROUP = "readers"
 TIMEOUT_MS = 60_000
 
 
-def new_home(root: Path) -> RoomsOnDisk:
+def new_home(root: Path) -> ServicesOnDisk:
     """Return a broker whose internal topics are small, not yet open."""
-    return RoomsOnDisk(
+    return ServicesOnDisk(
         root, transaction_state_log_num_partitions="2", offsets_topic_num_partitions="2"
     )
 
 
-async def open_home(root: Path) -> RoomsOnDisk:
+async def open_home(root: Path) -> ServicesOnDisk:
     """Open a broker whose internal topics are small; the first time with a topic ``orders``."""
     home = await new_home(root).open()
-    if "orders" not in home.rooms.topics.topics:
-        await home.rooms.topics.create("orders", 3, {})
-        await home.rooms.groups().journal.ensure_created()
-        await home.rooms.transactions().journal.ensure_created()
+    if "orders" not in home.services.topics.topics:
+        await home.services.topics.create("orders", 3, {})
+        await home.services.groups().journal.ensure_created()
+        await home.services.transactions().journal.ensure_created()
     return home
 
 
-def log_of(home: RoomsOnDisk, partition: int, topic: str = "orders") -> Log:
+def log_of(home: ServicesOnDisk, partition: int, topic: str = "orders") -> Log:
     """Return a log that exists."""
-    return home.rooms.topics.find_log(topic, partition)
+    return home.services.topics.find_log(topic, partition)
 
 
-async def init(home: RoomsOnDisk, transactional_id: str = COPY) -> Producer:
+async def init(home: ServicesOnDisk, transactional_id: str = COPY) -> Producer:
     """Begin an epoch, as a producer that starts."""
-    begun = await home.rooms.transactions().initialise(transactional_id, None, TIMEOUT_MS)
+    begun = await home.services.transactions().initialise(transactional_id, None, TIMEOUT_MS)
     return Producer(begun.producer_id, begun.producer_epoch)
 
 
 def produce(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     producer: Producer,
     partition: int = 0,
     *,
@@ -80,19 +80,19 @@ def produce(
         1000,
         [TopicProduceData("orders", partition_data=[PartitionProduceData(partition, None)])],
     )
-    rooms = home.rooms
-    transaction = TransactionalProduce(rooms.transactions(), rooms.topics, request, version)
+    services = home.services
+    transaction = TransactionalProduce(services.transactions(), services.topics, request, version)
     transaction.admit(log, batch)
     transaction.check_first(log, batch)
     return log.append(batch)
 
 
-def commit_offset(home: RoomsOnDisk, producer: Producer, offset: int, version: int = 5) -> None:
+def commit_offset(home: ServicesOnDisk, producer: Producer, offset: int, version: int = 5) -> None:
     """Write an offset of `GROUP` within the transaction as TxnOffsetCommit does."""
-    groups = home.rooms.groups()
+    groups = home.services.groups()
     partition = groups.journal.partition_for(GROUP)
     admit(
-        home.rooms.transactions(),
+        home.services.transactions(),
         COPY,
         producer,
         log_of(home, partition, OFFSETS_TOPIC),
@@ -107,10 +107,10 @@ def commit_offset(home: RoomsOnDisk, producer: Producer, offset: int, version: i
 
 
 def end(
-    home: RoomsOnDisk, producer: Producer, *, commit: bool = True, version: int = 2
+    home: ServicesOnDisk, producer: Producer, *, commit: bool = True, version: int = 2
 ) -> Transaction:
     """End the transaction of `COPY`."""
-    ended = home.rooms.transactions().end_at_once(
+    ended = home.services.transactions().end_at_once(
         COPY, End(producer.id, producer.epoch, commit, version)
     )
     assert ended is not None

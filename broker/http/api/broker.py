@@ -14,12 +14,12 @@ from siltstone.config.describe import as_json, describe_broker
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.http.control.channel import Status
     from siltstone.broker.http.health import LoopWatch
     from siltstone.broker.http.readiness import Readiness
     from siltstone.broker.http.values import HttpRequest
     from siltstone.broker.net.listener import Listener
+    from siltstone.broker.services import Services
     from siltstone.config.layers import Layers
 
 MAX_ROWS: Final = 200
@@ -34,13 +34,13 @@ class BrokerPages:
 
     def __init__(
         self,
-        rooms: Rooms,
+        services: Services,
         listeners: Sequence[Listener],
         loop_watch: LoopWatch,
         readiness: Readiness,
         find_status: Callable[[], Status],
     ) -> None:
-        self._rooms = rooms
+        self._services = services
         self._listeners = listeners
         self._loop_watch = loop_watch
         self._readiness = readiness
@@ -53,7 +53,7 @@ class BrokerPages:
         fault = await self._readiness.find_fault()
         status = self._find_status()
         return {
-            "now_ms": self._rooms.clock.now_ms(),
+            "now_ms": self._services.clock.now_ms(),
             "ready": fault is None,
             "fault": fault,
             "remarks": list(self._readiness.find_remarks()),
@@ -79,7 +79,7 @@ class BrokerPages:
                     "reserve_bytes": each.room.reserve_bytes,
                     "seconds_left": each.room.seconds_left,
                 }
-                for each in self._rooms.logs.directories
+                for each in self._services.logs.directories
             ],
         }
 
@@ -119,7 +119,7 @@ class BrokerPages:
     async def settings(self, request: HttpRequest) -> dict[str, Any]:
         """Return every setting in force with its source; secrets without their value."""
         Question(request)
-        layers = self._rooms.settings.layers
+        layers = self._services.settings.layers
         if self._rows is None or self._rows[0] is not layers:  # they take some milliseconds
             self._rows = (
                 layers,

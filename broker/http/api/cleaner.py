@@ -9,9 +9,9 @@ from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.http.control.explaining import Explainer
     from siltstone.broker.http.values import HttpRequest
+    from siltstone.broker.services import Services
     from siltstone.broker.topics.cleaning import Cleaning
 
 MAX_EVENTS: Final = 1000
@@ -22,8 +22,8 @@ _LEFT_OUT = frozenset({"receipt", "topic_id"})
 class CleanerTimeline:
     """``/api/cleaner`` (loop only)."""
 
-    def __init__(self, rooms: Rooms, cleaning: Cleaning, explainer: Explainer) -> None:
-        self._rooms = rooms
+    def __init__(self, services: Services, cleaning: Cleaning, explainer: Explainer) -> None:
+        self._services = services
         self._cleaning = cleaning
         self._explainer = explainer
 
@@ -35,10 +35,10 @@ class CleanerTimeline:
         pool = self._cleaning.pool.get()
         events = [
             {name: value for name, value in event.items() if name not in _LEFT_OUT}
-            for event in pool.rooms.history.recent()
+            for event in pool.services.history.recent()
             if event.get("ended_ms", 0) >= since_ms
         ]
-        topics = self._rooms.topics.topics.values()
+        topics = self._services.topics.topics.values()
         compacted = [each for each in topics if "compact" in each.config.cleanup_policy]
         wanted = [(topic, index) for topic in compacted for index in range(topic.partitions)]
         share = LoopShare(SHARE_SECONDS)
@@ -51,7 +51,7 @@ class CleanerTimeline:
         owed = sorted((each for each in explained if each["rule"] not in DONE), key=_when)
         off = self._explainer.find_what_is_off()
         return {
-            "now_ms": self._rooms.clock.now_ms(),
+            "now_ms": self._services.clock.now_ms(),
             "off": None if off is None else str(off),
             "working_on": [
                 {

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.groups.group import Group
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.http.values import HttpRequest
+    from siltstone.broker.services import Services
 
 MAX_GROUPS: Final = 10_000
 MAX_ROWS: Final = 1000
@@ -27,12 +27,12 @@ _AT_A_TIME: Final = 256
 class GroupPages:
     """``/api/groups`` and ``/api/group`` (loop only). Looking builds no coordinator."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     @property
     def _groups(self) -> GroupCoordinator | None:
-        built = self._rooms.coordinators.built
+        built = self._services.coordinators.built
         return None if built is None else built.groups
 
     async def all(self, request: HttpRequest) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class GroupPages:
     def _rows(self, group: Group) -> Iterator[dict[str, Any]]:
         """Yield what a group has committed; a partition that is gone has no lag."""
         assert self._groups is not None  # noqa: S101  # it has the group
-        logs = self._rooms.topics.logs
+        logs = self._services.topics.logs
         for topic, committed in list(self._groups.offsets.topics(group.group_id).items()):
             indexes = list(committed)
             for start in range(0, len(indexes), _AT_A_TIME):

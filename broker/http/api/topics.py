@@ -14,9 +14,9 @@ from siltstone.protocol.names import uuid_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from siltstone.broker.handlers.rooms import Rooms
     from siltstone.broker.http.control.explaining import Explainer
     from siltstone.broker.http.values import HttpRequest
+    from siltstone.broker.services import Services
     from siltstone.broker.topics.topic import Topic
     from siltstone.storage.log.log import Log
 
@@ -51,8 +51,8 @@ class Piece(NamedTuple):
 class TopicPages:
     """``/api/topics`` and ``/api/topic`` (loop only)."""
 
-    def __init__(self, rooms: Rooms, explainer: Explainer) -> None:
-        self._rooms = rooms
+    def __init__(self, services: Services, explainer: Explainer) -> None:
+        self._services = services
         self._explainer = explainer
 
     async def all(self, request: HttpRequest) -> dict[str, Any]:
@@ -63,13 +63,13 @@ class TopicPages:
         limit = question.number("limit", 200, 1, MAX_TOPICS)
         share = LoopShare(SHARE_SECONDS)
         found = []
-        for topic in list(self._rooms.topics.topics.values()):
+        for topic in list(self._services.topics.topics.values()):
             if wanted in topic.name:
                 found.append(_sum_up(topic))
                 await share.rest()
         found.sort(key=order)
         return {
-            "now_ms": self._rooms.clock.now_ms(),
+            "now_ms": self._services.clock.now_ms(),
             "total": len(found),
             "left_out": max(0, len(found) - limit),
             "bytes_in": sum(each["bytes_in"] for each in found),
@@ -81,7 +81,7 @@ class TopicPages:
         """Return a topic's settings and some of its partitions, with their strips."""
         question = Question(request, ("name", "from"))
         name = question.wanted("name")
-        topic = self._rooms.topics.topics.get(name)
+        topic = self._services.topics.topics.get(name)
         if topic is None:
             raise BadQuestion(f"there is no topic {shown(name)} here", status=404)
         first = question.number("from", 0, 0, max(0, topic.partitions - 1))
@@ -97,12 +97,12 @@ class TopicPages:
             partitions.append(facts)
             await share.rest()
         return {
-            "now_ms": self._rooms.clock.now_ms(),
+            "now_ms": self._services.clock.now_ms(),
             **_sum_up(topic),
             "from": first,
             "settings": [
                 {"name": row.name, "value": row.value, "source": row.where}
-                for row in describe_topic(self._rooms.settings.layers, topic.overrides)
+                for row in describe_topic(self._services.settings.layers, topic.overrides)
                 if not row.sensitive
             ],
             "partition_details": partitions,

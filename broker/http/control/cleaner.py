@@ -182,7 +182,7 @@ class CleanerPages:
     async def _history(self, question: Question) -> HttpResponse:
         events = [
             event
-            for event in self._cleaning.pool.get().rooms.history.recent()
+            for event in self._cleaning.pool.get().services.history.recent()
             if question.topic in {None, event.get("topic")}
             and question.partition in {None, event.get("partition")}
             and event.get("ended_ms", 0) >= question.since_ms

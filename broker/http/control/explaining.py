@@ -66,7 +66,7 @@ class Explainer:
             except (OSError, struct.error) as error:  # also of a file that somebody has cut
                 yield unreadable(topic.name, index, error)
                 continue
-            last = self._cleaning.pool.get().rooms.figures.last.get(log.topic_partition)
+            last = self._cleaning.pool.get().services.figures.last.get(log.topic_partition)
             answer["size_bytes"] = log.size
             answer["last_pass"] = None if last is None else last._asdict()
             yield answer
@@ -88,7 +88,7 @@ class Explainer:
                 state=manager.states.get(topic_partition),
                 failure=manager.failure(topic_partition),
                 is_requested=manager.is_requested(topic_partition),
-                last_pass=self._cleaning.pool.get().rooms.figures.last.get(topic_partition),
+                last_pass=self._cleaning.pool.get().services.figures.last.get(topic_partition),
                 transaction=_find_transaction(log),
                 cleaner_off=off,
                 offline=log.directory.failure,

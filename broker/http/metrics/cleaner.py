@@ -72,7 +72,7 @@ def _per_compacted(read: Callable[[CleanableScan], Sequence[float]]) -> Reader:
 
 
 def _last_passes(pool: CleanerPool) -> Iterator[Row]:
-    for (topic, partition), last in tuple(pool.rooms.figures.last.items()):
+    for (topic, partition), last in tuple(pool.services.figures.last.items()):
         yield (topic, str(partition)), last.started_ms / 1000
 
 
@@ -103,19 +103,19 @@ def _failed(cleaning: Cleaning) -> Iterator[Row]:
 
 
 def _failures(pool: CleanerPool) -> Iterator[Row]:
-    for cause, count in tuple(pool.rooms.figures.failures.items()):
+    for cause, count in tuple(pool.services.figures.failures.items()):
         yield (cause,), count
 
 
 def _passes(pool: CleanerPool) -> Iterator[Row]:
-    figures = pool.rooms.figures
+    figures = pool.services.figures
     yield ("cleaned",), figures.passes
     yield ("aborted",), figures.aborted
     yield ("failed",), sum(tuple(figures.failures.values()))
 
 
 def _dropped(pool: CleanerPool) -> Iterator[Row]:
-    dropped = pool.rooms.figures.dropped
+    dropped = pool.services.figures.dropped
     for reason in Reason:
         yield (reason.value,), dropped[reason]
 
@@ -129,15 +129,15 @@ CLEANER_METRICS = (
     Metric("gauge", f"{_LOG_CLEANER}_max_buffer_utilization_percent", (),
            "How full the fullest offset map of the threads' last passes was.",
            "`CleanerFigures`",
-           _of_pool(lambda pool: pool.rooms.figures.max_buffer_utilization_percent)),
+           _of_pool(lambda pool: pool.services.figures.max_buffer_utilization_percent)),
     Metric("gauge", f"{_LOG_CLEANER}_cleaner_recopy_percent", (),
            "Bytes written of those read, in the threads' last passes.",
            "`CleanerFigures`",
-           _of_pool(lambda pool: pool.rooms.figures.recopy_percent)),
+           _of_pool(lambda pool: pool.services.figures.recopy_percent)),
     Metric("gauge", f"{_LOG_CLEANER}_max_clean_time_secs", (),
            "Whole seconds of the longest of the threads' last passes.",
            "`CleanerFigures`",
-           _of_pool(lambda pool: int(pool.rooms.figures.max_clean_seconds))),
+           _of_pool(lambda pool: int(pool.services.figures.max_clean_seconds))),
     Metric("gauge", f"{_LOG_CLEANER}_max_compaction_delay_secs", (),
            "By how much max.compaction.lag.ms was exceeded most, at the last selection.",
            "`CleanerManager`",
@@ -181,10 +181,10 @@ CLEANER_METRICS = (
            "`CleanerFigures`", _labelled_by_pool(_dropped)),
     Metric("counter", "siltstone_cleaner_bytes_read", (),
            "Bytes of log that passes read, both readings together.",
-           "`CleanerFigures`", _of_pool(lambda pool: pool.rooms.figures.bytes_read)),
+           "`CleanerFigures`", _of_pool(lambda pool: pool.services.figures.bytes_read)),
     Metric("counter", "siltstone_cleaner_bytes_written", (),
            "Bytes of log that passes wrote.",
-           "`CleanerFigures`", _of_pool(lambda pool: pool.rooms.figures.bytes_written)),
+           "`CleanerFigures`", _of_pool(lambda pool: pool.services.figures.bytes_written)),
     Metric("gauge", "siltstone_cleaner_partition_failures", ("topic", "partition", "cause"),
            "How often in a row the pass over a partition has failed, as long as it does.",
            "`CleanerManager`", _labelled(_failed)),

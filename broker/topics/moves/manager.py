@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.process.tasks import Tasks, to_its_end
-from siltstone.broker.topics.moves.move import LogDirMove, MoveRooms
+from siltstone.broker.topics.moves.move import LogDirMove, MoveServices
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.topic import FOREVER
 from siltstone.protocol.errors import (
@@ -82,7 +82,7 @@ class LogDirMoves:
         self._topics = topics
         self._settings = settings
         self._io = io
-        self._rooms = MoveRooms(logs=logs, cleaning=cleaning, io=io, copying=self._run)
+        self._services = MoveServices(logs=logs, cleaning=cleaning, io=io, copying=self._run)
         self._targets = LogDirTargets(logs, topics)
         self._moves: dict[TopicPartition, LogDirMove] = {}
         self._waiting: list[LogDirMove] = []
@@ -185,7 +185,7 @@ class LogDirMoves:
         Raises:
             KafkaStorageError: There is no folder, and no move.
         """
-        move = LogDirMove(FutureLog(served, directory, path, self.throttle.add), self._rooms)
+        move = LogDirMove(FutureLog(served, directory, path, self.throttle.add), self._services)
         self._moves[move.topic_partition] = move
         self.counts.failed.discard(move.topic_partition)
         opening = move.task = self._spawn(self._open(move))

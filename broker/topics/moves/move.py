@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveRooms:
+class MoveServices:
     """The objects that all moves share; ``copying`` gives work to one of the moves' own threads."""
 
     logs: LogManager
@@ -44,12 +44,12 @@ class LogDirMove:
     The cleaner and retention leave the partition alone from `open` to `close`.
     """
 
-    def __init__(self, future: FutureLog, rooms: MoveRooms) -> None:
+    def __init__(self, future: FutureLog, services: MoveServices) -> None:
         self.future = future
         self.task: asyncio.Task[None] | None = None
-        self._rooms = rooms
+        self._services = services
         self._is_paused = False
-        rooms.logs.futures.begin(future)
+        services.logs.futures.begin(future)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -64,7 +64,7 @@ class LogDirMove:
         """
         future = self.future
         try:
-            await self._rooms.io.run(self._open)
+            await self._services.io.run(self._open)
         except OSError as error:
             raise future.directory.fail(error) from error
         log.info(
@@ -83,13 +83,13 @@ class LogDirMove:
             OSError: A disk failed.
             KafkaError: A directory failed, or the log is damaged.
         """
-        future, logs = self.future, self._rooms.logs
+        future, logs = self.future, self._services.logs
         max_bytes = NEAR_BYTES
         while not future.has_taken_over:
-            await self._rooms.copying(future.copy)
+            await self._services.copying(future.copy)
             logs.checkpoint_recovery_points()
             logs.checkpoint_log_starts()
-            await self._rooms.copying(self._settle)
+            await self._services.copying(self._settle)
             try:
                 future.check()
                 if future.log.move(future, max_bytes):
@@ -100,16 +100,16 @@ class LogDirMove:
 
     async def finish(self) -> None:
         """Move the cleaner's checkpoint, and remove the old folder."""
-        future, rooms = self.future, self._rooms
+        future, services = self.future, self._services
         try:
-            await rooms.io.run(
-                rooms.cleaning.manager.move_checkpoint,
+            await services.io.run(
+                services.cleaning.manager.move_checkpoint,
                 future.topic_partition,
                 future.source.path,
                 future.directory.path,
             )
             if future.directory.failure is None:
-                await rooms.io.run(rooms.logs.futures.remove_source, future)
+                await services.io.run(services.logs.futures.remove_source, future)
         except OSError as error:
             log.warning(
                 "what is left of a partition that was moved goes with the next start folder=%s "
@@ -141,27 +141,27 @@ class LogDirMove:
 
     async def remove(self, *, at_once: bool = False) -> None:
         """Remove the copy."""
-        future, rooms = self.future, self._rooms
+        future, services = self.future, self._services
         try:
-            await rooms.io.run(
-                rooms.logs.futures.remove, future.path, future.topic_partition, at_once=at_once
+            await services.io.run(
+                services.logs.futures.remove, future.path, future.topic_partition, at_once=at_once
             )
         except OSError as error:
             log.warning("copy is left: delete the folder folder=%s error=%s", future.path, error)
 
     async def close(self) -> None:
         """Let the cleaner have the partition again."""
-        rooms = self._rooms
+        services = self._services
         if self._is_paused:
-            await rooms.io.run(rooms.cleaning.manager.states.resume, self.topic_partition)
-        rooms.logs.futures.end(self.future)
-        rooms.logs.checkpoint_recovery_points()
-        rooms.logs.checkpoint_log_starts()
+            await services.io.run(services.cleaning.manager.states.resume, self.topic_partition)
+        services.logs.futures.end(self.future)
+        services.logs.checkpoint_recovery_points()
+        services.logs.checkpoint_log_starts()
 
     def _open(self) -> None:
         """Do what `open` says. Blocks."""
         future = self.future
-        self._rooms.cleaning.manager.states.abort_and_pause(future.topic_partition)
+        self._services.cleaning.manager.states.abort_and_pause(future.topic_partition)
         self._is_paused = True
         try:
             future.log.finish_swap()
@@ -183,7 +183,7 @@ class LogDirMove:
         What the background has queued is done first: it writes into the old folder, and the
         checkpoints of both directories.
         """
-        self._rooms.logs.background.drain()
+        self._services.logs.background.drain()
         self.future.log.hold_flushes()
         try:
             self.future.settle()
@@ -195,6 +195,6 @@ class LogDirMove:
         """Wait until a start finds the new folder, before anything in it counts as flushed."""
         directory = self.future.directory
         try:
-            await self._rooms.io.run(files.fsync_directory, directory.path)
+            await self._services.io.run(files.fsync_directory, directory.path)
         except OSError as error:
             directory.fail(error)

@@ -22,7 +22,7 @@ from tests.support.appending import append
 from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.fetch_walk import Place, Row, Walk
 from tests.support.kio_messages import encode
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.talks import Client, Stand
 from tests.support.waiting import give_turns_until
 
@@ -74,7 +74,7 @@ class History:
     @property
     def logs(self) -> list[Log]:
         """Every log of a client's topic."""
-        return list(self.home.rooms.topics.logs.values())
+        return list(self.home.services.topics.logs.values())
 
     async def produce(self) -> None:
         """Append a plain batch somewhere."""
@@ -104,7 +104,7 @@ class History:
         if opened:
             log, producer_id = self.random.choice(opened)
             outcome = Outcome(producer_id, 0, self.random.random() < 0.5)
-            self.home.rooms.transactions().markers.write(log, outcome)
+            self.home.services.transactions().markers.write(log, outcome)
 
     async def delete_records(self) -> None:
         """Raise a log start offset, as DeleteRecords does and as a cleaner thread may."""
@@ -123,14 +123,14 @@ class History:
 
     async def create(self) -> None:
         """Make a topic, or make one again that was deleted."""
-        topics = self.home.rooms.topics
+        topics = self.home.services.topics
         missing = [name for name in NAMES if name not in topics.topics]
         if missing:
             await topics.create(self.random.choice(missing), self.random.randint(1, 4), SMALL)
 
     async def delete(self) -> None:
         """Take a topic away."""
-        topics = self.home.rooms.topics
+        topics = self.home.services.topics
         if topics.topics:
             topic = self.random.choice(list(topics.topics.values()))
             self.dead_ids.append(topic.id.bytes)
@@ -138,7 +138,7 @@ class History:
 
     async def extend(self) -> None:
         """Give a topic one more partition."""
-        topics = self.home.rooms.topics
+        topics = self.home.services.topics
         if topics.topics:
             topic = self.random.choice(list(topics.topics.values()))
             if topic.partitions < 6:
@@ -197,7 +197,7 @@ class History:
         """Return a request that gives up what is wrong and asks for less than there is to come."""
         sound, gone = [], []
         for key, index in session.walk.partitions:
-            log = self.home.rooms.topics.get_log(key, index)
+            log = self.home.services.topics.get_log(key, index)
             if log is None:
                 gone.append((key, [index]))
                 continue
@@ -236,7 +236,7 @@ class History:
     def wanted(self, key: TopicKey, index: int) -> FetchPartition:
         """Return what is asked of a partition: mostly its end, or somewhere before."""
         chance = self.random
-        log = self.home.rooms.topics.get_log(key, index)
+        log = self.home.services.topics.get_log(key, index)
         if log is None:
             start = stable = end = 0
         else:
@@ -258,7 +258,7 @@ class History:
         """Name a partition that exists, or one that does not."""
         chance = self.random
         name = chance.choice(NAMES)
-        topic = self.home.rooms.topics.topics.get(name)
+        topic = self.home.services.topics.topics.get(name)
         is_odd = topic is None or chance.random() < 0.1
         index = (
             chance.randrange(6) if topic is None or is_odd else chance.randrange(topic.partitions)
@@ -274,7 +274,7 @@ class History:
         if not self.sessions:
             await self.open()
         session = self.random.choice(self.sessions)
-        waiting = self.home.rooms.waiting
+        waiting = self.home.services.waiting
         request = self.patient_request(session)
         session.walk.update(request)
         if not session.walk.partitions:
@@ -300,7 +300,7 @@ class History:
             for _ in range(5):
                 await asyncio.sleep(0)
             is_enough = session.walk.is_enough(request)
-            assert self.home.rooms.waiting.count == (not is_enough)
+            assert self.home.services.waiting.count == (not is_enough)
             if is_enough:
                 return True
         return False
@@ -350,7 +350,7 @@ class History:
 
     def check(self) -> None:
         """No log knows of a partition but for a session that is open."""
-        sessions = self.home.rooms.sessions
+        sessions = self.home.services.sessions
         watchers = [each for log in self.logs for each in log.watchers]
         here = {
             partition
@@ -386,7 +386,7 @@ def _rows(version: int, entity: Any) -> Iterator[Row]:
 @pytest.mark.parametrize("seed", range(25))
 async def test_sessions_answer_as_a_walk_over_all_partitions(tmp_path: Path, seed: int) -> None:
     """Whatever happens to logs and topics, and whatever is asked, moved or forgotten."""
-    async with Stand(RoomsOnDisk(tmp_path)) as stand:
+    async with Stand(ServicesOnDisk(tmp_path)) as stand:
         history = History(stand, seed)
         await history.create()
         for _ in range(200):
@@ -419,10 +419,10 @@ async def test_an_empty_request_makes_as_many_calls_for_ten_thousand_partitions(
     tmp_path: Path, max_wait_ms: int
 ) -> None:
     """As for ten: no quiet partition is looked at, whether the request waits or not."""
-    async with Stand(RoomsOnDisk(tmp_path)) as stand:
+    async with Stand(ServicesOnDisk(tmp_path)) as stand:
         history = History(stand, 1)
         history.version = BY_NAME
-        topics = history.home.rooms.topics
+        topics = history.home.services.topics
         (log,) = (await topics.create("a", 1, {})).logs
         assert log is not None
         calls = []
@@ -457,7 +457,7 @@ def _serve(history: History, session: Session, request: FetchRequest, counter: C
         if isinstance(reply, Coroutine):
             reply.send(None)
     if isinstance(reply, Coroutine):
-        history.home.rooms.sessions.sessions[session.session_id].group.release()
+        history.home.services.sessions.sessions[session.session_id].group.release()
         with counter, pytest.raises(StopIteration) as end:
             reply.send(None)
         reply = end.value.value

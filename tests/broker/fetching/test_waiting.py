@@ -11,7 +11,7 @@ from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.log.log import Log
 from tests.support.appending import append
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.waiting import within
 
 if TYPE_CHECKING:
@@ -21,19 +21,19 @@ PLENTY = 1 << 20
 
 
 @pytest.fixture
-async def logs(home: RoomsOnDisk) -> list[Log]:
+async def logs(home: ServicesOnDisk) -> list[Log]:
     """Three empty logs."""
-    topic = await home.rooms.topics.create("t", 3, {})
+    topic = await home.services.topics.create("t", 3, {})
     return [log for log in topic.logs if log is not None]
 
 
 class Fetcher:
     """A fetch of some partitions from their ends on."""
 
-    def __init__(self, home: RoomsOnDisk, *, most: int = PLENTY, **wanted: Any) -> None:
-        self.waiting: Waiting = home.rooms.waiting
+    def __init__(self, home: ServicesOnDisk, *, most: int = PLENTY, **wanted: Any) -> None:
+        self.waiting: Waiting = home.services.waiting
         self.group = WatchGroup()
-        self._topics = home.rooms.topics
+        self._topics = home.services.topics
         self._wanted = {"min_bytes": 1, "isolation_level": 0, "seconds": 60.0} | wanted
         for index, log in enumerate(self._topics.topics["t"].logs):
             assert log is not None
@@ -56,13 +56,13 @@ class Fetcher:
         return task
 
 
-async def test_growth_releases_only_who_has_enough(home: RoomsOnDisk, logs: list[Log]) -> None:
+async def test_growth_releases_only_who_has_enough(home: ServicesOnDisk, logs: list[Log]) -> None:
     """A fetch that wants more stays parked until all of its partitions together have it."""
     small = await Fetcher(home).park()
     large = await Fetcher(home, min_bytes=200).park()
     append(logs[0])
     await small
-    assert home.rooms.waiting.count == 1
+    assert home.services.waiting.count == 1
     append(logs[1])
     append(logs[1])
     await large
@@ -72,7 +72,7 @@ async def test_growth_releases_only_who_has_enough(home: RoomsOnDisk, logs: list
 
 
 async def test_growth_counts_one_partition(
-    home: RoomsOnDisk, logs: list[Log], monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, logs: list[Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many a fetch waits for, only the one that has grown is looked at."""
     counted: list[Log] = []
@@ -91,7 +91,9 @@ async def test_growth_counts_one_partition(
     assert counted == [logs[1]] * 3
 
 
-async def test_a_partition_counts_up_to_its_own_limit(home: RoomsOnDisk, logs: list[Log]) -> None:
+async def test_a_partition_counts_up_to_its_own_limit(
+    home: ServicesOnDisk, logs: list[Log]
+) -> None:
     """Kafka's accumulated size: what could not be sent is not waited for."""
     task = await Fetcher(home, min_bytes=25, most=10).park()
     for log in (logs[0], logs[0], logs[1]):
@@ -103,7 +105,9 @@ async def test_a_partition_counts_up_to_its_own_limit(home: RoomsOnDisk, logs: l
     await task
 
 
-async def test_what_is_there_already_is_counted_first(home: RoomsOnDisk, logs: list[Log]) -> None:
+async def test_what_is_there_already_is_counted_first(
+    home: ServicesOnDisk, logs: list[Log]
+) -> None:
     """What came between the read and the wait, or was more than one read gives."""
     fetcher = Fetcher(home, min_bytes=70)
     append(logs[0])
@@ -112,7 +116,7 @@ async def test_what_is_there_already_is_counted_first(home: RoomsOnDisk, logs: l
 
 
 async def test_an_open_transaction_is_nothing_to_who_reads_committed(
-    home: RoomsOnDisk, logs: list[Log]
+    home: ServicesOnDisk, logs: list[Log]
 ) -> None:
     """Its end is: the last stable offset moves."""
     task = await Fetcher(home, isolation_level=READ_COMMITTED).park()
@@ -120,36 +124,38 @@ async def test_an_open_transaction_is_nothing_to_who_reads_committed(
     append(logs[0], flags=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0)
     await other
     assert not task.done()
-    home.rooms.transactions().markers.write(logs[0], Outcome(7, 0, is_commit=True))
+    home.services.transactions().markers.write(logs[0], Outcome(7, 0, is_commit=True))
 
     await task
 
 
-async def test_the_deadline_releases_without_data(home: RoomsOnDisk, logs: list[Log]) -> None:
+async def test_the_deadline_releases_without_data(home: ServicesOnDisk, logs: list[Log]) -> None:
     """An empty answer after ``max_wait_ms`` is what the client asked for."""
     await Fetcher(home, seconds=0.001).wait()
 
-    assert home.rooms.waiting.count == 0
+    assert home.services.waiting.count == 0
     assert [dict(log.watchers) for log in logs] == [{}] * 3
 
 
 @pytest.mark.usefixtures("logs")
-async def test_closing_releases_all_and_parks_nobody(home: RoomsOnDisk) -> None:
+async def test_closing_releases_all_and_parks_nobody(home: ServicesOnDisk) -> None:
     """At shutdown every long poll is answered at once, later ones too."""
     parked = await Fetcher(home).park()
-    home.rooms.waiting.close()
+    home.services.waiting.close()
     await parked
     await Fetcher(home).wait()
 
-    assert home.rooms.waiting.count == 0
+    assert home.services.waiting.count == 0
 
 
-async def test_a_cancelled_fetch_leaves_nothing_behind(home: RoomsOnDisk, logs: list[Log]) -> None:
+async def test_a_cancelled_fetch_leaves_nothing_behind(
+    home: ServicesOnDisk, logs: list[Log]
+) -> None:
     """A client that goes away does not stay on the log's list."""
     parked = await Fetcher(home).park()
     assert [len(log.watchers) for log in logs] == [1] * 3
     parked.cancel()
     await asyncio.gather(parked, return_exceptions=True)
 
-    assert home.rooms.waiting.count == 0
+    assert home.services.waiting.count == 0
     assert [dict(log.watchers) for log in logs] == [{}] * 3

@@ -13,7 +13,7 @@ from siltstone.broker.groups.offsets import Offsets
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.journal import EntryKind, Producer
 from tests.support.committed import new_offsets
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,16 +78,16 @@ def test_bytes_are_those_of_what_is_kept() -> None:
 async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path) -> None:
     """A collection of a million young objects would hold everybody up, and find nothing."""
     names = [f"group-{number}" for number in range(100, 200)]
-    home = await RoomsOnDisk(tmp_path / "root").open()
-    groups = home.rooms.groups()
+    home = await ServicesOnDisk(tmp_path / "root").open()
+    groups = home.services.groups()
     await groups.journal.ensure_created()
     for name in names:
         committed = new_offsets(("orders", 0, OffsetCommitValue(7, -1, "", 0)))
         groups.offsets.append(name, groups.journal.partition_for(name), committed)
     await home.close()
-    again = await RoomsOnDisk(tmp_path / "root").open()
+    again = await ServicesOnDisk(tmp_path / "root").open()
     looked_at = {id(each) for each in gc.get_objects()}
-    shards = again.rooms.groups().offsets._shards
+    shards = again.services.groups().offsets._shards
     loaded = {name: id(each) for shard in shards for name, each in shard.items()}
     await again.close()
     gc.unfreeze()
@@ -111,8 +111,8 @@ async def test_what_commits_take_is_counted(
     tmp_path: Path, groups: int, partitions: int, metadata: str, is_transactional: bool
 ) -> None:
     """Within a fifth, with the groups that are made for them."""
-    home = await RoomsOnDisk(tmp_path / "root").open()
-    coordinator = home.rooms.groups()
+    home = await ServicesOnDisk(tmp_path / "root").open()
+    coordinator = home.services.groups()
     await coordinator.journal.ensure_created()
     said = OffsetCommitValue(1000, -1, metadata, 1_700_000_000_000)
 

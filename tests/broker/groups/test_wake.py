@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from siltstone.broker.groups.timers import Timer
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,14 +17,14 @@ def test_a_deadline_that_is_over_is_met_on_uvloop_too(tmp_path: Path) -> None:
     """Its handles do not tell their time once that has come; nothing may depend on it."""
 
     async def work() -> list[str]:
-        home = await RoomsOnDisk(tmp_path / "home").open()
-        timers = home.rooms.groups().timers
+        home = await ServicesOnDisk(tmp_path / "home").open()
+        timers = home.services.groups().timers
         fired: list[str] = []
         Timer(timers).start(0, lambda: fired.append("a"))
         Timer(timers).start(-1, lambda: fired.append("b"))
         for _ in range(100):
             home.clock.advance(1)
-            home.rooms.groups()._run_timers()
+            home.services.groups()._run_timers()
         await home.close()
         return fired
 

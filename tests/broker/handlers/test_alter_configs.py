@@ -16,7 +16,7 @@ from siltstone.broker.topics.features import Update
 from siltstone.protocol.errors import InvalidUpdateVersion
 from siltstone.storage.directory.catalog import CatalogState
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -27,7 +27,7 @@ Resource = tuple[int, str, list[Op]]
 
 
 async def _change(
-    home: RoomsOnDisk, *resources: Resource, validate_only: bool = False, version: int = 1
+    home: ServicesOnDisk, *resources: Resource, validate_only: bool = False, version: int = 1
 ) -> list[Any]:
     request = incremental.IncrementalAlterConfigsRequest(
         resources=tuple(
@@ -47,7 +47,7 @@ async def _change(
 
 
 async def _replace(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     *resources: tuple[int, str, dict[str, str | None]],
     validate_only: bool = False,
     version: int = 2,
@@ -68,10 +68,10 @@ async def _replace(
     return list((await ask(home, 33, request, version)).responses)
 
 
-async def test_a_change_of_a_topic_is_obeyed_at_once(home: RoomsOnDisk) -> None:
+async def test_a_change_of_a_topic_is_obeyed_at_once(home: ServicesOnDisk) -> None:
     """By its logs; and removing it gives the default back."""
-    await home.rooms.topics.create("t", 1, {})
-    log = home.rooms.topics.logs["t", 0]
+    await home.services.topics.create("t", 1, {})
+    log = home.services.topics.logs["t", 0]
     [result] = await _change(home, (TOPIC, "t", [("max.message.bytes", SET, "100")]))
     assert (result.error_code, result.resource_type, result.resource_name) == (
         ErrorCode.none,
@@ -84,25 +84,25 @@ async def test_a_change_of_a_topic_is_obeyed_at_once(home: RoomsOnDisk) -> None:
     assert log.config.max_message_bytes == 1048588
 
 
-async def test_a_list_has_nothing_twice(home: RoomsOnDisk) -> None:
+async def test_a_list_has_nothing_twice(home: ServicesOnDisk) -> None:
     """A value that is set or appended a second time counts once."""
-    topic = await home.rooms.topics.create("t", 1, {})
+    topic = await home.services.topics.create("t", 1, {})
     await _change(home, (TOPIC, "t", [("cleanup.policy", SET, "compact,compact")]))
-    assert home.rooms.topics.logs["t", 0].config.cleanup_policy == ("compact",)
+    assert home.services.topics.logs["t", 0].config.cleanup_policy == ("compact",)
     await _change(home, (TOPIC, "t", [("cleanup.policy", APPEND, "compact,compact")]))
 
     assert topic.overrides["cleanup.policy"] == "compact"
 
 
-async def test_lists_grow_and_shrink(home: RoomsOnDisk) -> None:
+async def test_lists_grow_and_shrink(home: ServicesOnDisk) -> None:
     """From delete to compact over both."""
-    topic = await home.rooms.topics.create("t", 1, {})
+    topic = await home.services.topics.create("t", 1, {})
     await _change(home, (TOPIC, "t", [("cleanup.policy", APPEND, "compact")]))
     assert topic.overrides["cleanup.policy"] == "delete,compact"
     await _change(home, (TOPIC, "t", [("cleanup.policy", SUBTRACT, "delete")]))
 
     assert topic.overrides["cleanup.policy"] == "compact"
-    assert home.rooms.topics.logs["t", 0].config.is_compacted
+    assert home.services.topics.logs["t", 0].config.is_compacted
 
 
 @pytest.mark.parametrize(
@@ -149,23 +149,23 @@ async def test_lists_grow_and_shrink(home: RoomsOnDisk) -> None:
         ((TOPIC, "t", []), ErrorCode.none),
     ],
 )
-async def test_refusals(home: RoomsOnDisk, resource: Resource, code: ErrorCode) -> None:
+async def test_refusals(home: ServicesOnDisk, resource: Resource, code: ErrorCode) -> None:
     """Type and name are always echoed, and what is refused changes nothing."""
-    topic = await home.rooms.topics.create("t", 1, {"segment.ms": "7"})
-    generation = home.rooms.topics.generation
+    topic = await home.services.topics.create("t", 1, {"segment.ms": "7"})
+    generation = home.services.topics.generation
     [result] = await _change(home, resource)
 
     assert result.error_code is code
     assert (result.resource_type, result.resource_name) == resource[:2]
     assert bool(result.error_message) == (code is not ErrorCode.none)
     assert topic.overrides == {"segment.ms": "7"}
-    assert home.rooms.topics.generation == generation
+    assert home.services.topics.generation == generation
 
 
-async def test_a_resource_twice_is_refused_twice(home: RoomsOnDisk) -> None:
+async def test_a_resource_twice_is_refused_twice(home: ServicesOnDisk) -> None:
     """The others of the request are changed."""
     for name in ("a", "b"):
-        await home.rooms.topics.create(name, 1, {})
+        await home.services.topics.create(name, 1, {})
     one: Resource = (TOPIC, "a", [("retention.ms", SET, "1")])
     results = await _change(home, one, one, (TOPIC, "b", one[2]))
 
@@ -176,19 +176,19 @@ async def test_a_resource_twice_is_refused_twice(home: RoomsOnDisk) -> None:
     ]
 
 
-async def test_changes_of_many_clients_do_not_lose_each_other(home: RoomsOnDisk) -> None:
+async def test_changes_of_many_clients_do_not_lose_each_other(home: ServicesOnDisk) -> None:
     """Reading the old settings and putting the new ones in force lie in one turn of the loop."""
-    topic = await home.rooms.topics.create("t", 1, {})
+    topic = await home.services.topics.create("t", 1, {})
     names = ("retention.ms", "segment.ms", "flush.ms", "retention.bytes")
     await asyncio.gather(*(_change(home, (TOPIC, "t", [(name, SET, "1000")])) for name in names))
 
     assert topic.overrides == dict.fromkeys(names, "1000")
 
 
-async def test_validating_changes_nothing(home: RoomsOnDisk) -> None:
+async def test_validating_changes_nothing(home: ServicesOnDisk) -> None:
     """Neither kind of request, on no kind of resource."""
-    topic = await home.rooms.topics.create("t", 1, {})
-    before = home.rooms.settings.layers
+    topic = await home.services.topics.create("t", 1, {})
+    before = home.services.settings.layers
     level = logging.root.level
     changed = await _change(
         home,
@@ -201,7 +201,7 @@ async def test_validating_changes_nothing(home: RoomsOnDisk) -> None:
 
     assert {each.error_code for each in changed + replaced} == {ErrorCode.none}
     assert topic.overrides == {}
-    assert home.rooms.settings.layers is before
+    assert home.services.settings.layers is before
     assert logging.root.level == level
 
 
@@ -223,27 +223,27 @@ async def test_what_is_altered_side_by_side_is_all_kept(
     tmp_path: Path, changes: list[tuple[int, str, tuple[str, str]]]
 ) -> None:
     """Whoever is told first, and whichever request comes to the disk first."""
-    home = await RoomsOnDisk(tmp_path).open()
-    await home.rooms.topics.create("t", 1, {})
+    home = await ServicesOnDisk(tmp_path).open()
+    await home.services.topics.create("t", 1, {})
     turns = iter([3, 1])
 
     async def obey_at_leisure() -> None:
         for _ in range(next(turns, 0)):
             await asyncio.sleep(0)
 
-    home.rooms.settings.on_change(obey_at_leisure)
+    home.services.settings.on_change(obey_at_leisure)
     answers = await asyncio.gather(
         *(_change(home, (kind, name, [(key, SET, value)])) for kind, name, (key, value) in changes)
     )
     assert [each.error_code for [each] in answers] == [ErrorCode.none] * 2
     home.crash()
-    again = await RoomsOnDisk(tmp_path).open()
-    settings = again.rooms.settings
+    again = await ServicesOnDisk(tmp_path).open()
+    settings = again.services.settings
 
     kept = {
         (BROKER, ""): settings.layers.cluster,
         (BROKER, "1"): settings.layers.broker,
-        (TOPIC, "t"): again.rooms.topics.topics["t"].overrides,
+        (TOPIC, "t"): again.services.topics.topics["t"].overrides,
         (GROUP, "g"): settings.group_overrides.get("g", {}),
         (METRICS, "m"): settings.client_metrics.get("m", {}),
     }
@@ -268,7 +268,7 @@ async def test_what_is_altered_side_by_side_is_all_kept(
     ],
 )
 async def test_what_was_refused_is_not_kept_by_the_next_change(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     monkeypatch: pytest.MonkeyPatch,
     kind: int,
     name: str,
@@ -276,8 +276,8 @@ async def test_what_was_refused_is_not_kept_by_the_next_change(
     second: tuple[str, str],
 ) -> None:
     """The disk refuses a change while the next one comes: that one alone is in force."""
-    topic = await home.rooms.topics.create("t", 1, {})
-    settings, write = home.rooms.settings, home.catalog.write
+    topic = await home.services.topics.create("t", 1, {})
+    settings, write = home.services.settings, home.catalog.write
     begun, may_fail = threading.Event(), threading.Event()
 
     def refuse_once(_state: CatalogState) -> None:
@@ -312,7 +312,7 @@ async def test_what_was_refused_is_not_kept_by_the_next_change(
 
 async def test_dynamic_values_of_brokers_survive_a_restart(tmp_path: Path) -> None:
     """For all brokers and for this one."""
-    home = await RoomsOnDisk(tmp_path).open()
+    home = await ServicesOnDisk(tmp_path).open()
     results = await _change(
         home,
         (BROKER, "", [("log.retention.ms", SET, "1000")]),
@@ -320,8 +320,8 @@ async def test_dynamic_values_of_brokers_survive_a_restart(tmp_path: Path) -> No
     )
     assert [each.error_code for each in results] == [ErrorCode.none] * 2
     home.crash()
-    again = await RoomsOnDisk(tmp_path).open()
-    layers = again.rooms.settings.layers
+    again = await ServicesOnDisk(tmp_path).open()
+    layers = again.services.settings.layers
 
     assert layers.cluster == {"log.retention.ms": "1000", "min.insync.replicas": "1"}
     assert layers.broker == {"log.segment.bytes": "2000000"}
@@ -330,7 +330,7 @@ async def test_dynamic_values_of_brokers_survive_a_restart(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("value", [None, "", "DEBUG"])
 async def test_the_level_of_a_logger_is_deleted_whatever_comes_along(
-    home: RoomsOnDisk, value: str | None
+    home: ServicesOnDisk, value: str | None
 ) -> None:
     """kafka-configs --delete-config sends an empty value; Kafka reads none of it."""
     logger = logging.getLogger("tests.altered")
@@ -341,7 +341,7 @@ async def test_the_level_of_a_logger_is_deleted_whatever_comes_along(
     assert logger.level == logging.NOTSET
 
 
-async def test_levels_of_loggers_change(home: RoomsOnDisk) -> None:
+async def test_levels_of_loggers_change(home: ServicesOnDisk) -> None:
     """All of a request or none: a bad one leaves the good one beside it alone."""
     logger = logging.getLogger("tests.altered")
     [bad] = await _change(
@@ -356,9 +356,9 @@ async def test_levels_of_loggers_change(home: RoomsOnDisk) -> None:
     assert logger.level == logging.NOTSET
 
 
-async def test_replacing_resets_what_is_not_mentioned(home: RoomsOnDisk) -> None:
+async def test_replacing_resets_what_is_not_mentioned(home: ServicesOnDisk) -> None:
     """The whole set of a topic's own settings."""
-    topic = await home.rooms.topics.create("t", 1, {"retention.ms": "1", "segment.ms": "2"})
+    topic = await home.services.topics.create("t", 1, {"retention.ms": "1", "segment.ms": "2"})
     await _replace(home, (TOPIC, "t", {"retention.ms": "9"}))
     assert topic.overrides == {"retention.ms": "9"}
     await _replace(home, (TOPIC, "t", {}))
@@ -378,19 +378,19 @@ async def test_replacing_resets_what_is_not_mentioned(home: RoomsOnDisk) -> None
     ],
 )
 async def test_refusals_of_replacing(
-    home: RoomsOnDisk, kind: int, name: str, values: dict[str, str | None], code: ErrorCode
+    home: ServicesOnDisk, kind: int, name: str, values: dict[str, str | None], code: ErrorCode
 ) -> None:
     """The same rules as for single changes, and loggers are left out."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     [result] = await _replace(home, (kind, name, values))
 
     assert result.error_code is code
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(home: ServicesOnDisk, version: int) -> None:
     """Of both requests."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     assert await _replace(home, (TOPIC, "t", {"retention.ms": "1"}), version=version)
 
     assert await _change(home, (TOPIC, "t", []), version=min(version, 1))
@@ -398,13 +398,13 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
 
 async def test_settings_of_a_group_are_obeyed_at_once_and_kept(tmp_path: Path) -> None:
     """The group need not exist; removing the last one leaves nothing behind."""
-    home = await RoomsOnDisk(tmp_path / "home").open()
+    home = await ServicesOnDisk(tmp_path / "home").open()
     session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
     await _change(home, (GROUP, "g", [(session, SET, "50000"), (interval, SET, "6000")]))
     await home.close()
-    home = await RoomsOnDisk(tmp_path / "home").open()
-    policies = home.rooms.groups().consumer.policies
+    home = await ServicesOnDisk(tmp_path / "home").open()
+    policies = home.services.groups().consumer.policies
 
     assert policies.of("g").session_timeout_ms == 50_000
     assert policies.of("g").heartbeat_interval_ms == 6000
@@ -417,21 +417,21 @@ async def test_settings_of_a_group_are_obeyed_at_once_and_kept(tmp_path: Path) -
         7000,
     )
     await _change(home, (GROUP, "g", [(interval, DELETE, None)]))
-    assert home.rooms.settings.group_overrides == {}
+    assert home.services.settings.group_overrides == {}
     await home.close()
 
 
-async def _levels(home: RoomsOnDisk, level: int) -> None:
+async def _levels(home: ServicesOnDisk, level: int) -> None:
     update = Update("eligible.leader.replicas.version", level, 1 if level else 2)
-    await home.rooms.features.update([update], validate_only=False)
-    agree(home.rooms.features, home.rooms.settings)
+    await home.services.features.update([update], validate_only=False)
+    agree(home.services.features, home.services.settings)
 
 
 async def test_a_level_is_judged_by_the_one_that_the_change_before_has_left(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
 ) -> None:
     """Of two downgrades side by side the second would be none."""
-    features = home.rooms.features
+    features = home.services.features
     outcomes = await asyncio.gather(
         features.update([Update("transaction.version", 0, 3)], validate_only=False),
         features.update([Update("transaction.version", 1, 3)], validate_only=False),
@@ -442,7 +442,7 @@ async def test_a_level_is_judged_by_the_one_that_the_change_before_has_left(
     assert features.level("transaction.version") == 0
 
 
-async def test_brokers_agree_on_the_least_in_sync(home: RoomsOnDisk) -> None:
+async def test_brokers_agree_on_the_least_in_sync(home: ServicesOnDisk) -> None:
     """With eligible.leader.replicas.version 1: one value for all, which stays."""
     all_brokers, this_one = (BROKER, ""), (BROKER, "1")
     value, gone = ("min.insync.replicas", SET, "2"), ("min.insync.replicas", DELETE, None)
@@ -451,18 +451,18 @@ async def test_brokers_agree_on_the_least_in_sync(home: RoomsOnDisk) -> None:
         asked: list[Resource] = [(*this_one, [value]), (*this_one, [gone]), (*all_brokers, [gone])]
         return [(await _change(home, each))[0].error_code for each in asked]
 
-    assert home.rooms.settings.layers.cluster == {"min.insync.replicas": "1"}
+    assert home.services.settings.layers.cluster == {"min.insync.replicas": "1"}
     assert await codes() == [ErrorCode.invalid_config] * 3
     (replaced,) = await _replace(home, (*all_brokers, {}))
     assert replaced.error_code is ErrorCode.invalid_config
     (changed,) = await _change(home, (*all_brokers, [value]))
     assert changed.error_code is ErrorCode.none
-    assert home.rooms.settings.layers.cluster == {"min.insync.replicas": "2"}
+    assert home.services.settings.layers.cluster == {"min.insync.replicas": "2"}
 
     await _levels(home, 0)
     assert await codes() == [ErrorCode.none] * 3
     await _change(home, (*this_one, [value]))
     await _levels(home, 1)
 
-    assert home.rooms.settings.layers.cluster == {"min.insync.replicas": "1"}
-    assert home.rooms.settings.layers.broker == {}
+    assert home.services.settings.layers.cluster == {"min.insync.replicas": "1"}
+    assert home.services.settings.layers.broker == {}

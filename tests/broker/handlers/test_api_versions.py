@@ -30,7 +30,7 @@ def test_a_connection_keeps_what_its_client_says(version: int, name: str, noted:
     context: Any = SimpleNamespace(
         version=version,
         connection=connection,
-        rooms=SimpleNamespace(features=features, settings=SimpleNamespace(client_metrics={})),
+        services=SimpleNamespace(features=features, settings=SimpleNamespace(client_metrics={})),
     )
 
     handle(context, ApiVersionsRequest(name, "2.1.0" if name else ""))

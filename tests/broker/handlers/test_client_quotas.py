@@ -54,10 +54,10 @@ def io() -> Iterator[IoThreads]:
     threads.close()
 
 
-def rooms(root: Path, io: IoThreads) -> Any:
+def services(root: Path, io: IoThreads) -> Any:
     """Return what a handler gets of a broker, as far as quotas go."""
     security = Security(root, io, Clock())
-    return SimpleNamespace(rooms=SimpleNamespace(security=security), may=lambda *_: True)
+    return SimpleNamespace(services=SimpleNamespace(security=security), may=lambda *_: True)
 
 
 def entry(entity: Any, ops: dict[str, float | None]) -> EntryData:
@@ -78,7 +78,7 @@ async def test_what_is_set_is_described(
     tmp_path: Path, io: IoThreads, changes: Any, components: Any, strict: bool
 ) -> None:
     """After any changes, by any filter, and after a start; a row with a fault changes nothing."""
-    context = rooms(tmp_path, io)
+    context = services(tmp_path, io)
     (tmp_path / FILE_NAME).unlink(missing_ok=True)
     expected: dict[Any, dict[str, float]] = {}
     for entity, ops, validates in changes:
@@ -116,7 +116,7 @@ async def test_what_is_set_is_described(
 
 async def test_an_entity_twice_is_refused_once(tmp_path: Path, io: IoThreads) -> None:
     """And nothing of it is changed: Apache Kafka makes the first change all the same."""
-    context = rooms(tmp_path, io)
+    context = services(tmp_path, io)
     both = (("user", "a"), ("client-id", "b"))
     request = AlterClientQuotasRequest(
         [
@@ -130,7 +130,7 @@ async def test_an_entity_twice_is_refused_once(tmp_path: Path, io: IoThreads) ->
     assert twice.error_code == ErrorCode.invalid_request.value
     assert [tuple(each) for each in twice.entity] == sorted(both)
     assert once.error_code == 0
-    assert context.rooms.security.quotas.get().values == {
+    assert context.services.security.quotas.get().values == {
         (("user", "a"),): {"request_percentage": 6},
     }
 
@@ -159,7 +159,7 @@ async def test_a_quota_that_makes_no_sense_is_refused(
     tmp_path: Path, io: IoThreads, entity: Any, key: str, value: float, message: str
 ) -> None:
     """With the reason; another entity of the request is set all the same."""
-    context = rooms(tmp_path, io)
+    context = services(tmp_path, io)
     fine = entry((("client-id", None),), {"controller_mutation_rate": 0.5})
     request = AlterClientQuotasRequest([entry(entity, {key: value}), fine])
     refused, done = (await alter(context, request)).entries
@@ -168,14 +168,14 @@ async def test_a_quota_that_makes_no_sense_is_refused(
     assert message in str(refused.error_message)
     assert [tuple(each) for each in refused.entity] == sorted(entity)
     assert (done.error_code, done.error_message) == (0, None)
-    assert context.rooms.security.quotas.get().values == {
+    assert context.services.security.quotas.get().values == {
         (("client-id", None),): {"controller_mutation_rate": 0.5}
     }
 
 
 async def test_parts_and_quotas_stand_in_kafkas_order(tmp_path: Path, io: IoThreads) -> None:
     """Whatever the order of the request: tests of clients compare the lists."""
-    context = rooms(tmp_path, io)
+    context = services(tmp_path, io)
     quotas = ("consumer_byte_rate", "producer_byte_rate", "request_percentage")
     asked = entry((("user", "a"), ("client-id", "b")), dict.fromkeys(quotas, 2.0))
     (altered,) = (await alter(context, AlterClientQuotasRequest([asked]))).entries
@@ -188,7 +188,7 @@ async def test_parts_and_quotas_stand_in_kafkas_order(tmp_path: Path, io: IoThre
 
 async def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, io: IoThreads) -> None:
     """It has two values."""
-    context = rooms(tmp_path, io)
+    context = services(tmp_path, io)
     twice = EntryData([EntityData("user", "a")], [OpData("request_percentage", 1.0)] * 2)
     (answer,) = (await alter(context, AlterClientQuotasRequest([twice]))).entries
 
@@ -198,7 +198,7 @@ async def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, io: IoThread
 async def test_a_quota_that_is_not_there_can_be_removed(tmp_path: Path, io: IoThreads) -> None:
     """As in Apache Kafka; nothing is written."""
     removed = entry((("user", "a"),), {"producer_byte_rate": None})
-    (answer,) = (await alter(rooms(tmp_path, io), AlterClientQuotasRequest([removed]))).entries
+    (answer,) = (await alter(services(tmp_path, io), AlterClientQuotasRequest([removed]))).entries
 
     assert (answer.error_code, answer.error_message) == (0, None)
     assert not (tmp_path / FILE_NAME).exists()

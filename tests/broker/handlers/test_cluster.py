@@ -12,11 +12,11 @@ from kio.schema.describe_quorum.v2.request import (
 from kio.schema.errors import ErrorCode
 
 from tests.support.ask import ask
-from tests.support.rooms import HOST, PORT, RoomsOnDisk
+from tests.support.services import HOST, PORT, ServicesOnDisk
 
 
 async def _describe(
-    home: RoomsOnDisk, endpoint: int = 1, *, operations: bool = False, version: int = 2
+    home: ServicesOnDisk, endpoint: int = 1, *, operations: bool = False, version: int = 2
 ) -> Any:
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=operations,
@@ -27,16 +27,16 @@ async def _describe(
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_the_cluster_is_this_broker(home: RoomsOnDisk, version: int) -> None:
+async def test_the_cluster_is_this_broker(home: ServicesOnDisk, version: int) -> None:
     """By the address of the listener; it is the controller too."""
     answer = await _describe(home, version=version)
 
     assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [(1, HOST, PORT)]
-    assert (answer.cluster_id, answer.controller_id) == (home.rooms.logs.cluster_id, 1)
+    assert (answer.cluster_id, answer.controller_id) == (home.services.logs.cluster_id, 1)
     assert answer.cluster_authorized_operations == -(2**31)
 
 
-async def test_authorized_operations_are_told_when_asked(home: RoomsOnDisk) -> None:
+async def test_authorized_operations_are_told_when_asked(home: ServicesOnDisk) -> None:
     """All that Kafka knows for a cluster."""
     assert (await _describe(home, operations=True)).cluster_authorized_operations == 8096
 
@@ -46,7 +46,7 @@ async def test_authorized_operations_are_told_when_asked(home: RoomsOnDisk) -> N
     [(2, ErrorCode.mismatched_endpoint_type), (3, ErrorCode.unsupported_endpoint_type)],
 )
 async def test_other_endpoints_are_refused(
-    home: RoomsOnDisk, endpoint: int, code: ErrorCode
+    home: ServicesOnDisk, endpoint: int, code: ErrorCode
 ) -> None:
     """There is no controller to ask."""
     answer = await _describe(home, endpoint)
@@ -68,11 +68,11 @@ def _quorum(*topics: tuple[str, tuple[int, ...]]) -> DescribeQuorumRequest:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_the_quorum_is_this_broker(home: RoomsOnDisk, version: int) -> None:
+async def test_the_quorum_is_this_broker(home: ServicesOnDisk, version: int) -> None:
     """The only voter, as far as its metadata goes; every change moves it on."""
     request = _quorum(("__cluster_metadata", (0,)))
     before = (await ask(home, 55, request, version)).topics[0].partitions[0]
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     answer = await ask(home, 55, request, version)
     after = answer.topics[0].partitions[0]
 
@@ -94,7 +94,7 @@ async def test_the_quorum_is_this_broker(home: RoomsOnDisk, version: int) -> Non
     ],
 )
 async def test_nothing_else_has_a_quorum(
-    home: RoomsOnDisk, topics: list[tuple[str, tuple[int, ...]]]
+    home: ServicesOnDisk, topics: list[tuple[str, tuple[int, ...]]]
 ) -> None:
     """Kafka answers so as soon as anything is asked beside its one partition."""
     answer = await ask(home, 55, _quorum(*topics))

@@ -15,7 +15,7 @@ from siltstone.broker.handlers import authorized
 from siltstone.broker.security.rights import GROUP_OPERATIONS
 from siltstone.broker.topics.features import Update, UpgradeType
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 HEARTBEAT, DESCRIBE = 68, 69
 
 
-async def beat(home: RoomsOnDisk, version: int = 1, **said: Any) -> Any:
+async def beat(home: ServicesOnDisk, version: int = 1, **said: Any) -> Any:
     """Send a heartbeat; without more, the first one of member "m" of group "g"."""
-    await home.rooms.groups().journal.ensure_created()
+    await home.services.groups().journal.ensure_created()
     values: dict[str, Any] = {
         "group_id": "g",
         "member_id": "m",
@@ -38,16 +38,18 @@ async def beat(home: RoomsOnDisk, version: int = 1, **said: Any) -> Any:
     return await ask(home, HEARTBEAT, kind(**values | said), version)
 
 
-async def describe(home: RoomsOnDisk, *groups: str, version: int = 1, asked: bool = False) -> Any:
+async def describe(
+    home: ServicesOnDisk, *groups: str, version: int = 1, asked: bool = False
+) -> Any:
     """Describe groups."""
     request = ConsumerGroupDescribeRequest(group_ids=groups, include_authorized_operations=asked)
     return (await ask(home, DESCRIBE, request, version)).groups
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_a_member_joins_and_is_described(home: RoomsOnDisk, version: int) -> None:
+async def test_a_member_joins_and_is_described(home: ServicesOnDisk, version: int) -> None:
     """What it has and is to have, by id and name; versions differ in the member's type alone."""
-    topic = await home.rooms.topics.create("t", 2, {})
+    topic = await home.services.topics.create("t", 2, {})
     answer = await beat(home, version)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.none, "m", 2)
     assert answer.heartbeat_interval == timedelta(seconds=5)
@@ -72,11 +74,11 @@ async def test_a_member_joins_and_is_described(home: RoomsOnDisk, version: int) 
     assert version == 0 or member.member_type == 1
 
 
-async def test_a_topic_that_is_gone_is_not_described(home: RoomsOnDisk) -> None:
+async def test_a_topic_that_is_gone_is_not_described(home: ServicesOnDisk) -> None:
     """Tools would ask for its name for ever."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     await beat(home)
-    await home.rooms.topics.delete(home.rooms.topics.topics["t"])
+    await home.services.topics.delete(home.services.topics.topics["t"])
 
     [group] = await describe(home, "g")
 
@@ -84,7 +86,7 @@ async def test_a_topic_that_is_gone_is_not_described(home: RoomsOnDisk) -> None:
     assert group.authorized_operations == authorized.NOT_ASKED
 
 
-async def test_a_first_version_member_is_given_its_id(home: RoomsOnDisk) -> None:
+async def test_a_first_version_member_is_given_its_id(home: ServicesOnDisk) -> None:
     """22 characters of base64, as Kafka makes them; later versions bring their own."""
     answer = await beat(home, 0, member_id="")
 
@@ -104,19 +106,21 @@ async def test_a_first_version_member_is_given_its_id(home: RoomsOnDisk) -> None
         ({"subscribed_topic_regex": "("}, ErrorCode.invalid_regular_expression),
     ],
 )
-async def test_refusals_say_why(home: RoomsOnDisk, said: dict[str, Any], code: ErrorCode) -> None:
+async def test_refusals_say_why(
+    home: ServicesOnDisk, said: dict[str, Any], code: ErrorCode
+) -> None:
     """With Kafka's code and a sentence, and there is no group afterwards."""
     answer = await beat(home, **said)
 
     assert answer.error_code is code
     assert answer.error_message
     assert answer.assignment is None
-    assert home.rooms.groups().groups == {}
+    assert home.services.groups().groups == {}
 
 
-async def test_owned_partitions_may_be_listed_in_pieces(home: RoomsOnDisk) -> None:
+async def test_owned_partitions_may_be_listed_in_pieces(home: ServicesOnDisk) -> None:
     """A topic twice is the same as once with all of its partitions."""
-    topic = await home.rooms.topics.create("t", 2, {})
+    topic = await home.services.topics.create("t", 2, {})
     await beat(home)
     await beat(home, member_id="n")
     pieces = tuple(TopicPartitions(topic_id=topic.id, partitions=(each,)) for each in (0, 1))
@@ -133,7 +137,7 @@ async def test_owned_partitions_may_be_listed_in_pieces(home: RoomsOnDisk) -> No
     assert answer.member_epoch == 2
 
 
-async def test_a_member_without_topics_has_an_epoch_too(home: RoomsOnDisk) -> None:
+async def test_a_member_without_topics_has_an_epoch_too(home: ServicesOnDisk) -> None:
     """Epoch 0 would be that of a member which is yet to join."""
     answer = await beat(home, subscribed_topic_names=())
     [group] = await describe(home, "g")
@@ -143,10 +147,10 @@ async def test_a_member_without_topics_has_an_epoch_too(home: RoomsOnDisk) -> No
     assert group.members[0].subscribed_topic_regex == ""
 
 
-async def test_what_is_no_consumer_group_is_not_described(home: RoomsOnDisk) -> None:
+async def test_what_is_no_consumer_group_is_not_described(home: ServicesOnDisk) -> None:
     """Admin clients go on with DescribeGroups then."""
-    await home.rooms.groups().journal.ensure_created()
-    home.rooms.groups().add_classic("classic")
+    await home.services.groups().journal.ensure_created()
+    home.services.groups().add_classic("classic")
 
     *groups, nameless = await describe(home, "missing", "classic", "")
 
@@ -161,10 +165,10 @@ async def test_what_is_no_consumer_group_is_not_described(home: RoomsOnDisk) -> 
 async def test_the_protocol_can_be_switched_off(tmp_path: Path, how: str) -> None:
     """By group.coordinator.rebalance.protocols, or group.version 0: UNSUPPORTED_VERSION."""
     settings = {"group_coordinator_rebalance_protocols": "classic"} if how == "setting" else {}
-    home = await RoomsOnDisk(tmp_path / "home", directories=1, **settings).open()
+    home = await ServicesOnDisk(tmp_path / "home", directories=1, **settings).open()
     if how == "feature":
         update = Update("group.version", 0, UpgradeType.SAFE_DOWNGRADE)
-        await home.rooms.features.update([update], validate_only=False)
+        await home.services.features.update([update], validate_only=False)
 
     assert (await beat(home)).error_code is ErrorCode.unsupported_version
     [group] = await describe(home, "g")
@@ -172,10 +176,10 @@ async def test_the_protocol_can_be_switched_off(tmp_path: Path, how: str) -> Non
     await home.close()
 
 
-async def test_settings_of_a_group_are_told_to_its_members(home: RoomsOnDisk) -> None:
+async def test_settings_of_a_group_are_told_to_its_members(home: ServicesOnDisk) -> None:
     """From the next heartbeat on."""
     await beat(home)
-    await home.rooms.settings.alter_group("g", {"consumer.heartbeat.interval.ms": "6000"})
+    await home.services.settings.alter_group("g", {"consumer.heartbeat.interval.ms": "6000"})
 
     answer = await beat(home, member_epoch=2)
 

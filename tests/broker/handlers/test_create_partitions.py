@@ -12,7 +12,7 @@ from kio.schema.create_partitions.v3.request import (
 from kio.schema.errors import ErrorCode
 
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 37
 
@@ -27,7 +27,7 @@ def _more(
 
 
 async def _extend(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     *topics: CreatePartitionsTopic,
     validate_only: bool = False,
     version: int = 3,
@@ -39,10 +39,10 @@ async def _extend(
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
+async def test_partitions_are_added(home: ServicesOnDisk, version: int) -> None:
     """With and without an assignment; the unknown topic beside them is refused."""
     for name in ("a", "b"):
-        await home.rooms.topics.create(name, 1, {})
+        await home.services.topics.create(name, 1, {})
     results = await _extend(
         home, _more("a", 3), _more("b", 2, [(1,)]), _more("missing", 2), version=version
     )
@@ -52,7 +52,7 @@ async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
         ("b", ErrorCode.none),
         ("missing", ErrorCode.unknown_topic_or_partition),
     ]
-    assert [topic.partitions for topic in home.rooms.topics.topics.values()] == [3, 2]
+    assert [topic.partitions for topic in home.services.topics.topics.values()] == [3, 2]
 
 
 @pytest.mark.parametrize(
@@ -70,49 +70,51 @@ async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
         (_more("a", 20_000), ErrorCode.policy_violation),
     ],
 )
-async def test_refusals(home: RoomsOnDisk, wanted: CreatePartitionsTopic, code: ErrorCode) -> None:
+async def test_refusals(
+    home: ServicesOnDisk, wanted: CreatePartitionsTopic, code: ErrorCode
+) -> None:
     """The topic stays as it was."""
-    await home.rooms.topics.create("a", 2, {})
+    await home.services.topics.create("a", 2, {})
     [result] = await _extend(home, wanted)
 
     assert result.error_code is code
     assert result.error_message
-    assert home.rooms.topics.topics["a"].partitions == 2
+    assert home.services.topics.topics["a"].partitions == 2
 
 
-async def test_a_name_twice_is_refused_once(home: RoomsOnDisk) -> None:
+async def test_a_name_twice_is_refused_once(home: ServicesOnDisk) -> None:
     """Neither of the two numbers counts."""
-    await home.rooms.topics.create("a", 1, {})
+    await home.services.topics.create("a", 1, {})
     results = await _extend(home, _more("a", 2), _more("a", 3))
 
     assert [each.error_code for each in results] == [ErrorCode.invalid_request]
-    assert home.rooms.topics.topics["a"].partitions == 1
+    assert home.services.topics.topics["a"].partitions == 1
 
 
-async def test_validating_adds_nothing(home: RoomsOnDisk) -> None:
+async def test_validating_adds_nothing(home: ServicesOnDisk) -> None:
     """It only tells what would come of it."""
-    await home.rooms.topics.create("a", 1, {})
+    await home.services.topics.create("a", 1, {})
     [result] = await _extend(home, _more("a", 2), validate_only=True)
 
     assert result.error_code is ErrorCode.none
-    assert home.rooms.topics.topics["a"].partitions == 1
+    assert home.services.topics.topics["a"].partitions == 1
 
 
-async def test_all_topics_of_a_request_count_together(home: RoomsOnDisk) -> None:
+async def test_all_topics_of_a_request_count_together(home: ServicesOnDisk) -> None:
     """More than 10,000 partitions are refused as a whole, as in Kafka."""
     for name in ("a", "b"):
-        await home.rooms.topics.create(name, 1, {})
+        await home.services.topics.create(name, 1, {})
     results = await _extend(home, _more("a", 6001), _more("b", 6001))
 
     assert [each.error_code for each in results] == [ErrorCode.policy_violation] * 2
-    assert [each.partitions for each in home.rooms.topics.topics.values()] == [1, 1]
+    assert [each.partitions for each in home.services.topics.topics.values()] == [1, 1]
 
 
 @pytest.mark.parametrize("validate_only", [True, False])
-async def test_a_name_too_long_for_as_many(home: RoomsOnDisk, validate_only: bool) -> None:
+async def test_a_name_too_long_for_as_many(home: ServicesOnDisk, validate_only: bool) -> None:
     """The name of the last folder would have 256 characters: nothing is made of any."""
     name = "a" * 249
-    topic = await home.rooms.topics.create(name, 1, {})
+    topic = await home.services.topics.create(name, 1, {})
     topic.logs += (None,) * 99_999  # so many are there already
     [result] = await _extend(home, _more(name, 100_001), validate_only=validate_only)
 

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v13.request import MetadataRequest
 
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 19
 
@@ -47,13 +47,13 @@ def wanted(
 
 
 async def _create(
-    home: RoomsOnDisk, *topics: CreatableTopic, validate_only: bool = False, version: int = 7
+    home: ServicesOnDisk, *topics: CreatableTopic, validate_only: bool = False, version: int = 7
 ) -> list[Any]:
     request = CreateTopicsRequest(topics=topics, timeout=timedelta(0), validate_only=validate_only)
     return list((await ask(home, KEY, request, version)).topics)
 
 
-async def test_the_next_metadata_shows_the_topic(home: RoomsOnDisk) -> None:
+async def test_the_next_metadata_shows_the_topic(home: ServicesOnDisk) -> None:
     """Id, partitions and settings are those of the answer."""
     [result] = await _create(home, wanted("orders", 3, retention_ms="5000"))
     everything = MetadataRequest(topics=None, include_topic_authorized_operations=False)
@@ -110,36 +110,36 @@ async def test_the_next_metadata_shows_the_topic(home: RoomsOnDisk) -> None:
         (wanted("t", 10_001), ErrorCode.policy_violation),
     ],
 )
-async def test_refusals(home: RoomsOnDisk, topic: CreatableTopic, code: ErrorCode) -> None:
+async def test_refusals(home: ServicesOnDisk, topic: CreatableTopic, code: ErrorCode) -> None:
     """The codes that Apache Kafka 4.3.1 was seen to answer, with a message, and no topic."""
-    await home.rooms.topics.create("ta.ken", 1, {})
+    await home.services.topics.create("ta.ken", 1, {})
     [result] = await _create(home, topic)
 
     assert result.error_code is code
     assert result.error_message
     assert (result.name, result.topic_id) == (topic.name, None)
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, ())
-    assert set(home.rooms.topics.topics) == {"ta.ken"}
+    assert set(home.services.topics.topics) == {"ta.ken"}
 
 
 async def test_minus_one_means_the_default(tmp_path: Path) -> None:
     """Of partitions and of replicas."""
-    home = await RoomsOnDisk(tmp_path, num_partitions="4").open()
+    home = await ServicesOnDisk(tmp_path, num_partitions="4").open()
     [result] = await _create(home, wanted("t", -1, -1))
 
     assert (result.num_partitions, result.replication_factor) == (4, 1)
     await home.close()
 
 
-async def test_an_assignment_to_this_broker_is_taken(home: RoomsOnDisk) -> None:
+async def test_an_assignment_to_this_broker_is_taken(home: ServicesOnDisk) -> None:
     """Its length is the number of partitions."""
     [result] = await _create(home, wanted("t", -1, -1, assign={1: (1,), 0: (1,)}))
 
     assert result.error_code is ErrorCode.none
-    assert home.rooms.topics.topics["t"].partitions == 2
+    assert home.services.topics.topics["t"].partitions == 2
 
 
-async def test_a_name_twice_is_refused_once(home: RoomsOnDisk) -> None:
+async def test_a_name_twice_is_refused_once(home: ServicesOnDisk) -> None:
     """The other topics of the request are made."""
     results = await _create(home, wanted("a"), wanted("a"), wanted("b"))
 
@@ -149,17 +149,17 @@ async def test_a_name_twice_is_refused_once(home: RoomsOnDisk) -> None:
     ]
 
 
-async def test_validating_makes_nothing(home: RoomsOnDisk) -> None:
+async def test_validating_makes_nothing(home: ServicesOnDisk) -> None:
     """The answer is that of a success, with an id that nobody has."""
     [result] = await _create(home, wanted("t", 2), validate_only=True)
 
     assert result.error_code is ErrorCode.none
     assert isinstance(result.topic_id, UUID)
     assert result.num_partitions == 2
-    assert not home.rooms.topics.topics
+    assert not home.services.topics.topics
 
 
-async def test_internal_topics_may_be_made_by_clients(home: RoomsOnDisk) -> None:
+async def test_internal_topics_may_be_made_by_clients(home: ServicesOnDisk) -> None:
     """Some make them before the broker does."""
     [result] = await _create(home, wanted("__consumer_offsets", 3))
 
@@ -167,7 +167,7 @@ async def test_internal_topics_may_be_made_by_clients(home: RoomsOnDisk) -> None
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(home: ServicesOnDisk, version: int) -> None:
     """Successes and refusals."""
     results = await _create(home, wanted("a"), wanted("a/b"), version=version)
 
@@ -179,9 +179,9 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
 
 async def test_the_default_counts_for_the_limit_of_a_request(tmp_path: Path) -> None:
     """Ten topics of 1,001 partitions each are too many, whether or not they say the number."""
-    home = await RoomsOnDisk(tmp_path, num_partitions="1001").open()
+    home = await ServicesOnDisk(tmp_path, num_partitions="1001").open()
     results = await _create(home, *(wanted(f"t{number}", -1) for number in range(10)))
 
     assert {each.error_code for each in results} == {ErrorCode.policy_violation}
-    assert home.rooms.topics.topics == {}
+    assert home.services.topics.topics == {}
     await home.close()

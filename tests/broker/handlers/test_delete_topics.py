@@ -11,13 +11,13 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.errors import ErrorCode
 
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 20
 
 
 async def _delete(
-    home: RoomsOnDisk, *topics: tuple[str | None, UUID | None], version: int = 6
+    home: ServicesOnDisk, *topics: tuple[str | None, UUID | None], version: int = 6
 ) -> list[Any]:
     request: Any = DeleteTopicsRequest(
         topics=tuple(DeleteTopicState(name=name, topic_id=each) for name, each in topics),
@@ -30,17 +30,17 @@ async def _delete(
     return list((await ask(home, KEY, request, version)).responses)
 
 
-async def test_by_name_and_by_id(home: RoomsOnDisk) -> None:
+async def test_by_name_and_by_id(home: ServicesOnDisk) -> None:
     """The answer names both, and both topics are gone."""
-    a = await home.rooms.topics.create("a", 1, {})
-    b = await home.rooms.topics.create("b", 1, {})
+    a = await home.services.topics.create("a", 1, {})
+    b = await home.services.topics.create("b", 1, {})
     results = await _delete(home, ("a", None), (None, b.id))
 
     assert [(each.name, each.topic_id, each.error_code) for each in results] == [
         ("a", a.id, ErrorCode.none),
         ("b", b.id, ErrorCode.none),
     ]
-    assert not home.rooms.topics.topics
+    assert not home.services.topics.topics
 
 
 @pytest.mark.parametrize(
@@ -55,21 +55,21 @@ async def test_by_name_and_by_id(home: RoomsOnDisk) -> None:
     ],
 )
 async def test_refusals(
-    home: RoomsOnDisk, name: str | None, topic_id: UUID | None, code: ErrorCode
+    home: ServicesOnDisk, name: str | None, topic_id: UUID | None, code: ErrorCode
 ) -> None:
     """The requested names are echoed; nothing is deleted."""
     for each in ("a", "__consumer_offsets"):
-        await home.rooms.topics.create(each, 1, {})
+        await home.services.topics.create(each, 1, {})
     [result] = await _delete(home, (name, topic_id))
 
     assert (result.name, result.topic_id, result.error_code) == (name, topic_id, code)
     assert result.error_message
-    assert len(home.rooms.topics.topics) == 2
+    assert len(home.services.topics.topics) == 2
 
 
-async def test_the_same_topic_twice_is_not_deleted(home: RoomsOnDisk) -> None:
+async def test_the_same_topic_twice_is_not_deleted(home: ServicesOnDisk) -> None:
     """It is refused once: by name twice, and by name and by its id, which are both told."""
-    topic = await home.rooms.topics.create("a", 1, {})
+    topic = await home.services.topics.create("a", 1, {})
     twice = await _delete(home, ("a", None), ("a", None))
     both = await _delete(home, ("a", None), (None, topic.id))
 
@@ -77,7 +77,7 @@ async def test_the_same_topic_twice_is_not_deleted(home: RoomsOnDisk) -> None:
     assert [(each.name, each.topic_id, each.error_code) for each in both] == [
         ("a", topic.id, ErrorCode.invalid_request)
     ]
-    assert "a" in home.rooms.topics.topics
+    assert "a" in home.services.topics.topics
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ async def test_the_same_topic_twice_is_not_deleted(home: RoomsOnDisk) -> None:
 )
 async def test_deletion_may_be_off(tmp_path: Path, version: int, code: ErrorCode) -> None:
     """Old versions do not know the code for it."""
-    home = await RoomsOnDisk(tmp_path, delete_topic_enable="false").open()
-    await home.rooms.topics.create("a", 1, {})
+    home = await ServicesOnDisk(tmp_path, delete_topic_enable="false").open()
+    await home.services.topics.create("a", 1, {})
     [result] = await _delete(home, ("a", None), version=version)
 
     assert result.error_code is code
-    assert "a" in home.rooms.topics.topics
+    assert "a" in home.services.topics.topics
     await home.close()
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(home: ServicesOnDisk, version: int) -> None:
     """Successes and refusals."""
-    await home.rooms.topics.create("a", 1, {})
+    await home.services.topics.create("a", 1, {})
     results = await _delete(home, ("a", None), ("b", None), version=version)
 
     assert [each.error_code for each in results] == [

@@ -8,14 +8,14 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 32
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 async def _describe(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     *resources: tuple[int, str],
     keys: tuple[str, ...] | None = None,
     synonyms: bool = True,
@@ -37,9 +37,9 @@ def _synonyms(config: Any) -> list[tuple[str, str, int]]:
     return [(each.name, each.value, each.source) for each in config.synonyms]
 
 
-async def test_a_topic_shows_every_setting_of_kafkas(home: RoomsOnDisk) -> None:
+async def test_a_topic_shows_every_setting_of_kafkas(home: ServicesOnDisk) -> None:
     """33 in 4.3.1, none of them read-only; null and empty keys mean all."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     for keys in (None, ()):
         [result] = await _describe(home, (TOPIC, "t"), keys=keys)
 
@@ -47,9 +47,9 @@ async def test_a_topic_shows_every_setting_of_kafkas(home: RoomsOnDisk) -> None:
         assert not any(each.read_only or each.is_sensitive for each in result.configs)
 
 
-async def test_synonyms_of_a_topic_setting(home: RoomsOnDisk) -> None:
+async def test_synonyms_of_a_topic_setting(home: ServicesOnDisk) -> None:
     """Its own value, then the broker's; retention.ms of its own stands alone."""
-    await home.rooms.topics.create("t", 1, {"cleanup.policy": "compact", "retention.ms": "5"})
+    await home.services.topics.create("t", 1, {"cleanup.policy": "compact", "retention.ms": "5"})
     [result] = await _describe(home, (TOPIC, "t"), keys=("cleanup.policy", "retention.ms"))
     policy, retention = result.configs
 
@@ -62,10 +62,10 @@ async def test_synonyms_of_a_topic_setting(home: RoomsOnDisk) -> None:
     assert _synonyms(retention) == [("retention.ms", "5", 1)]
 
 
-async def test_dynamic_values_of_brokers_are_sources_of_their_own(home: RoomsOnDisk) -> None:
+async def test_dynamic_values_of_brokers_are_sources_of_their_own(home: ServicesOnDisk) -> None:
     """This broker's before that of all."""
-    await home.rooms.topics.create("t", 1, {})
-    await home.rooms.settings.alter(
+    await home.services.topics.create("t", 1, {})
+    await home.services.settings.alter(
         cluster={"message.max.bytes": "3000000"}, broker={"message.max.bytes": "2000000"}
     )
     [topic, broker, cluster] = await _describe(
@@ -85,7 +85,7 @@ async def test_dynamic_values_of_brokers_are_sources_of_their_own(home: RoomsOnD
     assert cluster.configs[0].value == "3000000"
 
 
-async def test_values_for_all_brokers_are_shown_alone(home: RoomsOnDisk) -> None:
+async def test_values_for_all_brokers_are_shown_alone(home: ServicesOnDisk) -> None:
     """The empty name stands for what was set for all brokers, not for all settings."""
     [cluster, broker] = await _describe(home, (BROKER, ""), (BROKER, "1"))
     configs = {each.name: each for each in broker.configs}
@@ -99,14 +99,14 @@ async def test_values_for_all_brokers_are_shown_alone(home: RoomsOnDisk) -> None
     assert not configs["log.retention.ms"].read_only
 
 
-async def test_what_is_kept_of_settings_follows_every_change(home: RoomsOnDisk) -> None:
+async def test_what_is_kept_of_settings_follows_every_change(home: ServicesOnDisk) -> None:
     """A topic's own values and the broker's; topics of other values beside it keep theirs."""
     for name in ("t", "u"):
-        await home.rooms.topics.create(name, 1, {})
+        await home.services.topics.create(name, 1, {})
     told = []
     for topic, broker in (({}, "6"), ({"retention.ms": "5"}, "6"), ({}, "7")):
-        await home.rooms.topics.alter(home.rooms.topics.topics["t"], topic)
-        await home.rooms.settings.alter(broker={"log.retention.ms": broker})
+        await home.services.topics.alter(home.services.topics.topics["t"], topic)
+        await home.services.settings.alter(broker={"log.retention.ms": broker})
         results = await _describe(
             home,
             (TOPIC, "t"),
@@ -119,9 +119,9 @@ async def test_what_is_kept_of_settings_follows_every_change(home: RoomsOnDisk) 
     assert told == [["6", "6", "6"], ["5", "6", "6"], ["7", "7", "7"]]
 
 
-async def test_only_what_is_asked_for(home: RoomsOnDisk) -> None:
+async def test_only_what_is_asked_for(home: ServicesOnDisk) -> None:
     """Unknown keys are absent; synonyms and documentation only on demand."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     [plain] = await _describe(home, (TOPIC, "t"), keys=("segment.ms", "nope"), synonyms=False)
     [documented] = await _describe(home, (TOPIC, "t"), documentation=True)
 
@@ -146,7 +146,7 @@ async def test_only_what_is_asked_for(home: RoomsOnDisk) -> None:
     ],
 )
 async def test_resources_without_settings(
-    home: RoomsOnDisk, kind: int, name: str, code: ErrorCode
+    home: ServicesOnDisk, kind: int, name: str, code: ErrorCode
 ) -> None:
     """Each echoes its type and name."""
     [result] = await _describe(home, (kind, name))
@@ -156,7 +156,7 @@ async def test_resources_without_settings(
     assert (result.error_message == "") == (code is ErrorCode.none)
 
 
-async def test_a_subscription_that_nobody_made_has_defaults(home: RoomsOnDisk) -> None:
+async def test_a_subscription_that_nobody_made_has_defaults(home: ServicesOnDisk) -> None:
     """As in Kafka, which does not say that it does not exist."""
     [result] = await _describe(home, (METRICS, "m"))
 
@@ -165,15 +165,15 @@ async def test_a_subscription_that_nobody_made_has_defaults(home: RoomsOnDisk) -
     }  # fmt: skip
 
 
-async def test_an_unknown_type_refuses_the_whole_request(home: RoomsOnDisk) -> None:
+async def test_an_unknown_type_refuses_the_whole_request(home: ServicesOnDisk) -> None:
     """Kafka throws, so every resource has the error."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     results = await _describe(home, (TOPIC, "t"), (64, "x"))
 
     assert [each.error_code for each in results] == [ErrorCode.invalid_request] * 2
 
 
-async def test_loggers_are_described(home: RoomsOnDisk) -> None:
+async def test_loggers_are_described(home: ServicesOnDisk) -> None:
     """With the source and the type that Kafka gives them."""
     [result] = await _describe(
         home, (LOGGER, "1"), keys=("root", "siltstone.broker.topics.registry")
@@ -184,9 +184,9 @@ async def test_loggers_are_described(home: RoomsOnDisk) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(home: ServicesOnDisk, version: int) -> None:
     """Topic, broker and logger."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     results = await _describe(
         home, (TOPIC, "t"), (BROKER, "1"), (LOGGER, "1"), version=version, documentation=True
     )
@@ -194,9 +194,9 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
     assert all(each.configs for each in results)
 
 
-async def test_resources_are_listed_by_type(home: RoomsOnDisk) -> None:
+async def test_resources_are_listed_by_type(home: ServicesOnDisk) -> None:
     """No type means all; one that is not known refuses the request; version 0 has metrics only."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
 
     async def listed(*kinds: int, version: int = 1) -> Any:
         return await ask(home, 74, ListConfigResourcesRequest(resource_types=kinds), version)
@@ -210,14 +210,14 @@ async def test_resources_are_listed_by_type(home: RoomsOnDisk) -> None:
     assert [each.resource_type for each in (await listed(BROKER)).config_resources] == [BROKER]
     assert (await listed(TOPIC, 99)).error_code is ErrorCode.unsupported_version
     assert (await listed(METRICS, version=0)).config_resources == ()
-    await home.rooms.settings.alter_group("g", {"consumer.session.timeout.ms": "50000"})
+    await home.services.settings.alter_group("g", {"consumer.session.timeout.ms": "50000"})
     [group] = (await listed(GROUP)).config_resources
     assert (group.resource_type, group.resource_name) == (GROUP, "g")
 
 
-async def test_a_group_shows_its_own_settings_and_the_brokers(home: RoomsOnDisk) -> None:
+async def test_a_group_shows_its_own_settings_and_the_brokers(home: ServicesOnDisk) -> None:
     """Its own first, with the source of dynamic group settings; then what holds for all groups."""
-    await home.rooms.settings.alter_group("g", {"consumer.session.timeout.ms": "50000"})
+    await home.services.settings.alter_group("g", {"consumer.session.timeout.ms": "50000"})
 
     [result] = await _describe(home, (GROUP, "g"))
 

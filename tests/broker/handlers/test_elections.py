@@ -17,13 +17,13 @@ from kio.schema.list_partition_reassignments.v0.request import (
 )
 
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 NO_TIME = timedelta(0)
 
 
 async def _elect(
-    home: RoomsOnDisk, kind: int, *topics: tuple[str, tuple[int, ...]], version: int = 2
+    home: ServicesOnDisk, kind: int, *topics: tuple[str, tuple[int, ...]], version: int = 2
 ) -> Any:
     request = ElectLeadersRequest(
         election_type=kind,
@@ -37,9 +37,9 @@ async def _elect(
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("kind", [0, 1])
-async def test_no_election_is_needed(home: RoomsOnDisk, kind: int, version: int) -> None:
+async def test_no_election_is_needed(home: ServicesOnDisk, kind: int, version: int) -> None:
     """The leader leads; a partition that does not exist is unknown."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     answer = await _elect(home, kind, ("t", (0, 5)), ("missing", (0,)), version=version)
 
     assert [
@@ -53,18 +53,18 @@ async def test_no_election_is_needed(home: RoomsOnDisk, kind: int, version: int)
     ]
 
 
-async def test_an_election_for_all_is_a_success(home: RoomsOnDisk) -> None:
+async def test_an_election_for_all_is_a_success(home: ServicesOnDisk) -> None:
     """Partitions that need none are left out."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout=NO_TIME)
     answer = await ask(home, 43, request)
 
     assert (answer.error_code, answer.replica_election_results) == (ErrorCode.none, ())
 
 
-async def test_an_unknown_election_is_refused(home: RoomsOnDisk) -> None:
+async def test_an_unknown_election_is_refused(home: ServicesOnDisk) -> None:
     """As a whole and for each partition."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     answer = await _elect(home, 2, ("t", (0,)))
 
     assert answer.error_code is ErrorCode.invalid_request
@@ -89,7 +89,7 @@ async def test_an_unknown_election_is_refused(home: RoomsOnDisk) -> None:
 )
 @pytest.mark.parametrize("version", [0, 1])
 async def test_reassignments(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     topic: str,
     partition: int,
     replicas: tuple[int, ...] | None,
@@ -97,7 +97,7 @@ async def test_reassignments(
     version: int,
 ) -> None:
     """To where it is: accepted. Anywhere else there is nothing."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     request = AlterPartitionReassignmentsRequest(
         timeout=NO_TIME,
         topics=(
@@ -115,9 +115,9 @@ async def test_reassignments(
     assert result.error_code is code
 
 
-async def test_no_reassignment_is_ever_under_way(home: RoomsOnDisk) -> None:
+async def test_no_reassignment_is_ever_under_way(home: ServicesOnDisk) -> None:
     """Of all topics, or of those named."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     named = (ListPartitionReassignmentsTopics(name="t", partition_indexes=(0,)),)
     for topics in (None, named):
         request = ListPartitionReassignmentsRequest(timeout=NO_TIME, topics=topics)

@@ -12,13 +12,13 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
 
 from tests.support.appending import append
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 23
 
 
 async def _ask(
-    home: RoomsOnDisk, topic: str, partition: int, current: int, epoch: int, version: int = 4
+    home: ServicesOnDisk, topic: str, partition: int, current: int, epoch: int, version: int = 4
 ) -> Any:
     request = OffsetForLeaderEpochRequest(
         replica_id=-1,
@@ -53,7 +53,7 @@ async def _ask(
     ],
 )
 async def test_answers(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     topic: str,
     partition: int,
     current: int,
@@ -63,8 +63,8 @@ async def test_answers(
 ) -> None:
     """The answers of Apache Kafka 4.3.1 for one epoch that never changes."""
     for name in ("t", "empty"):
-        await home.rooms.topics.create(name, 1, {})
-    append(home.rooms.topics.logs["t", 0], 10)
+        await home.services.topics.create(name, 1, {})
+    append(home.services.topics.logs["t", 0], 10)
     answer = await _ask(home, topic, partition, current, epoch)
 
     assert answer.partition == partition
@@ -72,8 +72,8 @@ async def test_answers(
 
 
 @pytest.mark.parametrize("version", range(2, 5))
-async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(home: ServicesOnDisk, version: int) -> None:
     """Version 4 is compact."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
 
     assert (await _ask(home, "t", 0, -1, 0, version)).end_offset == 0

@@ -15,24 +15,24 @@ from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.support.appending import append
 from tests.support.ask import ask
 from tests.support.batches import TIMESTAMP
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 2
 UNKNOWN = (-1, -1, -1)
 
 
 @pytest.fixture
-async def filled(home: RoomsOnDisk) -> RoomsOnDisk:
+async def filled(home: ServicesOnDisk) -> ServicesOnDisk:
     """Ten records, ten ms apart, in topic t; an empty topic beside it."""
-    await home.rooms.topics.create("t", 1, {})
-    await home.rooms.topics.create("empty", 1, {})
+    await home.services.topics.create("t", 1, {})
+    await home.services.topics.create("empty", 1, {})
     for number in range(5):
-        append(home.rooms.topics.logs["t", 0], 2, timestamp=TIMESTAMP + 20 * number, step_ms=10)
+        append(home.services.topics.logs["t", 0], 2, timestamp=TIMESTAMP + 20 * number, step_ms=10)
     return home
 
 
 async def _ask(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     *partitions: tuple[int, int, int],
     topic: str = "t",
     isolation: int = 0,
@@ -81,7 +81,7 @@ def _found(partition: Any) -> tuple[int, int, int]:
 )
 @pytest.mark.parametrize("isolation", [0, 1])
 async def test_positions_and_times(
-    filled: RoomsOnDisk, timestamp: int, found: tuple[int, int, int], isolation: int
+    filled: ServicesOnDisk, timestamp: int, found: tuple[int, int, int], isolation: int
 ) -> None:
     """Record-exact and inclusive; what is not found is no error."""
     [answer] = await _ask(filled, (0, -1, timestamp), isolation=isolation)
@@ -95,7 +95,7 @@ async def test_positions_and_times(
     [(-1, (0, -1, 0)), (-2, (0, -1, 0)), (-3, UNKNOWN), (5, UNKNOWN)],
 )
 async def test_an_empty_partition(
-    filled: RoomsOnDisk, timestamp: int, found: tuple[int, int, int]
+    filled: ServicesOnDisk, timestamp: int, found: tuple[int, int, int]
 ) -> None:
     """It begins and ends at 0, in epoch 0, and has no times."""
     [answer] = await _ask(filled, (0, -1, timestamp), topic="empty")
@@ -116,7 +116,7 @@ async def test_an_empty_partition(
     ],
 )
 async def test_refusals(
-    filled: RoomsOnDisk, topic: str, partition: tuple[int, int, int], code: ErrorCode
+    filled: ServicesOnDisk, topic: str, partition: tuple[int, int, int], code: ErrorCode
 ) -> None:
     """Errors carry no offset."""
     [answer] = await _ask(filled, partition, topic=topic)
@@ -127,7 +127,7 @@ async def test_refusals(
 
 @pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
 async def test_positions_are_newer_than_the_api(
-    filled: RoomsOnDisk, timestamp: int, first: int
+    filled: ServicesOnDisk, timestamp: int, first: int
 ) -> None:
     """Below its version a position is UNSUPPORTED_VERSION, for that partition only."""
     [before, plain] = await _ask(filled, (0, -1, timestamp), (1, -1, -1), version=first - 1)
@@ -138,16 +138,16 @@ async def test_positions_are_newer_than_the_api(
     assert after.error_code is ErrorCode.none
 
 
-async def test_a_partition_twice_is_refused_once(filled: RoomsOnDisk) -> None:
+async def test_a_partition_twice_is_refused_once(filled: ServicesOnDisk) -> None:
     """Kafka cannot tell which of the two was meant."""
     answers = await _ask(filled, (0, -1, -1), (0, -1, -2))
 
     assert [each.error_code for each in answers] == [ErrorCode.invalid_request]
 
 
-async def test_deleted_records_are_not_found(filled: RoomsOnDisk) -> None:
+async def test_deleted_records_are_not_found(filled: ServicesOnDisk) -> None:
     """A search begins where the partition begins."""
-    filled.rooms.topics.logs["t", 0].delete_records(4)
+    filled.services.topics.logs["t", 0].delete_records(4)
     [start] = await _ask(filled, (0, -1, -2))
     [by_time] = await _ask(filled, (0, -1, TIMESTAMP))
 
@@ -156,9 +156,9 @@ async def test_deleted_records_are_not_found(filled: RoomsOnDisk) -> None:
 
 
 @pytest.mark.parametrize(("replica", "end"), [(-1, 10), (-2, 11), (0, 11)])
-async def test_only_consumers_are_isolated(filled: RoomsOnDisk, replica: int, end: int) -> None:
+async def test_only_consumers_are_isolated(filled: ServicesOnDisk, replica: int, end: int) -> None:
     """A client that names a replica is told the end of the log."""
-    log = filled.rooms.topics.logs["t", 0]
+    log = filled.services.topics.logs["t", 0]
     append(log, 1, producer_id=1, producer_epoch=0, base_sequence=0, flags=TRANSACTIONAL)
 
     [answer] = await _ask(filled, (0, -1, -1), isolation=1, replica=replica)
@@ -167,7 +167,7 @@ async def test_only_consumers_are_isolated(filled: RoomsOnDisk, replica: int, en
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_every_version_can_be_written(filled: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(filled: ServicesOnDisk, version: int) -> None:
     """An end and a time."""
     [end] = await _ask(filled, (0, -1, -1), version=version)
     [time] = await _ask(filled, (0, -1, TIMESTAMP + 10), version=version)

@@ -9,13 +9,13 @@ from siltstone.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 34
 
 
 async def test_many_refused_partitions_leave_few_lines(
-    home: RoomsOnDisk, caplog: pytest.LogCaptureFixture
+    home: ServicesOnDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each is answered; ten have a line of their own, and the others are counted in one."""
     topic = AlterReplicaLogDirTopic("nowhere", list(range(1000)))

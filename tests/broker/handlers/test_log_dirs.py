@@ -14,13 +14,13 @@ from siltstone.protocol.messages.describe_log_dirs import DescribeLogDirsRespons
 from siltstone.storage import files
 from tests.support.appending import append
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 35
 
 
 async def _describe(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     *topics: tuple[str, tuple[int, ...]],
     everything: bool = False,
     version: int = 5,
@@ -42,15 +42,15 @@ def _sizes(result: Any) -> dict[tuple[str, int], int]:
 
 async def test_sizes_by_directory(tmp_path: Path) -> None:
     """Every directory by its absolute path, with the bytes of its partitions and of its disk."""
-    home = await RoomsOnDisk(tmp_path, directories=2).open()
-    await home.rooms.topics.create("t", 4, {})
-    append(home.rooms.topics.logs["t", 2], 3)
+    home = await ServicesOnDisk(tmp_path, directories=2).open()
+    await home.services.topics.create("t", 4, {})
+    append(home.services.topics.logs["t", 2], 3)
     results = await _describe(home, everything=True)
     sizes = [_sizes(each) for each in results]
 
     assert [each.log_dir for each in results] == [str(path.resolve()) for path in home.paths]
     assert sum(len(each) for each in sizes) == 4
-    assert (sizes[0] | sizes[1])["t", 2] == home.rooms.topics.logs["t", 2].size > 0
+    assert (sizes[0] | sizes[1])["t", 2] == home.services.topics.logs["t", 2].size > 0
     disk = os.statvfs(tmp_path)
     assert {each.total_bytes for each in results} == {disk.f_blocks * disk.f_frsize}
     assert all(0 < each.usable_bytes <= each.total_bytes for each in results)
@@ -60,10 +60,10 @@ async def test_sizes_by_directory(tmp_path: Path) -> None:
     await home.close()
 
 
-async def test_only_what_is_asked_for(home: RoomsOnDisk) -> None:
+async def test_only_what_is_asked_for(home: ServicesOnDisk) -> None:
     """What is not there is absent; hidden logs are too; the directory is there without any."""
-    await home.rooms.topics.create("t", 2, {})
-    home.rooms.topics.logs["hidden", 0] = home.rooms.topics.logs["t", 0]
+    await home.services.topics.create("t", 2, {})
+    home.services.topics.logs["hidden", 0] = home.services.topics.logs["t", 0]
     [some] = await _describe(home, ("t", (1, 7)), ("missing", (0,)), ("hidden", (0,)))
     [none] = await _describe(home)
     [everything] = await _describe(home, everything=True)
@@ -73,10 +73,10 @@ async def test_only_what_is_asked_for(home: RoomsOnDisk) -> None:
     assert set(_sizes(everything)) == {("t", 0), ("t", 1)}
 
 
-async def test_a_failed_directory_says_so(home: RoomsOnDisk) -> None:
+async def test_a_failed_directory_says_so(home: ServicesOnDisk) -> None:
     """With its path, so that a person knows which disk to look at."""
-    await home.rooms.topics.create("t", 1, {})
-    home.rooms.logs.directories[0].fail(OSError(5, "Input/output error"))
+    await home.services.topics.create("t", 1, {})
+    home.services.logs.directories[0].fail(OSError(5, "Input/output error"))
     [result] = await _describe(home, everything=True)
 
     assert (result.error_code, result.topics) == (ErrorCode.kafka_storage_error, ())
@@ -84,19 +84,19 @@ async def test_a_failed_directory_says_so(home: RoomsOnDisk) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(home: ServicesOnDisk, version: int) -> None:
     """With a topic in it."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     [result] = await _describe(home, everything=True, version=version)
 
     assert set(_sizes(result)) == {("t", 0)}
 
 
 async def test_no_disk_is_asked_by_a_request(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The room is that of the last look, so the answer comes in the same turn of the loop."""
-    await home.rooms.topics.create("t", 1, {})
+    await home.services.topics.create("t", 1, {})
     monkeypatch.setattr(files, "find_room", None)
     answer = describe(home.context(KEY), Request(topics=None))
 

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from siltstone.broker.groups.classic.state_names import GroupState
 from tests.support import group_requests as requests
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.stable_group import (
     SESSION_MS,
     add_stable_group,
@@ -31,30 +31,30 @@ E = ErrorCode
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
+async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """The stable group "g" of "m", whose instance id is "i"."""
-    rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await rooms.rooms.groups().journal.ensure_created()
-    add_stable_group(rooms)
-    yield rooms
-    await rooms.close()
+    services = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+    await services.services.groups().journal.ensure_created()
+    add_stable_group(services)
+    yield services
+    await services.close()
 
 
-async def test_a_heartbeat_keeps_a_member(home: RoomsOnDisk) -> None:
+async def test_a_heartbeat_keeps_a_member(home: ServicesOnDisk) -> None:
     """It is answered without an error, and the session begins again."""
     for instance_id in (None, "i", None):
         home.clock.advance(SESSION_MS - 1)
         answer = await ask(home, HEARTBEAT, requests.beat("g", "m", 3, instance_id))
         assert answer.error_code is E.none
-        home.rooms.groups().timers.run_due()
+        home.services.groups().timers.run_due()
     assert "m" in group_of(home).members.by_id
     home.clock.advance(SESSION_MS)
-    home.rooms.groups().timers.run_due()
+    home.services.groups().timers.run_due()
     assert "m" not in group_of(home).members.by_id
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_every_version_keeps_a_member(home: RoomsOnDisk, version: int) -> None:
+async def test_every_version_keeps_a_member(home: ServicesOnDisk, version: int) -> None:
     """Up to version 2 there is no instance id."""
     kind: Any = load_request_schema(HEARTBEAT, version)
     beat = kind(group_id="g", generation_id=3, member_id="m")
@@ -76,7 +76,7 @@ async def test_every_version_keeps_a_member(home: RoomsOnDisk, version: int) -> 
     ],
 )
 async def test_what_a_heartbeat_is_told(
-    home: RoomsOnDisk, beat: Any, prepare: Callable[[RoomsOnDisk], None], code: ErrorCode
+    home: ServicesOnDisk, beat: Any, prepare: Callable[[ServicesOnDisk], None], code: ErrorCode
 ) -> None:
     """While its group is read it is told nothing, or it would join again without need."""
     prepare(home)
@@ -85,7 +85,7 @@ async def test_what_a_heartbeat_is_told(
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_one_member_leaves_by_old_versions(home: RoomsOnDisk, version: int) -> None:
+async def test_one_member_leaves_by_old_versions(home: ServicesOnDisk, version: int) -> None:
     """The outcome is said at the top."""
     kind: Any = load_request_schema(LEAVE, version)
 
@@ -96,7 +96,7 @@ async def test_one_member_leaves_by_old_versions(home: RoomsOnDisk, version: int
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-async def test_many_members_leave_by_new_versions(home: RoomsOnDisk, version: int) -> None:
+async def test_many_members_leave_by_new_versions(home: ServicesOnDisk, version: int) -> None:
     """The outcome of each is said beside it, by member id or by instance id alone."""
     kio: Any = import_module(f"kio.schema.leave_group.v{version}.request")
     members = (

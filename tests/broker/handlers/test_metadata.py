@@ -20,7 +20,7 @@ from siltstone.config.server import ServerConfig
 from siltstone.protocol.messages.metadata import RESPONSE, MetadataResponse
 from siltstone.protocol.messages.metadata import MetadataRequest as Wanted
 from tests.support.ask import ask
-from tests.support.rooms import HOST, PORT, RoomsOnDisk
+from tests.support.services import HOST, PORT, ServicesOnDisk
 
 KEY = 3
 
@@ -44,19 +44,19 @@ def _request(
 ALL = MetadataRequest(topics=None, include_topic_authorized_operations=False)
 
 
-async def test_the_broker_is_told_by_the_address_of_the_listener(home: RoomsOnDisk) -> None:
+async def test_the_broker_is_told_by_the_address_of_the_listener(home: ServicesOnDisk) -> None:
     """Node id, advertised address, controller and cluster are told even if no topic is asked."""
     answer = await ask(home, KEY, _request())
 
     assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [(1, HOST, PORT)]
     assert answer.controller_id == 1
-    assert answer.cluster_id == home.rooms.logs.cluster_id
+    assert answer.cluster_id == home.services.logs.cluster_id
     assert answer.topics == ()
 
 
-async def test_null_means_all_and_hidden_logs_are_in_none(home: RoomsOnDisk) -> None:
+async def test_null_means_all_and_hidden_logs_are_in_none(home: ServicesOnDisk) -> None:
     """Every topic with every partition; what is only in `logs` is nowhere."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     await topics.create("a", 2, {})
     await topics.create("b", 1, {})
     topics.logs["hidden", 0] = topics.logs["b", 0]
@@ -84,56 +84,56 @@ async def test_null_means_all_and_hidden_logs_are_in_none(home: RoomsOnDisk) -> 
         ("x" * 250, ErrorCode.invalid_topic_exception),
     ],
 )
-async def test_topics_that_are_not_there(home: RoomsOnDisk, name: str, code: ErrorCode) -> None:
+async def test_topics_that_are_not_there(home: ServicesOnDisk, name: str, code: ErrorCode) -> None:
     """Nothing is made for a client that does not want it, and no partition is invented."""
     answer = await ask(home, KEY, _request(name))
 
     assert [(each.name, each.error_code, each.partitions) for each in answer.topics] == [
         (name, code, ())
     ]
-    assert not home.rooms.topics.topics
+    assert not home.services.topics.topics
 
 
-async def test_a_topic_that_may_be_made_is_ready_in_the_answer(home: RoomsOnDisk) -> None:
+async def test_a_topic_that_may_be_made_is_ready_in_the_answer(home: ServicesOnDisk) -> None:
     """With the broker's number of partitions; a name twice is one topic."""
     answer = await ask(home, KEY, _request("new", "new", "a/b", create=True))
 
     found = {each.name: each for each in answer.topics}
     assert len(answer.topics) == 2
     assert found["new"].error_code is ErrorCode.none
-    assert len(found["new"].partitions) == home.rooms.settings.server.num_partitions
+    assert len(found["new"].partitions) == home.services.settings.server.num_partitions
     assert found["a/b"].error_code is ErrorCode.invalid_topic_exception
 
 
-async def test_a_collision_is_no_new_topic(home: RoomsOnDisk) -> None:
+async def test_a_collision_is_no_new_topic(home: ServicesOnDisk) -> None:
     """The client is told at once instead of trying for ever."""
-    await home.rooms.topics.create("a.b", 1, {})
+    await home.services.topics.create("a.b", 1, {})
     answer = await ask(home, KEY, _request("a_b", create=True))
 
     assert answer.topics[0].error_code is ErrorCode.invalid_topic_exception
 
 
-async def test_internal_topics_are_made_in_their_own_way(home: RoomsOnDisk) -> None:
+async def test_internal_topics_are_made_in_their_own_way(home: ServicesOnDisk) -> None:
     """Compacted, and told as internal."""
     answer = await ask(home, KEY, _request("__consumer_offsets", create=True))
 
     assert answer.topics[0].is_internal
     assert len(answer.topics[0].partitions) == 50
-    assert home.rooms.topics.topics["__consumer_offsets"].config.is_compacted
+    assert home.services.topics.topics["__consumer_offsets"].config.is_compacted
 
 
 async def test_the_broker_may_forbid_it(tmp_path: Path) -> None:
     """auto.create.topics.enable=false counts for everybody."""
-    home = await RoomsOnDisk(tmp_path, auto_create_topics_enable="false").open()
+    home = await ServicesOnDisk(tmp_path, auto_create_topics_enable="false").open()
     answer = await ask(home, KEY, _request("new", create=True))
 
     assert answer.topics[0].error_code is ErrorCode.unknown_topic_or_partition
     await home.close()
 
 
-async def test_topics_by_id(home: RoomsOnDisk) -> None:
+async def test_topics_by_id(home: ServicesOnDisk) -> None:
     """Known ids give names; an unknown one is echoed; names beside ids are not looked at."""
-    topic = await home.rooms.topics.create("a", 1, {})
+    topic = await home.services.topics.create("a", 1, {})
     answer = await ask(home, KEY, _request(topic.id, UUID(int=5), "a"))
 
     assert [(each.name, each.topic_id, each.error_code) for each in answer.topics] == [
@@ -143,22 +143,22 @@ async def test_topics_by_id(home: RoomsOnDisk) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-async def test_ids_before_version_12_refuse_the_request(home: RoomsOnDisk, version: int) -> None:
+async def test_ids_before_version_12_refuse_the_request(home: ServicesOnDisk, version: int) -> None:
     """Those versions have the field but no meaning for it."""
-    topic = await home.rooms.topics.create("a", 1, {})
+    topic = await home.services.topics.create("a", 1, {})
     answer = await ask(home, KEY, _request(topic.id), version)
 
     assert answer.topics[0].error_code is ErrorCode.invalid_request
 
 
-async def test_neither_name_nor_id_refuses_the_request(home: RoomsOnDisk) -> None:
+async def test_neither_name_nor_id_refuses_the_request(home: ServicesOnDisk) -> None:
     """There is nothing to look for."""
     assert (await ask(home, KEY, _request(None))).error_code is ErrorCode.invalid_request
 
 
-async def test_authorized_operations_are_told_when_asked(home: RoomsOnDisk) -> None:
+async def test_authorized_operations_are_told_when_asked(home: ServicesOnDisk) -> None:
     """All of them, as nobody is restricted; else the value that means not asked."""
-    await home.rooms.topics.create("a", 1, {})
+    await home.services.topics.create("a", 1, {})
     asked = await ask(home, KEY, _request("a", "missing", "a/b", operations=True))
     silent = await ask(home, KEY, _request("a", "missing", "a/b"))
 
@@ -166,9 +166,9 @@ async def test_authorized_operations_are_told_when_asked(home: RoomsOnDisk) -> N
     assert [each.topic_authorized_operations for each in silent.topics] == [-(2**31)] * 3
 
 
-async def test_what_is_kept_of_an_answer_follows_the_topic(home: RoomsOnDisk) -> None:
+async def test_what_is_kept_of_an_answer_follows_the_topic(home: ServicesOnDisk) -> None:
     """Partitions that are added, and a topic made again, are in the next answer."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("a", 1, {})
     await ask(home, KEY, ALL)
     await topics.add_partitions(topic, 3)
@@ -181,15 +181,15 @@ async def test_what_is_kept_of_an_answer_follows_the_topic(home: RoomsOnDisk) ->
     assert (later.topics[0].topic_id, len(later.topics[0].partitions)) == (again.id, 1)
 
 
-async def test_in_version_0_no_topic_means_all(home: RoomsOnDisk) -> None:
+async def test_in_version_0_no_topic_means_all(home: ServicesOnDisk) -> None:
     """It has no null; from version 1 on none means none."""
-    await home.rooms.topics.create("a", 1, {})
+    await home.services.topics.create("a", 1, {})
     answer = await ask(home, KEY, FirstMetadataRequest(topics=()), 0)
 
     assert [each.name for each in answer.topics] == ["a"]
 
 
-def _written(home: RoomsOnDisk, version: int, *, operations: bool = False) -> Any:
+def _written(home: ServicesOnDisk, version: int, *, operations: bool = False) -> Any:
     """Return the parts of an answer about all topics, and its bytes."""
     request = Wanted(topics=None, include_topic_authorized_operations=operations)
     answer = handle(home.context(KEY, version), request)
@@ -197,9 +197,11 @@ def _written(home: RoomsOnDisk, version: int, *, operations: bool = False) -> An
     return answer.topics, RESPONSE.write(version, answer)
 
 
-async def test_an_answer_about_all_topics_is_put_together_of_kept_bytes(home: RoomsOnDisk) -> None:
+async def test_an_answer_about_all_topics_is_put_together_of_kept_bytes(
+    home: ServicesOnDisk,
+) -> None:
     """The second answer has the parts of the first; a change of one topic leaves the others'."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     await topics.create("a", 1, {})
     b = await topics.create("b", 1, {})
     first, written = _written(home, 12)
@@ -214,15 +216,15 @@ async def test_an_answer_about_all_topics_is_put_together_of_kept_bytes(home: Ro
     assert len(longer) > len(written)
 
 
-async def test_kept_bytes_are_those_of_the_form_asked_for(home: RoomsOnDisk) -> None:
+async def test_kept_bytes_are_those_of_the_form_asked_for(home: ServicesOnDisk) -> None:
     """Whatever was asked before: every version, with and without operations."""
-    await home.rooms.topics.create("a", 3, {})
-    await home.rooms.topics.create("__consumer_offsets", 1, {})
+    await home.services.topics.create("a", 3, {})
+    await home.services.topics.create("__consumer_offsets", 1, {})
     forms = [(version, operations) for version in range(14) for operations in (False, True)]
     before = {form: _written(home, form[0], operations=form[1])[1] for form in forms}
-    for topic in home.rooms.topics.topics.values():
+    for topic in home.services.topics.topics.values():
         assert len(topic.answers) <= MAX_FORMS
-    assert len(home.rooms.topics.listings) <= MAX_FORMS
+    assert len(home.services.topics.listings) <= MAX_FORMS
 
     for version, operations in reversed(forms):
         after = _written(home, version, operations=operations)[1]
@@ -230,16 +232,16 @@ async def test_kept_bytes_are_those_of_the_form_asked_for(home: RoomsOnDisk) -> 
 
 
 async def test_many_partitions_are_described_in_slices(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop is given back between them until all are kept."""
     monkeypatch.setattr(metadata, "SLICE", 2)
     for name in ("a", "b", "c"):
-        await home.rooms.topics.create(name, 2, {})
+        await home.services.topics.create(name, 2, {})
     asking = asyncio.ensure_future(ask(home, KEY, ALL))
     await asyncio.sleep(0)
     assert not asking.done()
-    assert [bool(topic.answers) for topic in home.rooms.topics.topics.values()] == [
+    assert [bool(topic.answers) for topic in home.services.topics.topics.values()] == [
         True,
         False,
         False,
@@ -249,9 +251,9 @@ async def test_many_partitions_are_described_in_slices(
     assert isinstance(handle(home.context(KEY), Wanted(topics=None)), MetadataResponse)
 
 
-async def test_errors_of_partitions_are_counted_each_time(home: RoomsOnDisk) -> None:
+async def test_errors_of_partitions_are_counted_each_time(home: ServicesOnDisk) -> None:
     """An answer with an error is written again, since kept bytes have no error."""
-    topic = await home.rooms.topics.create("a", 1, {})
+    topic = await home.services.topics.create("a", 1, {})
     topic.logs = (None,)
     for _ in range(2):
         errors: list[int] = []
@@ -260,9 +262,9 @@ async def test_errors_of_partitions_are_counted_each_time(home: RoomsOnDisk) -> 
         assert errors == [ErrorCode.leader_not_available]
 
 
-async def test_a_partition_that_cannot_be_served_has_no_leader(home: RoomsOnDisk) -> None:
+async def test_a_partition_that_cannot_be_served_has_no_leader(home: ServicesOnDisk) -> None:
     """It is listed all the same, with its replica offline: partitions are numbered without gaps."""
-    topic = await home.rooms.topics.create("a", 2, {})
+    topic = await home.services.topics.create("a", 2, {})
     topic.logs = (topic.logs[0], None)
     served, unserved = (await ask(home, KEY, ALL)).topics[0].partitions
 
@@ -273,9 +275,9 @@ async def test_a_partition_that_cannot_be_served_has_no_leader(home: RoomsOnDisk
 
 
 @pytest.mark.parametrize("version", range(14))
-async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(home: ServicesOnDisk, version: int) -> None:
     """Known and unknown topics in all layouts."""
-    await home.rooms.topics.create("a", 1, {})
+    await home.services.topics.create("a", 1, {})
     answer = await ask(home, KEY, _request("a", "missing"), version)
 
     assert [each.name for each in answer.topics] == ["a", "missing"]
@@ -283,7 +285,7 @@ async def test_every_version_can_be_written(home: RoomsOnDisk, version: int) -> 
 
 @pytest.mark.parametrize(("asked", "told"), [(True, 8096), (False, -(2**31))])
 async def test_until_v10_it_tells_what_one_may_do_with_the_cluster(
-    home: RoomsOnDisk, asked: bool, told: int
+    home: ServicesOnDisk, asked: bool, told: int
 ) -> None:
     """So librdkafka describes the cluster, by v9: without an authorizer all is allowed."""
     for version in (8, 9, 10):
@@ -297,22 +299,22 @@ async def test_until_v10_it_tells_what_one_may_do_with_the_cluster(
         answer = await ask(home, KEY, request, version)
 
         assert answer.cluster_authorized_operations == told
-        assert answer.cluster_id == home.rooms.logs.cluster_id
+        assert answer.cluster_id == home.services.logs.cluster_id
 
 
 async def test_one_request_makes_no_more_partitions_than_it_may(tmp_path: Path) -> None:
     """The limit of CreateTopics counts for what a client wants to use, too; nothing is made."""
-    home = await RoomsOnDisk(tmp_path, num_partitions="4000").open()
+    home = await ServicesOnDisk(tmp_path, num_partitions="4000").open()
     names = ("a", "b", "c")
     answer = await ask(home, KEY, _request(*names, create=True))
 
     assert [each.error_code for each in answer.topics] == [ErrorCode.policy_violation] * 3
-    assert home.rooms.topics.topics == {}
+    assert home.services.topics.topics == {}
     await home.close()
 
 
 async def test_names_that_are_created_are_counted_in_shares(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many as one request may have were counted in one turn of the loop, in 25 ms."""
     turns = 0

@@ -18,7 +18,7 @@ from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.kio_messages import encode
 from tests.support.kio_schemas import request_class
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.stable_group import (
     SESSION_MS,
     add_stable_group,
@@ -44,28 +44,28 @@ E = ErrorCode
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
+async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """The topic orders of 20 partitions, the stable group "g" of "m" and the empty one "alone"."""
-    rooms = RoomsOnDisk(
+    services = ServicesOnDisk(
         tmp_path / "root",
         offsets_topic_num_partitions="1",
         offset_metadata_max_bytes=str(MAX_METADATA),
     )
-    await rooms.open()
-    await rooms.rooms.topics.create("orders", 20, {})
-    groups = rooms.rooms.groups()
+    await services.open()
+    await services.services.topics.create("orders", 20, {})
+    groups = services.services.groups()
     await groups.journal.ensure_created()
     groups.add_classic("alone")
-    add_stable_group(rooms)
-    yield rooms
-    await rooms.close()
+    add_stable_group(services)
+    yield services
+    await services.close()
 
 
-def _journal(home: RoomsOnDisk) -> Log:
-    return home.rooms.topics.logs["__consumer_offsets", 0]
+def _journal(home: ServicesOnDisk) -> Log:
+    return home.services.topics.logs["__consumer_offsets", 0]
 
 
-async def commit(home: RoomsOnDisk, request: Any) -> list[tuple[str, int, ErrorCode]]:
+async def commit(home: ServicesOnDisk, request: Any) -> list[tuple[str, int, ErrorCode]]:
     """Commit, and return topic, partition and code of each row of the answer."""
     answer = await ask(home, COMMIT, request, type(request).__version__)
     return [
@@ -81,7 +81,7 @@ async def commit(home: RoomsOnDisk, request: Any) -> list[tuple[str, int, ErrorC
     [("alone", NOBODY, ""), ("g", MEMBER, None), ("g", ("m", 3, "i"), "läuft")],
 )
 async def test_a_commit_is_in_the_journal_when_it_is_answered(
-    home: RoomsOnDisk, version: int, group: str, member: Any, metadata: str | None
+    home: ServicesOnDisk, version: int, group: str, member: Any, metadata: str | None
 ) -> None:
     """One record, the value that is served from then on, and the code 0."""
     before = _journal(home).log_end_offset
@@ -90,7 +90,7 @@ async def test_a_commit_is_in_the_journal_when_it_is_answered(
     assert await commit(home, request) == [("orders", 1, E.none)]
 
     assert _journal(home).log_end_offset == before + 1
-    offsets = home.rooms.groups().offsets
+    offsets = home.services.groups().offsets
     found = offsets.find(group, "orders", 1)
     assert found is not None
     assert (found.offset, found.metadata) == (42, metadata or "")
@@ -98,7 +98,7 @@ async def test_a_commit_is_in_the_journal_when_it_is_answered(
     assert (offsets.count, offsets.commit_count) == (1, 1)
 
 
-async def test_what_a_request_commits_is_one_batch(home: RoomsOnDisk) -> None:
+async def test_what_a_request_commits_is_one_batch(home: ServicesOnDisk) -> None:
     """However many partitions it has; what cannot be committed does not keep out the others."""
     journal = _journal(home)
     before = journal.log_end_offset
@@ -114,12 +114,12 @@ async def test_what_a_request_commits_is_one_batch(home: RoomsOnDisk) -> None:
     assert found is not None
     data = os.pread(found.slice.file.fileno(), found.slice.size, found.slice.position)
     assert int.from_bytes(data[8:12], "big") + 12 == len(data)
-    assert home.rooms.groups().offsets.count == 20
+    assert home.services.groups().offsets.count == 20
 
 
-async def test_topics_are_named_by_their_ids(home: RoomsOnDisk) -> None:
+async def test_topics_are_named_by_their_ids(home: ServicesOnDisk) -> None:
     """From version 10 on, and an id that nobody has is said to be one."""
-    topic = home.rooms.topics.topics["orders"]
+    topic = home.services.topics.topics["orders"]
     kind: Any = load_request_schema(COMMIT, 10)
     row = request_class(COMMIT, 10, "OffsetCommitRequestPartition")
     named = request_class(COMMIT, 10, "OffsetCommitRequestTopic")
@@ -149,11 +149,11 @@ async def test_topics_are_named_by_their_ids(home: RoomsOnDisk) -> None:
     ]
 
 
-def _go_offline(home: RoomsOnDisk) -> None:
+def _go_offline(home: ServicesOnDisk) -> None:
     _journal(home).directory.fail(OSError(5, "planted"), for_good=True)
 
 
-REFUSED: dict[str, tuple[Any, Callable[[RoomsOnDisk], None], ErrorCode]] = {
+REFUSED: dict[str, tuple[Any, Callable[[ServicesOnDisk], None], ErrorCode]] = {
     "another generation": (
         requests.commit("g", ORDERS, member=("m", 2, None)),
         as_it_is,
@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[Any, Callable[[RoomsOnDisk], None], ErrorCode]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_is_refused_changes_nothing(home: RoomsOnDisk, name: str) -> None:
+async def test_what_is_refused_changes_nothing(home: ServicesOnDisk, name: str) -> None:
     """Nothing written, nothing remembered."""
     request, prepare, code = REFUSED[name]
     prepare(home)
@@ -228,11 +228,11 @@ async def test_what_is_refused_changes_nothing(home: RoomsOnDisk, name: str) -> 
     assert [code for _, _, code in await commit(home, request)] == [code]
 
     assert _journal(home).log_end_offset == before
-    assert home.rooms.groups().offsets.count == 0
+    assert home.services.groups().offsets.count == 0
 
 
 async def test_the_code_of_the_group_is_that_of_every_partition_there_is(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
 ) -> None:
     """What is not there is still said to be missing; too long metadata is no matter then."""
     wanted = {("orders", 0): 1, ("no", 0): 1, ("orders", 1): 1}
@@ -245,7 +245,7 @@ async def test_the_code_of_the_group_is_that_of_every_partition_there_is(
     ]
 
 
-async def test_metadata_as_long_as_the_setting_is_taken(home: RoomsOnDisk) -> None:
+async def test_metadata_as_long_as_the_setting_is_taken(home: ServicesOnDisk) -> None:
     """One more character is too many."""
     longest = "m" * MAX_METADATA
 
@@ -254,37 +254,37 @@ async def test_metadata_as_long_as_the_setting_is_taken(home: RoomsOnDisk) -> No
         assert await commit(home, request) == [("orders", 1, code)]
 
 
-async def test_a_retention_time_is_kept_with_the_offset(home: RoomsOnDisk) -> None:
+async def test_a_retention_time_is_kept_with_the_offset(home: ServicesOnDisk) -> None:
     """Up to version 4 the client says how long its offset is of use."""
     await commit(home, requests.commit("alone", ORDERS, version=4, retention_ms=5000))
 
-    found = home.rooms.groups().offsets.find("alone", "orders", 1)
+    found = home.services.groups().offsets.find("alone", "orders", 1)
 
     assert found is not None
     assert found.expire_timestamp == home.clock.now_ms() + 5000
 
 
-async def test_a_commit_is_a_sign_of_life(home: RoomsOnDisk) -> None:
+async def test_a_commit_is_a_sign_of_life(home: ServicesOnDisk) -> None:
     """A member that commits within its session time stays, without a heartbeat."""
     for _ in range(3):
         home.clock.advance(SESSION_MS - 1)
         assert await commit(home, requests.commit("g", ORDERS, member=MEMBER)) == [
             ("orders", 1, E.none)
         ]
-        home.rooms.groups().timers.run_due()
+        home.services.groups().timers.run_due()
     assert "m" in group_of(home).members.by_id
 
 
 async def test_a_commit_waits_for_the_flush_that_the_journal_asks_for(tmp_path: Path) -> None:
     """With flush.messages=1 the answer is a coroutine, and the offset is on the disk after it."""
-    rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await rooms.rooms.topics.create("orders", 2, {})
-    await rooms.rooms.topics.create("__consumer_offsets", 1, {"flush.messages": "1"})
-    rooms.rooms.groups().add_classic("alone")
-    journal = _journal(rooms)
+    services = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+    await services.services.topics.create("orders", 2, {})
+    await services.services.topics.create("__consumer_offsets", 1, {"flush.messages": "1"})
+    services.services.groups().add_classic("alone")
+    journal = _journal(services)
     body = encode(requests.commit("alone", ORDERS))
     request, _ = REQUEST.read(8, body, 0, len(body))
-    waiting = offset_commit.handle(rooms.context(COMMIT, 8), request)
+    waiting = offset_commit.handle(services.context(COMMIT, 8), request)
 
     assert isawaitable(waiting)
     assert (journal.log_end_offset, journal.recovery_point) == (1, 0)
@@ -292,5 +292,5 @@ async def test_a_commit_waits_for_the_flush_that_the_journal_asks_for(tmp_path: 
 
     assert answer.topics[0][2] == [(1, 0)]
     assert (journal.log_end_offset, journal.recovery_point) == (1, 1)
-    assert not rooms.rooms.groups().journal.unflushed
-    await rooms.close()
+    assert not services.services.groups().journal.unflushed
+    await services.close()

@@ -12,7 +12,7 @@ from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.committed import new_offsets
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,11 +25,11 @@ COMMITTED = {0: (7, 2, "läuft"), 1: (8, -1, "")}
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
+async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """Offsets of the group "g" in two of the three partitions of orders, one with an expiry."""
-    rooms = await RoomsOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await rooms.rooms.topics.create("orders", 3, {})
-    groups = rooms.rooms.groups()
+    services = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+    await services.services.topics.create("orders", 3, {})
+    groups = services.services.groups()
     await groups.journal.ensure_created()
     for index, committed in enumerate(
         (
@@ -38,8 +38,8 @@ async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
         )
     ):
         groups.offsets.append("g", 0, new_offsets(("orders", index, committed)))
-    yield rooms
-    await rooms.close()
+    yield services
+    await services.close()
 
 
 def _request(
@@ -65,7 +65,7 @@ def _request(
     return kio.OffsetFetchRequest(groups=(wanted,), **values)
 
 
-async def fetch(home: RoomsOnDisk, request: Any) -> tuple[ErrorCode, list[Any]]:
+async def fetch(home: ServicesOnDisk, request: Any) -> tuple[ErrorCode, list[Any]]:
     """Return the code of the group, and the partitions of its only topic if there is one."""
     answer = await ask(home, FETCH, request, type(request).__version__)
     [group] = getattr(answer, "groups", (answer,))
@@ -83,8 +83,8 @@ async def fetch(home: RoomsOnDisk, request: Any) -> tuple[ErrorCode, list[Any]]:
     return getattr(group, "error_code", E.none), rows
 
 
-def _orders(home: RoomsOnDisk) -> tuple[str, UUID]:
-    return "orders", home.rooms.topics.topics["orders"].id
+def _orders(home: ServicesOnDisk) -> tuple[str, UUID]:
+    return "orders", home.services.topics.topics["orders"].id
 
 
 def _rows(version: int, *indexes: int) -> list[Any]:
@@ -97,7 +97,7 @@ def _rows(version: int, *indexes: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-async def test_offsets_of_partitions(home: RoomsOnDisk, version: int) -> None:
+async def test_offsets_of_partitions(home: ServicesOnDisk, version: int) -> None:
     """A partition without one has -1, and is no error."""
     wanted = _request(version, (1, 2, 0), topic=_orders(home))
 
@@ -105,21 +105,21 @@ async def test_offsets_of_partitions(home: RoomsOnDisk, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_all_offsets(home: RoomsOnDisk, version: int) -> None:
+async def test_all_offsets(home: ServicesOnDisk, version: int) -> None:
     """Null topics are all that there are."""
     assert await fetch(home, _request(version, None)) == (E.none, _rows(version, 0, 1))
 
 
-async def test_what_has_no_topic_any_more_is_not_told_by_id(home: RoomsOnDisk) -> None:
+async def test_what_has_no_topic_any_more_is_not_told_by_id(home: ServicesOnDisk) -> None:
     """It is told by name, as long as it is there."""
     committed = new_offsets(("gone", 0, OffsetCommitValue(9, -1, "", 1)))
-    home.rooms.groups().offsets.append("g", 0, committed)
+    home.services.groups().offsets.append("g", 0, committed)
 
     assert await fetch(home, _request(10, None)) == (E.none, _rows(10, 0, 1))
     assert (0, 9, -1, "", E.none) in (await fetch(home, _request(9, None)))[1]
 
 
-async def test_an_id_that_nobody_has(home: RoomsOnDisk) -> None:
+async def test_an_id_that_nobody_has(home: ServicesOnDisk) -> None:
     """Each of its partitions says so."""
     name, topic_id = _orders(home)
     nobody = (name, type(topic_id)(int=1 << 70))
@@ -131,9 +131,11 @@ async def test_an_id_that_nobody_has(home: RoomsOnDisk) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 9, 10])
-async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, version: int) -> None:
+async def test_an_open_transaction_makes_offsets_unstable(
+    home: ServicesOnDisk, version: int
+) -> None:
     """For a client that wants to wait for it; others read what was committed before."""
-    home.rooms.groups().offsets.append_transactional(
+    home.services.groups().offsets.append_transactional(
         "g", 0, new_offsets(("orders", 0, OffsetCommitValue(11, -1, "", 1))), Producer(5, 0)
     )
     for require_stable, first in (
@@ -146,9 +148,9 @@ async def test_an_open_transaction_makes_offsets_unstable(home: RoomsOnDisk, ver
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-async def test_a_group_that_is_being_read(home: RoomsOnDisk, version: int) -> None:
+async def test_a_group_that_is_being_read(home: ServicesOnDisk, version: int) -> None:
     """The code stands beside the group; version 1 has none there, and says it of partitions."""
-    home.rooms.groups().journal._loading.add(0)
+    home.services.groups().journal._loading.add(0)
     loading = E.coordinator_load_in_progress
 
     answer = await fetch(home, _request(version, (0, 1), topic=_orders(home)))

@@ -24,7 +24,7 @@ from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import make_batch
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,18 +37,18 @@ STORAGE_ERROR = 56
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[RoomsOnDisk]:
+async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """A broker with two topics of two partitions each."""
     opened = await open_home(tmp_path)
     yield opened
     await opened.close()
 
 
-async def open_home(root: Path) -> RoomsOnDisk:
+async def open_home(root: Path) -> ServicesOnDisk:
     """Open a broker; one of its topics is to be flushed after each ninth record."""
-    home = await RoomsOnDisk(root).open()
-    await home.rooms.topics.create("a", 2, {})
-    await home.rooms.topics.create("b", 2, {"flush.messages": "9"})
+    home = await ServicesOnDisk(root).open()
+    await home.services.topics.create("a", 2, {})
+    await home.services.topics.create("b", 2, {"flush.messages": "9"})
     return home
 
 
@@ -61,19 +61,19 @@ def topic(name: str, *partitions: tuple[int, bytearray | None]) -> TopicProduceD
     return TopicProduceData(name, NO_ID, rows)
 
 
-def batch_of(home: RoomsOnDisk, records: int = 1, **fields: Any) -> bytearray:
+def batch_of(home: ServicesOnDisk, records: int = 1, **fields: Any) -> bytearray:
     """Return a batch of now."""
     return make_batch(records, timestamp=home.clock.now_ms(), **fields)
 
 
 async def produce(
-    home: RoomsOnDisk, *topics: TopicProduceData, may_wait: bool = False
+    home: ServicesOnDisk, *topics: TopicProduceData, may_wait: bool = False
 ) -> list[tuple[str, list[tuple[int, int, int]]]]:
     """Return index, error and base offset of each partition; at the end of the round if it may."""
     context = home.context(0, 12)
     context.may_wait = may_wait
     response: Any = produce_handler.handle(context, ProduceRequest(None, 1, 1000, list(topics)))
-    home.rooms.logs.appends.write()  # as a turn does at its end
+    home.services.logs.appends.write()  # as a turn does at its end
     if isawaitable(response):
         response = await response
     if isinstance(response, Unwritten):
@@ -81,11 +81,11 @@ async def produce(
     return [(name, [each[:3] for each in rows]) for name, _, rows in response[0]]
 
 
-def ends(home: RoomsOnDisk) -> dict[str, int]:
+def ends(home: ServicesOnDisk) -> dict[str, int]:
     """Return where the logs of clients end."""
     return {
         f"{name}-{index}": log.log_end_offset
-        for (name, index), log in home.rooms.topics.logs.items()
+        for (name, index), log in home.services.topics.logs.items()
         if not name.startswith("__")
     }
 
@@ -103,7 +103,7 @@ def test_what_comes_twice_is_noticed() -> None:
 
 
 @WAITING
-async def test_each_partition_has_its_own_answer(home: RoomsOnDisk, *, may_wait: bool) -> None:
+async def test_each_partition_has_its_own_answer(home: ServicesOnDisk, *, may_wait: bool) -> None:
     """Good batches between bad ones are appended, and nothing of the others."""
     damaged = batch_of(home)
     damaged[-1] ^= 1
@@ -133,7 +133,7 @@ async def test_each_partition_has_its_own_answer(home: RoomsOnDisk, *, may_wait:
 
 @WAITING
 async def test_a_disk_that_refuses_refuses_its_partition(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch, *, may_wait: bool
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch, *, may_wait: bool
 ) -> None:
     """The batch before it is written; those behind it are refused for as long as the disk is."""
     disk = faults.install(monkeypatch)
@@ -150,7 +150,7 @@ async def test_a_disk_that_refuses_refuses_its_partition(
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_log_is_flushed_once_before_the_answer(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
     """However many batches want it; if that fails, so has each batch of it, and no other."""
     flushed: list[str] = []
@@ -176,7 +176,7 @@ async def test_a_log_is_flushed_once_before_the_answer(
 
 
 @WAITING
-async def test_what_was_refused_is_let_go(home: RoomsOnDisk, *, may_wait: bool) -> None:
+async def test_what_was_refused_is_let_go(home: ServicesOnDisk, *, may_wait: bool) -> None:
     """At once, with its bytes: the frame may be a large one, and garbage is collected seldom."""
     sequence = {"producer_id": 7, "producer_epoch": 0}
     await produce(home, topic("a", (0, batch_of(home, base_sequence=0, **sequence))))
@@ -194,7 +194,7 @@ async def test_what_was_refused_is_let_go(home: RoomsOnDisk, *, may_wait: bool) 
 
 
 async def test_the_bytes_of_what_is_stored_are_let_go(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the answer: a request may have many batches that were packed again."""
     kept: list[int] = []
@@ -213,7 +213,7 @@ async def test_the_bytes_of_what_is_stored_are_let_go(
     assert kept == [0, 0]
 
 
-async def test_what_waits_for_the_round_has_no_answer_before(home: RoomsOnDisk) -> None:
+async def test_what_waits_for_the_round_has_no_answer_before(home: ServicesOnDisk) -> None:
     """A fault of ours: it must not be told as done."""
     context = home.context(0, 12)
     context.may_wait = True
@@ -223,14 +223,14 @@ async def test_what_waits_for_the_round_has_no_answer_before(home: RoomsOnDisk) 
     assert isinstance(response, Unwritten)
     with pytest.raises(RuntimeError, match="a-0 is not written yet"):
         response.answer()
-    home.rooms.logs.appends.write()
+    home.services.logs.appends.write()
     assert response.answer()[0][0][2][0][:3] == (0, 0, 0)
 
 
-def random_request(chance: random.Random, home: RoomsOnDisk) -> list[TopicProduceData]:
+def random_request(chance: random.Random, home: ServicesOnDisk) -> list[TopicProduceData]:
     """Return batches of a producer that goes on, repeats and skips, and of none."""
     topics = []
-    logs = home.rooms.topics.logs
+    logs = home.services.topics.logs
     for name in chance.sample(["a", "b"], chance.randint(1, 2)):
         rows = []
         for index in chance.sample([0, 1, 2], chance.randint(1, 3)):
@@ -258,7 +258,7 @@ async def test_those_that_wait_are_as_those_that_do_not(tmp_path: Path, seed: in
         ]
         files = {
             key: log.segments[-1].log_path.read_bytes()
-            for key, log in home.rooms.topics.logs.items()
+            for key, log in home.services.topics.logs.items()
             if not key[0].startswith("__")
         }
         await home.close()

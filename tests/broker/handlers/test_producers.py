@@ -9,14 +9,14 @@ from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 
 from siltstone.storage.directory.catalog import CatalogState
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 22
 LONG = timedelta(milliseconds=2**31 - 1)
 
 
 async def _ask(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     transactional_id: str | None = None,
     *,
     limit: timedelta = LONG,
@@ -33,7 +33,7 @@ async def _ask(
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_every_producer_gets_another_id(home: RoomsOnDisk, version: int) -> None:
+async def test_every_producer_gets_another_id(home: ServicesOnDisk, version: int) -> None:
     """With epoch 0."""
     answers = [await _ask(home, version=version) for _ in range(3)]
 
@@ -47,7 +47,7 @@ async def test_every_producer_gets_another_id(home: RoomsOnDisk, version: int) -
     [(LONG, (-1, -1)), (timedelta(0), (-1, -1)), (timedelta(milliseconds=-5), (5, 3))],
 )
 async def test_time_out_and_old_id_do_not_matter(
-    home: RoomsOnDisk, limit: timedelta, producer: tuple[int, int]
+    home: ServicesOnDisk, limit: timedelta, producer: tuple[int, int]
 ) -> None:
     """Checking the time-out would stop every Java producer."""
     answer = await _ask(home, limit=limit, producer=producer)
@@ -66,7 +66,7 @@ async def test_time_out_and_old_id_do_not_matter(
     ],
 )
 async def test_refusals(
-    home: RoomsOnDisk, transactional_id: str | None, producer: tuple[int, int], code: ErrorCode
+    home: ServicesOnDisk, transactional_id: str | None, producer: tuple[int, int], code: ErrorCode
 ) -> None:
     """None of them is one that a client tries again."""
     answer = await _ask(home, transactional_id, producer=producer)
@@ -77,7 +77,7 @@ async def test_refusals(
 
 
 async def test_an_id_that_cannot_be_kept_is_not_given(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It might be given again after a restart; the client tries again."""
 

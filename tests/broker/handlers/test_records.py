@@ -13,13 +13,13 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.appending import append
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 21
 
 
 async def _delete(
-    home: RoomsOnDisk, topic: str, partition: int, offset: int, version: int = 2
+    home: ServicesOnDisk, topic: str, partition: int, offset: int, version: int = 2
 ) -> Any:
     request = DeleteRecordsRequest(
         topics=(
@@ -38,7 +38,7 @@ async def _delete(
 
 
 @pytest.fixture
-async def filled(home: RoomsOnDisk) -> RoomsOnDisk:
+async def filled(home: ServicesOnDisk) -> ServicesOnDisk:
     """Topics with ten records: plain, compacted, both, and one of the broker's own."""
     for name, policy in (
         ("plain", "delete"),
@@ -46,8 +46,8 @@ async def filled(home: RoomsOnDisk) -> RoomsOnDisk:
         ("both", "compact,delete"),
         ("__consumer_offsets", "delete"),
     ):
-        await home.rooms.topics.create(name, 1, {"cleanup.policy": policy})
-        append(home.rooms.topics.logs[name, 0], 10)
+        await home.services.topics.create(name, 1, {"cleanup.policy": policy})
+        append(home.services.topics.logs[name, 0], 10)
     return home
 
 
@@ -68,7 +68,7 @@ async def filled(home: RoomsOnDisk) -> RoomsOnDisk:
     ],
 )
 async def test_answers(
-    filled: RoomsOnDisk,
+    filled: ServicesOnDisk,
     topic: str,
     partition: int,
     offset: int,
@@ -81,7 +81,7 @@ async def test_answers(
     assert (answer.error_code, answer.low_watermark) == (code, low_watermark)
 
 
-async def test_the_start_never_goes_back(filled: RoomsOnDisk) -> None:
+async def test_the_start_never_goes_back(filled: ServicesOnDisk) -> None:
     """An offset that is gone already is a success."""
     await _delete(filled, "plain", 0, 6)
     answer = await _delete(filled, "plain", 0, 2)
@@ -90,6 +90,6 @@ async def test_the_start_never_goes_back(filled: RoomsOnDisk) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_every_version_can_be_written(filled: RoomsOnDisk, version: int) -> None:
+async def test_every_version_can_be_written(filled: ServicesOnDisk, version: int) -> None:
     """Version 2 is compact."""
     assert (await _delete(filled, "plain", 0, 4, version)).low_watermark == 4

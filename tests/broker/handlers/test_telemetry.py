@@ -28,7 +28,7 @@ from siltstone.protocol.records.compression import compress
 from tests.protocol.test_otlp import gauge, label, metrics, number, part
 from tests.support.ask import ask
 from tests.support.metrics import make_sources
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 METRICS = 16
 NONE, ZSTD = 0, 4
@@ -38,7 +38,7 @@ DATA = metrics(
 )
 
 
-async def alter(home: RoomsOnDisk, name: str, **values: str | None) -> int:
+async def alter(home: ServicesOnDisk, name: str, **values: str | None) -> int:
     """Set or delete settings of a subscription, with _ for a dot; return the code."""
     configs = [
         AlterableConfig(key.replace("_", "."), 1 if value is None else 0, value)
@@ -49,22 +49,22 @@ async def alter(home: RoomsOnDisk, name: str, **values: str | None) -> int:
     return int(answer.error_code)
 
 
-async def subscribe(home: RoomsOnDisk, instance_id: bytes = NO_ID) -> Any:
+async def subscribe(home: ServicesOnDisk, instance_id: bytes = NO_ID) -> Any:
     """Ask what to push."""
     return await ask(home, 71, GetTelemetrySubscriptionsRequest(instance_id))
 
 
-async def push(home: RoomsOnDisk, told: Any, codec: int = NONE, data: bytes = DATA) -> int:
+async def push(home: ServicesOnDisk, told: Any, codec: int = NONE, data: bytes = DATA) -> int:
     """Push as a client that was told its subscription."""
     instance = told.client_instance_id.bytes
     request = PushTelemetryRequest(instance, told.subscription_id, False, codec, data)
     return int((await ask(home, 72, request)).error_code)
 
 
-def series(home: RoomsOnDisk, limit: int = 100) -> list[str]:
+def series(home: ServicesOnDisk, limit: int = 100) -> list[str]:
     """Return the lines of the metrics page that clients have pushed."""
     sources = replace(
-        make_sources({}), telemetry=home.rooms.telemetry, max_client_series=lambda: limit
+        make_sources({}), telemetry=home.services.telemetry, max_client_series=lambda: limit
     )
     text = "".join(line for line in Scrapes(sources, home.clock).lines() if line)
     return [
@@ -74,10 +74,10 @@ def series(home: RoomsOnDisk, limit: int = 100) -> list[str]:
 
 async def test_a_subscription_is_kept_described_and_listed(tmp_path: Path) -> None:
     """The settings of a client metrics resource outlive a restart; without settings it is gone."""
-    home = await RoomsOnDisk(tmp_path / "root").open()
+    home = await ServicesOnDisk(tmp_path / "root").open()
     assert await alter(home, "lag", metrics="org.", interval_ms="1000") == 0
     await home.close()
-    home = await RoomsOnDisk(tmp_path / "root").open()
+    home = await ServicesOnDisk(tmp_path / "root").open()
     named = DescribeConfigsRequest([DescribeConfigsResource(METRICS, "lag", None)], True)
     [described] = (await ask(home, 32, named)).results
     listed = (await ask(home, 74, ListConfigResourcesRequest([METRICS]))).config_resources
@@ -108,14 +108,14 @@ async def test_a_subscription_is_kept_described_and_listed(tmp_path: Path) -> No
     ],
 )
 async def test_a_faulty_subscription_changes_nothing(
-    home: RoomsOnDisk, values: dict[str, str], code: ErrorCode
+    home: ServicesOnDisk, values: dict[str, str], code: ErrorCode
 ) -> None:
     """It is refused with what is wrong."""
     assert await alter(home, "lag", **values) == code.value
-    assert home.rooms.settings.client_metrics == {}
+    assert home.services.settings.client_metrics == {}
 
 
-async def test_apis_are_named_while_there_is_a_subscription(home: RoomsOnDisk) -> None:
+async def test_apis_are_named_while_there_is_a_subscription(home: ServicesOnDisk) -> None:
     """Clients ask each broker that names them, so none is asked for nothing."""
 
     async def named() -> set[int]:
@@ -129,7 +129,7 @@ async def test_apis_are_named_while_there_is_a_subscription(home: RoomsOnDisk) -
     assert await named() == {71, 72}
 
 
-async def test_a_client_keeps_its_id(home: RoomsOnDisk) -> None:
+async def test_a_client_keeps_its_id(home: ServicesOnDisk) -> None:
     """A client without an id is given one; a client with an id is told it again."""
     given = (await subscribe(home)).client_instance_id
 
@@ -140,7 +140,7 @@ async def test_a_client_keeps_its_id(home: RoomsOnDisk) -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-async def test_what_a_client_pushes_becomes_series(home: RoomsOnDisk, codec: int) -> None:
+async def test_what_a_client_pushes_becomes_series(home: ServicesOnDisk, codec: int) -> None:
     """By every codec, as far as it was asked for, with the client's names."""
     await alter(home, "lag", metrics="org.apache.kafka.consumer.")
     told = await subscribe(home)
@@ -154,7 +154,7 @@ async def test_what_a_client_pushes_becomes_series(home: RoomsOnDisk, codec: int
     assert not any("producer" in each for each in series(home))
 
 
-async def test_series_of_clients_are_bounded(home: RoomsOnDisk) -> None:
+async def test_series_of_clients_are_bounded(home: ServicesOnDisk) -> None:
     """Points that are too many are counted, whatever a client calls them."""
     await alter(home, "lag", metrics="*", interval_ms="100")
     odd = [gauge(f'a{n}.b-c"\n', number(1.0, label("__x", part(1, 'q"')))) for n in range(50)]
@@ -170,7 +170,7 @@ async def test_series_of_clients_are_bounded(home: RoomsOnDisk) -> None:
 
 async def test_what_clients_make_the_broker_keep_is_bounded(tmp_path: Path) -> None:
     """All of them together, until one ends or is silent; what is too many is counted."""
-    home = await RoomsOnDisk(tmp_path, metrics_max_client_series="10").open()
+    home = await ServicesOnDisk(tmp_path, metrics_max_client_series="10").open()
     try:
         await alter(home, "lag", metrics="a", interval_ms="1000")
         eight = metrics(
@@ -193,7 +193,7 @@ async def test_what_clients_make_the_broker_keep_is_bounded(tmp_path: Path) -> N
     assert "siltstone_client_series_omitted 0" in after
 
 
-async def test_what_nobody_asks_for_is_not_read(home: RoomsOnDisk) -> None:
+async def test_what_nobody_asks_for_is_not_read(home: ServicesOnDisk) -> None:
     """A client that pushes without a subscription costs nothing, whatever it sends."""
     assert await push(home, await subscribe(home), ZSTD, b"junk") == 0
     assert not any(each.startswith("siltstone_client_a") for each in series(home))
@@ -211,7 +211,7 @@ async def test_what_nobody_asks_for_is_not_read(home: RoomsOnDisk) -> None:
     ids=["junk for a codec", "no metrics", "no codec", "too large", "a bomb"],
 )
 async def test_what_is_no_metrics_is_refused(
-    home: RoomsOnDisk, codec: int, data: bytes, code: ErrorCode
+    home: ServicesOnDisk, codec: int, data: bytes, code: ErrorCode
 ) -> None:
     """And leaves no series."""
     await alter(home, "lag", metrics="*")

@@ -16,16 +16,16 @@ from siltstone.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest as DescribeRequest,
 )
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KEY = 75
 
 
 @pytest.fixture
-async def topics(home: RoomsOnDisk) -> RoomsOnDisk:
+async def topics(home: ServicesOnDisk) -> ServicesOnDisk:
     """Topics c, a and b with 2, 3 and 1 partitions."""
     for name, partitions in (("c", 2), ("a", 3), ("b", 1)):
-        await home.rooms.topics.create(name, partitions, {})
+        await home.services.topics.create(name, partitions, {})
     return home
 
 
@@ -39,7 +39,7 @@ def _request(
     )
 
 
-async def test_no_name_means_all_sorted(topics: RoomsOnDisk) -> None:
+async def test_no_name_means_all_sorted(topics: ServicesOnDisk) -> None:
     """With ids and authorized operations."""
     answer = await ask(topics, KEY, _request())
 
@@ -50,10 +50,10 @@ async def test_no_name_means_all_sorted(topics: RoomsOnDisk) -> None:
     ]
     assert answer.next_cursor is None
     assert {each.topic_authorized_operations for each in answer.topics} == {3576}
-    assert answer.topics[0].topic_id == topics.rooms.topics.topics["a"].id
+    assert answer.topics[0].topic_id == topics.services.topics.topics["a"].id
 
 
-async def test_every_page_begins_where_the_last_one_ended(topics: RoomsOnDisk) -> None:
+async def test_every_page_begins_where_the_last_one_ended(topics: ServicesOnDisk) -> None:
     """Following the cursor shows each partition once, whatever the limit is."""
     for limit in range(1, 8):
         seen: list[tuple[str, int]] = []
@@ -74,9 +74,9 @@ async def test_every_page_begins_where_the_last_one_ended(topics: RoomsOnDisk) -
         assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0), ("c", 1)]
 
 
-async def test_what_is_kept_of_an_answer_follows_the_topic(topics: RoomsOnDisk) -> None:
+async def test_what_is_kept_of_an_answer_follows_the_topic(topics: ServicesOnDisk) -> None:
     """Partitions that are added, and names that come and go, are in the next answer."""
-    registry = topics.rooms.topics
+    registry = topics.services.topics
     await ask(topics, KEY, _request())
     await registry.add_partitions(registry.topics["b"], 2)
     await registry.delete(registry.topics["c"])
@@ -90,9 +90,9 @@ async def test_what_is_kept_of_an_answer_follows_the_topic(topics: RoomsOnDisk) 
     ]
 
 
-async def test_errors_of_partitions_are_counted_each_time(topics: RoomsOnDisk) -> None:
+async def test_errors_of_partitions_are_counted_each_time(topics: ServicesOnDisk) -> None:
     """An answer with an error is written again, since kept bytes have no error."""
-    topics.rooms.topics.topics["b"].logs = (None,)
+    topics.services.topics.topics["b"].logs = (None,)
     for _ in range(2):
         errors: list[int] = []
         answer = describe(topics.context(KEY), DescribeRequest())
@@ -101,7 +101,7 @@ async def test_errors_of_partitions_are_counted_each_time(topics: RoomsOnDisk) -
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-async def test_a_page_has_at_least_one_partition(topics: RoomsOnDisk, limit: int) -> None:
+async def test_a_page_has_at_least_one_partition(topics: ServicesOnDisk, limit: int) -> None:
     """A limit below 1 is 1."""
     answer = await ask(topics, KEY, _request("a", limit=limit))
 
@@ -109,7 +109,7 @@ async def test_a_page_has_at_least_one_partition(topics: RoomsOnDisk, limit: int
     assert answer.next_cursor.partition_index == 1
 
 
-async def test_a_full_page_ends_before_a_topic_that_is_not_there(topics: RoomsOnDisk) -> None:
+async def test_a_full_page_ends_before_a_topic_that_is_not_there(topics: ServicesOnDisk) -> None:
     """The next page begins with it, and says so."""
     answer = await ask(topics, KEY, _request("a", "zz", limit=3))
     page = await ask(topics, KEY, _request("a", "zz", limit=3, cursor=("zz", 0)))
@@ -123,15 +123,15 @@ async def test_a_full_page_ends_before_a_topic_that_is_not_there(topics: RoomsOn
 
 async def test_the_broker_limits_pages_too(tmp_path: Path) -> None:
     """max.request.partition.size.limit."""
-    home = await RoomsOnDisk(tmp_path, max_request_partition_size_limit="2").open()
-    await home.rooms.topics.create("a", 3, {})
+    home = await ServicesOnDisk(tmp_path, max_request_partition_size_limit="2").open()
+    await home.services.topics.create("a", 3, {})
     answer = await ask(home, KEY, _request())
 
     assert len(answer.topics[0].partitions) == 2
     await home.close()
 
 
-async def test_topics_that_are_not_there(topics: RoomsOnDisk) -> None:
+async def test_topics_that_are_not_there(topics: ServicesOnDisk) -> None:
     """Each with its own reason; none is made."""
     answer = await ask(topics, KEY, _request("missing", "b", "a/b", "b", ""))
 
@@ -141,10 +141,10 @@ async def test_topics_that_are_not_there(topics: RoomsOnDisk) -> None:
         ("b", ErrorCode.none),
         ("missing", ErrorCode.unknown_topic_or_partition),
     ]
-    assert "missing" not in topics.rooms.topics.topics
+    assert "missing" not in topics.services.topics.topics
 
 
-async def test_a_cursor_may_name_a_topic_that_is_not_there(topics: RoomsOnDisk) -> None:
+async def test_a_cursor_may_name_a_topic_that_is_not_there(topics: ServicesOnDisk) -> None:
     """A full page ends before the next name, whatever is behind it; the next page says that."""
     first = await ask(topics, KEY, _request("b", "ba", "c", limit=1))
     second = await ask(topics, KEY, _request("b", "ba", "c", limit=1, cursor=("ba", 0)))
@@ -156,7 +156,7 @@ async def test_a_cursor_may_name_a_topic_that_is_not_there(topics: RoomsOnDisk) 
 
 @pytest.mark.parametrize("cursor", [("b", 0), ("a", -1)])
 async def test_a_cursor_to_nowhere_refuses_every_topic(
-    topics: RoomsOnDisk, cursor: tuple[str, int]
+    topics: ServicesOnDisk, cursor: tuple[str, int]
 ) -> None:
     """Only topics have room for the error."""
     answer = await ask(topics, KEY, _request("a", "c", cursor=cursor))
@@ -167,7 +167,7 @@ async def test_a_cursor_to_nowhere_refuses_every_topic(
     ]
 
 
-async def test_a_cursor_of_a_topic_that_is_gone_goes_on_behind_it(topics: RoomsOnDisk) -> None:
+async def test_a_cursor_of_a_topic_that_is_gone_goes_on_behind_it(topics: ServicesOnDisk) -> None:
     """Pages of all topics survive a deletion in between."""
     answer = await ask(topics, KEY, _request(cursor=("aa", 1)))
 

@@ -125,7 +125,7 @@ async def test_a_fetch_is_judged_again_when_it_is_answered(
     assert refused == (29, 0)
     assert (code, size > 0) == (0, True) or size == 0
     (listener,) = secured.listeners
-    assert len(listener.rooms.sessions) == int(version >= FIRST_WITH_SESSIONS and epoch == 0)
+    assert len(listener.services.sessions) == int(version >= FIRST_WITH_SESSIONS and epoch == 0)
 
 
 async def test_a_fetch_of_a_session_is_judged_again_when_it_is_answered(secured: Running) -> None:
@@ -155,7 +155,7 @@ async def test_a_fetch_of_a_session_is_judged_again_when_it_is_answered(secured:
     assert session_id
     assert (int(answer.error_code), told(answer)) == (0, [(29, 0), (29, 0)])
     (listener,) = secured.listeners
-    assert len(listener.rooms.sessions) == 1
+    assert len(listener.services.sessions) == 1
 
 
 async def test_no_fetch_waits_beyond_its_login(secured: Running) -> None:
@@ -193,7 +193,7 @@ async def test_no_request_waits_longer_than_a_connection_may_be_idle(
     assert len(listener.connections) == 2
 
     for connection in listener.connections:
-        connection.last_active -= listener.rooms.settings.server.connections_max_idle_ms
+        connection.last_active -= listener.services.settings.server.connections_max_idle_ms
     listener.close_idle()
 
     assert await caller.client.is_closed()

@@ -155,7 +155,7 @@ async def test_changes_are_told_by_name_and_never_by_value(
     """ACLs, users, settings and deletions; a refused or a fruitless one is no change."""
     caplog.set_level(logging.INFO, "siltstone.audit")
     guarded = await Guarded(tmp_path / "home").open()
-    topics = guarded.home.rooms.topics
+    topics = guarded.home.services.topics
     await topics.create("orders", 1, {})
     admin = "User:admin"
     acl = AclCreation(2, "orders", 3, "User:bob", "*", Operation.READ, 3)
@@ -209,7 +209,7 @@ async def test_a_change_is_told_though_its_client_has_gone(
     serve = changes.follow(BY_KEY[key]).load()
     await begin_and_go(serve(guarded.context(key, who="User:admin"), request))
     await changes.finish()
-    security = guarded.home.rooms.security
+    security = guarded.home.services.security
     made = [*guarded.authorizer, *security.users.get().credentials]
     await guarded.close()
     (told,) = [json.loads(record.getMessage()) for record in caplog.records]
@@ -245,7 +245,7 @@ async def test_a_quota_that_is_set_is_told_and_one_that_is_there_twice_is_not(
     both = [EntityData("user", "twice"), EntityData("client-id", "c")]
     asked = [EntryData(each, percentage) for each in (twice, once, both[::-1], twice)]
     answer = await guarded.ask(49, AlterClientQuotasRequest(asked), who="User:admin")
-    values = guarded.home.rooms.security.quotas.get().values
+    values = guarded.home.services.security.quotas.get().values
     await guarded.close()
     told = [json.loads(record.getMessage()) for record in caplog.records]
 
@@ -265,7 +265,7 @@ async def test_offsets_that_are_not_deleted_are_no_change(
     caplog.set_level(logging.INFO, "siltstone.audit")
     guarded = await Guarded(tmp_path / "home").open()
     for name in ("orders", "secret"):
-        await guarded.home.rooms.topics.create(name, 1, {})
+        await guarded.home.services.topics.create(name, 1, {})
     admin = "User:admin"
     await guarded.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who=admin)
     committed = OffsetCommitRequestTopic("orders", partitions=[OffsetCommitRequestPartition(0, 5)])
@@ -292,7 +292,7 @@ async def test_what_is_left_out_of_a_listing_is_no_refusal(
     """Else every listing of topics would be a page of them."""
     caplog.set_level(logging.INFO, "siltstone.audit")
     guarded = await Guarded(tmp_path / "home").open()
-    await guarded.home.rooms.topics.create("orders", 1, {})
+    await guarded.home.services.topics.create("orders", 1, {})
     await guarded.ask(3, MetadataRequest(None))
     assert not caplog.records
 

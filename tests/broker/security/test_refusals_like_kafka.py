@@ -62,7 +62,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
     """A broker with the topics a and b, where bob may do nothing."""
     started = await Guarded(tmp_path / "home").open()
     for name in "ab":
-        await started.home.rooms.topics.create(name, 2, {})
+        await started.home.services.topics.create(name, 2, {})
     yield started
     await started.close()
 
@@ -141,7 +141,7 @@ async def test_a_topic_that_is_named_twice(guarded: Guarded) -> None:
     deleted = DeleteTopicsRequest(topic_names=["a", "b", "b"], timeout_ms=1000)
     answer = await guarded.ask(20, deleted, 5)
     assert codes(answer.responses) == [("a", NO_TOPIC), ("b", INVALID)]
-    assert sorted(guarded.home.rooms.topics.topics) == ["a", "b"]
+    assert sorted(guarded.home.services.topics.topics) == ["a", "b"]
 
 
 async def test_a_topic_that_is_gone_is_told_to_who_may_describe_it(guarded: Guarded) -> None:
@@ -227,7 +227,7 @@ async def test_who_may_delete_a_topic_and_not_describe_it(guarded: Guarded) -> N
     guarded.allow(Operation.DELETE, TOPIC)
     deny = rule(Operation.DESCRIBE, TOPIC, "a", Permission.DENY)
     guarded.authorizer.add([deny])
-    key = guarded.home.rooms.topics.topics["a"].key
+    key = guarded.home.services.topics.topics["a"].key
     states = [DeleteTopicState("a"), DeleteTopicState("gone")]
     by_name = await guarded.ask(20, DeleteTopicsRequest(topics=states, timeout_ms=1000))
     states = [DeleteTopicState(None, key)]

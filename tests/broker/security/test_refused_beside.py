@@ -80,7 +80,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
     """A broker with the topics a, b and c."""
     started = await Guarded(tmp_path / "home").open()
     for name in "abc":
-        await started.home.rooms.topics.create(name, 2, {})
+        await started.home.services.topics.create(name, 2, {})
     await started.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who="User:admin")
     yield started
     await started.close()
@@ -152,7 +152,7 @@ async def test_nobody_learns_whether_a_topic_is_there(guarded: Guarded) -> None:
 
 async def test_an_id_does_not_tell_its_name(guarded: Guarded) -> None:
     """Ids are no secret; the names are."""
-    key = guarded.home.rooms.topics.topics["a"].key
+    key = guarded.home.services.topics.topics["a"].key
     (topic,) = (await guarded.ask(3, MetadataRequest([MetadataRequestTopic(key, None)]))).topics
 
     assert (topic.error_code, topic.name) == (NO_TOPIC, None)
@@ -160,7 +160,7 @@ async def test_an_id_does_not_tell_its_name(guarded: Guarded) -> None:
 
 async def test_a_name_beside_a_refused_id_is_passed_over(guarded: Guarded) -> None:
     """Once there is an id no name counts: none is described, and none is created."""
-    key = guarded.home.rooms.topics.topics["a"].key
+    key = guarded.home.services.topics.topics["a"].key
     wanted = [
         MetadataRequestTopic(key, None),
         MetadataRequestTopic(NO_ID, "b"),
@@ -169,7 +169,7 @@ async def test_a_name_beside_a_refused_id_is_passed_over(guarded: Guarded) -> No
     answer = await guarded.ask(3, MetadataRequest(wanted, allow_auto_topic_creation=True))
 
     assert [(each.error_code, each.name) for each in answer.topics] == [(NO_TOPIC, None)]
-    assert "new" not in guarded.home.rooms.topics.topics
+    assert "new" not in guarded.home.services.topics.topics
 
 
 async def test_asking_creates_what_may_be_created(guarded: Guarded) -> None:
@@ -195,7 +195,7 @@ async def test_a_topic_that_goes_while_it_is_asked_for_is_not_created(
     """It existed when it was judged, so nothing was asked about making it."""
     guarded.allow(Operation.DESCRIBE, TOPIC)
     guarded.allow(Operation.CREATE, TOPIC, "new")
-    topics = guarded.home.rooms.topics
+    topics = guarded.home.services.topics
     create = metadata_handler._create_and_describe
 
     async def wait_and_create(*asked: Any) -> Any:
@@ -258,7 +258,7 @@ async def test_a_batch_is_appended_beside_one_that_is_refused(guarded: Guarded) 
     """In the order of the request; nothing of the refused one reaches the log."""
     guarded.allow(Operation.WRITE, TOPIC, "b")
     answer = await guarded.ask(0, produce("a", "b", "c"), 9)
-    ends = [guarded.home.rooms.topics.logs[name, 0].end.log_end_offset for name in "abc"]
+    ends = [guarded.home.services.topics.logs[name, 0].end.log_end_offset for name in "abc"]
 
     assert [(each.name, each.partition_responses[0].error_code) for each in answer.responses] == [
         ("a", NO_TOPIC),
@@ -274,7 +274,7 @@ async def test_without_acks_a_refusal_closes_the_connection(guarded: Guarded) ->
     with pytest.raises(ProtocolError, match="TOPIC_AUTHORIZATION_FAILED"):
         await guarded.ask(0, produce("a", "b", acks=0), 9)
 
-    assert guarded.home.rooms.topics.logs["b", 0].end.log_end_offset == 1
+    assert guarded.home.services.topics.logs["b", 0].end.log_end_offset == 1
 
 
 async def test_a_transactional_batch_needs_its_transaction(guarded: Guarded) -> None:
@@ -297,7 +297,7 @@ async def test_a_request_of_many_topics_appends_its_own_bytes(guarded: Guarded) 
     answer = BY_KEY[0].load()(context, request)
     frame[:] = other[: len(sent)]
     *_, told_last = (await answer)[0]
-    log = guarded.home.rooms.topics.logs["a", 0]
+    log = guarded.home.services.topics.logs["a", 0]
 
     assert [each[:2] for each in told_last[2]] == [(0, NONE)]
     assert log.end.log_end_offset == 1
@@ -349,16 +349,16 @@ async def test_a_lost_topic_tells_a_waiting_session_nothing(guarded: Guarded) ->
     guarded.authorizer.add([rule(Operation.READ, TOPIC, "b", Permission.DENY)])
     request = fetch(session=number, epoch=2, wait_ms=600_000)
     waiting = asyncio.ensure_future(BY_KEY[1].load()(guarded.context(1, 12), request))
-    rooms = guarded.home.rooms
-    watchers = rooms.topics.logs["a", 0].watchers
-    await give_turns_until(lambda: rooms.waiting.count and watchers, "a parked fetch")
+    services = guarded.home.services
+    watchers = services.topics.logs["a", 0].watchers
+    await give_turns_until(lambda: services.waiting.count and watchers, "a parked fetch")
     await guarded.ask(0, produce("b"), 9, who="User:admin")
-    (parked,) = rooms.waiting._parked
+    (parked,) = services.waiting._parked
     is_released = parked.future.done()
     await guarded.ask(0, produce("a"), 9, who="User:admin")
     responses = (await waiting).responses
 
-    audit = rooms.security.audit
+    audit = services.security.audit
     assert audit is not None
     assert audit.refused_count == 1  # though it was read twice
     assert not is_released
@@ -378,7 +378,7 @@ async def test_who_calls_itself_a_replica_must_be_a_broker(guarded: Guarded) -> 
     """CVE-2018-1288: a replica id from a client gives no other rights, and needs more."""
     guarded.allow(Operation.READ, TOPIC)
     old = await guarded.ask(1, fetch("a", replica=2, epoch=-1), 12)
-    key = guarded.home.rooms.topics.topics["a"].key
+    key = guarded.home.services.topics.topics["a"].key
     new = await guarded.ask(
         1,
         fetch("a", epoch=-1)._replace(
@@ -423,7 +423,7 @@ async def test_of_all_offsets_those_are_told_of_topics_that_are_seen(
     await commit(guarded, "a", "b", who="User:admin")
     guarded.allow(Operation.DESCRIBE, GROUP, "g")
     guarded.allow(Operation.DESCRIBE, TOPIC, "b")
-    keys = {name: guarded.home.rooms.topics.topics[name].key for name in "ab"}
+    keys = {name: guarded.home.services.topics.topics[name].key for name in "ab"}
     named = [OffsetFetchRequestTopics(name, keys[name], [0]) for name in "ab"]
     older = [OffsetFetchRequestTopic(name, [0]) for name in "ab"]
 
@@ -495,7 +495,7 @@ async def test_an_expression_matches_what_may_be_described(guarded: Guarded) -> 
             topic_partitions=[],
         ),
     )
-    machine = guarded.home.rooms.groups().consumer.get("g").machine
+    machine = guarded.home.services.groups().consumer.get("g").machine
     await give_turns_until(lambda: bool(machine.regexes), "the expression to be matched")
 
     assert joined.error_code == NONE
@@ -573,14 +573,14 @@ async def test_topics_are_created_beside_those_that_are_refused(guarded: Guarded
     assert other.error_message == "Authorization failed."
     assert (one.num_partitions, two.num_partitions) == (-1, 1)
     assert one.topic_config_error_code == NO_TOPIC
-    assert "other" not in guarded.home.rooms.topics.topics
+    assert "other" not in guarded.home.services.topics.topics
 
 
 async def test_a_topic_is_deleted_by_who_may(guarded: Guarded) -> None:
     """By its id, too; and the name of an id is told to clients that may describe it."""
     guarded.allow(Operation.DELETE, TOPIC, "a")
     guarded.allow(Operation.DESCRIBE, TOPIC, "b")
-    keys = [guarded.home.rooms.topics.topics[name].key for name in "abc"]
+    keys = [guarded.home.services.topics.topics[name].key for name in "abc"]
     request = DeleteTopicsRequest([DeleteTopicState(None, key) for key in keys])
     answer = await guarded.ask(20, request)
 
@@ -589,7 +589,7 @@ async def test_a_topic_is_deleted_by_who_may(guarded: Guarded) -> None:
         ("b", NO_TOPIC),
         (None, NO_TOPIC),
     ]
-    assert {"a", "b", "c"} & set(guarded.home.rooms.topics.topics) == {"b", "c"}
+    assert {"a", "b", "c"} & set(guarded.home.services.topics.topics) == {"b", "c"}
 
 
 async def test_a_topic_that_comes_while_it_is_asked_for_is_not_deleted(
@@ -598,7 +598,7 @@ async def test_a_topic_that_comes_while_it_is_asked_for_is_not_deleted(
     """It did not exist when it was judged, and a client that may only describe deletes nothing."""
     guarded.allow(Operation.DELETE, TOPIC, "a")
     guarded.allow(Operation.DESCRIBE, TOPIC, "late")
-    topics = guarded.home.rooms.topics
+    topics = guarded.home.services.topics
     find = delete_topics._find_refused
 
     async def find_and_wait(*asked: Any) -> Any:

@@ -47,7 +47,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
     """A broker with the topics a and b, and a coordinator for the group g."""
     started = await Guarded(tmp_path / "home").open()
     for name in "ab":
-        await started.home.rooms.topics.create(name, 1, {})
+        await started.home.services.topics.create(name, 1, {})
     await started.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who="User:admin")
     yield started
     await started.close()
@@ -166,7 +166,7 @@ async def test_a_right_is_of_one_principal_and_one_host(guarded: Guarded, key: i
 @KEYS
 async def test_every_refusal_is_told(guarded: Guarded, key: int) -> None:
     """The audit log has a line of the second as of the first: refusals are never remembered."""
-    audit = guarded.home.rooms.security.audit
+    audit = guarded.home.services.security.audit
     assert audit is not None
     told: list[tuple[Any, ...]] = []
     audit.refused = lambda *what: told.append(what)  # type: ignore[method-assign]
@@ -179,7 +179,7 @@ async def test_every_refusal_is_told(guarded: Guarded, key: int) -> None:
 
 async def test_a_topic_that_is_made_again_is_judged_by_its_name(guarded: Guarded) -> None:
     """Whatever its id: the old one is unknown from then on."""
-    topics = guarded.home.rooms.topics
+    topics = guarded.home.services.topics
     guarded.allow(Operation.WRITE, TOPIC, "a")
     old = topics.topics["a"].key
     served = await guarded.ask(0, produce(old))
@@ -195,7 +195,7 @@ async def test_a_topic_that_is_made_again_is_judged_by_its_name(guarded: Guarded
 
 async def test_an_id_that_nobody_has_gives_no_right(guarded: Guarded) -> None:
     """It is passed on to be called unknown; a topic that has it later is judged."""
-    topics = guarded.home.rooms.topics
+    topics = guarded.home.services.topics
     future = bytes(range(16))
     unknown = await guarded.ask(0, produce(future))
     topics.by_id[future] = topics.topics["b"]
@@ -270,7 +270,7 @@ async def test_a_session_that_is_not_there_is_not_remembered(
     missing = ErrorCode.fetch_session_id_not_found
     await guarded.ask(1, fetch("a"), 12)
     guessed = await guarded.ask(1, fetch("a", session=77, epoch=1), 12)
-    remembered = dict(guarded.home.rooms.sessions._read_by)
+    remembered = dict(guarded.home.services.sessions._read_by)
     monkeypatch.setattr(fetch_sessions, "random_session_id", lambda: 77)
     number = (await guarded.ask(1, fetch("b", epoch=0), 12, who="User:admin")).session_id
     taken = await guarded.ask(1, fetch(session=77, epoch=1), 12)
@@ -297,7 +297,7 @@ async def test_a_replica_is_always_judged(guarded: Guarded) -> None:
     guarded.allow(Operation.READ, TOPIC, "a")
     served = await guarded.ask(1, fetch("a"), 12)
     old = await guarded.ask(1, fetch("a", replica=2), 12)
-    key = guarded.home.rooms.topics.topics["a"].key
+    key = guarded.home.services.topics.topics["a"].key
     rows = [FetchTopic("", key, [FetchPartition(0)])]
     request = fetch()._replace(topics=rows)
     await guarded.ask(1, request)

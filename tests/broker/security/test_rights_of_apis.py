@@ -42,14 +42,14 @@ REFUSED = [api for api in APIS if REQUIREMENTS[api.key]]
 async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
     """A broker with the topic x, and no rules."""
     started = await Guarded(tmp_path / "home").open()
-    await started.home.rooms.topics.create("x", 1, {})
+    await started.home.services.topics.create("x", 1, {})
     yield started
     await started.close()
 
 
 def request_of(guarded: Guarded, api: Api, version: int) -> Any:
     """Return a request that names x wherever it can."""
-    topic_id = guarded.home.rooms.topics.topics["x"].key
+    topic_id = guarded.home.services.topics.topics["x"].key
     request = made(api.load_messages()[0].struct, topic_id)
     if api.key == 3 and version < 12:
         return made(api.load_messages()[0].struct, NO_ID)
@@ -72,14 +72,14 @@ def request_of(guarded: Guarded, api: Api, version: int) -> Any:
 @pytest.mark.parametrize("api", REFUSED, ids=lambda api: api.name)
 async def test_who_may_nothing_is_refused(guarded: Guarded, api: Api) -> None:
     """By every API in every version, with one of Kafka's codes of rights and no other."""
-    before = set(guarded.home.rooms.topics.topics)
+    before = set(guarded.home.services.topics.topics)
     answers = {
         version: await guarded.ask(api.key, request_of(guarded, api, version), version)
         for version in api.versions
     }
     codes = {version: set(codes_in(each)) - {ErrorCode.none} for version, each in answers.items()}
 
-    assert set(guarded.home.rooms.topics.topics) == before
+    assert set(guarded.home.services.topics.topics) == before
     for version, answer in answers.items():
         if api.key in EMPTY:
             assert not codes[version], version
@@ -160,4 +160,4 @@ async def test_what_tests_plant_gives_no_rights(
     answer = await handle(guarded.context(19), request)
 
     assert [each.error_code for each in answer.topics] == [ErrorCode.topic_authorization_failed]
-    assert "new" not in home.rooms.topics.topics
+    assert "new" not in home.services.topics.topics

@@ -30,7 +30,7 @@ def test_loop_has_short_turns_when_somebody_is_beside_it(loop_thread: int) -> No
     before = slice_of(loop_thread)
 
     made: list[object] = []
-    thread = threading.Thread(target=lambda: made.append(pool.rooms.make_cleaner(pool.settings)))
+    thread = threading.Thread(target=lambda: made.append(pool.services.make_cleaner(pool.settings)))
     thread.start()
     thread.join()
 

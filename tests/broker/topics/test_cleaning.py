@@ -25,7 +25,7 @@ from tests.support.cleaner import read_all
 from tests.support.faults import install
 from tests.support.logs import validated
 from tests.support.metrics import make_sources
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ ORDERS = TopicPartition("orders", 0)
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.4"}
 
 
-class Home(RoomsOnDisk):
+class Home(ServicesOnDisk):
     """A broker with a cleaner whose threads are not started."""
 
     async def open(self) -> Home:
         """Start everything in the order of the server."""
         await super().open()
-        rooms = self.rooms
+        services = self.services
         self.cleaning = self.cleaner
-        self.explainer = Explainer(self.cleaning, rooms.topics, rooms.settings, self.clock)
+        self.explainer = Explainer(self.cleaning, services.topics, services.settings, self.clock)
         self.pages = CleanerPages(self.cleaning, self.explainer, self.io, self.clock)
         return self
 
@@ -58,11 +58,11 @@ class Home(RoomsOnDisk):
 
     async def create(self, name: str = "orders", partitions: int = 1) -> Topic:
         """Create a compacted topic."""
-        return await self.rooms.topics.create(name, partitions, COMPACT)
+        return await self.services.topics.create(name, partitions, COMPACT)
 
     def log(self, topic_partition: TopicPartition = ORDERS) -> Log:
         """Return the log of a partition."""
-        return self.rooms.logs.logs[topic_partition]
+        return self.services.logs.logs[topic_partition]
 
     def fill(self, log: Log, segments: int = 2) -> None:
         """Close that many segments with the same ten keys."""
@@ -83,7 +83,7 @@ class Home(RoomsOnDisk):
 
 async def passes(home: Home, count: int) -> None:
     """Wait until so many passes have ended."""
-    figures = home.cleaning.pool.get().rooms.figures
+    figures = home.cleaning.pool.get().services.figures
     await give_turns_until(lambda: figures.passes, f"pass {count}", equals(count))
 
 
@@ -121,14 +121,14 @@ async def test_deleting_a_topic_ends_its_pass(home: Home) -> None:
     home.fill(home.log())
     grabbed = await home.io.run(home.cleaning.manager.grab_filthiest)
     assert grabbed is not None
-    deletion = asyncio.create_task(home.rooms.topics.delete(topic))
+    deletion = asyncio.create_task(home.services.topics.delete(topic))
     states = home.cleaning.manager.states
     await give_turns_until(lambda: states.get(ORDERS), "state ABORTED", equals(State.ABORTED))
 
     home.cleaning.manager.release(grabbed.log)
 
     await deletion
-    assert ORDERS not in home.rooms.logs.logs
+    assert ORDERS not in home.services.logs.logs
     assert states.get(ORDERS) is State.NONE
     await home.create()
     home.fill(home.log())
@@ -143,7 +143,7 @@ async def test_topic_that_is_no_longer_compacted_ends_its_pass(home: Home) -> No
     grabbed = home.cleaning.manager.grab_filthiest()
     assert grabbed is not None
 
-    await home.rooms.topics.alter(topic, {"cleanup.policy": "delete"})
+    await home.services.topics.alter(topic, {"cleanup.policy": "delete"})
 
     states = home.cleaning.manager.states
     await give_turns_until(lambda: states.get(ORDERS), "state ABORTED", equals(State.ABORTED))
@@ -163,7 +163,7 @@ async def test_changed_settings_give_a_failed_partition_another_try(home: Home) 
     manager.fail(grabbed, ValueError("no batch"))
     assert manager.grab_filthiest() is None
 
-    await home.rooms.topics.alter(topic, {**COMPACT, "delete.retention.ms": "5"})
+    await home.services.topics.alter(topic, {**COMPACT, "delete.retention.ms": "5"})
 
     await give_turns_until(manager.grab_filthiest, "a log to clean")
     manager.release(grabbed.log)
@@ -173,7 +173,7 @@ async def test_dynamic_settings_reach_the_threads(home: Home) -> None:
     """Threads, map, buffers, rate and backoff, while the broker runs."""
     await home.cleaning.start()
 
-    await home.rooms.settings.alter(
+    await home.services.settings.alter(
         broker={
             "log.cleaner.threads": "2",
             "log.cleaner.backoff.ms": "70",
@@ -194,7 +194,7 @@ async def test_dynamic_settings_reach_the_threads(home: Home) -> None:
 async def test_explain_tells_of_every_partition(home: Home) -> None:
     """With what decides, in the order of topics and partitions."""
     await home.create("orders", 2)
-    await home.rooms.topics.create("plain", 1, {})
+    await home.services.topics.create("plain", 1, {})
     home.fill(home.log())
 
     answer = await home.json("GET", "/v1/explain")
@@ -230,7 +230,9 @@ async def test_a_partition_that_cannot_be_read_is_told_beside_the_others(
 ) -> None:
     """By explain, and as nothing to clean by the metrics: a bad disk, or a file that was cut."""
     home = await Home(tmp_path).open()
-    topic = await home.rooms.topics.create("orders", 2, {**COMPACT, "max.compaction.lag.ms": "1"})
+    topic = await home.services.topics.create(
+        "orders", 2, {**COMPACT, "max.compaction.lag.ms": "1"}
+    )
     for log in topic.logs:
         assert log is not None
         home.fill(log)
@@ -259,7 +261,7 @@ async def test_explain_leaves_out_what_goes_meanwhile(home: Home) -> None:
     await home.create("orders")
     explained = home.explainer.explain(home.explainer.select(None, None) or ())
     first = next(explained)
-    await home.rooms.topics.delete(gone)
+    await home.services.topics.delete(gone)
 
     assert (first["topic"], first["partition"]) == ("gone", 0)
     assert [each["topic"] for each in explained] == ["orders"]
@@ -350,7 +352,7 @@ async def test_dry_run_where_there_is_nothing(home: Home) -> None:
 
 async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
     """Nothing is dirty, but a pass that somebody asks for would take the tombstones: so it says."""
-    await home.rooms.topics.create("orders", 1, {**COMPACT, "delete.retention.ms": "1000"})
+    await home.services.topics.create("orders", 1, {**COMPACT, "delete.retention.ms": "1000"})
     append_unchecked(home.log(), [(b"gone", None), (b"kept", b"value")])
     home.log().roll()
     await home.cleaning.start()
@@ -371,7 +373,7 @@ async def test_dry_run_of_a_clean_log_tells_what_expired(home: Home) -> None:
 async def test_clean_asks_for_a_pass(home: Home) -> None:
     """Whatever the ratio; idle threads are woken."""
     sparing = {**COMPACT, "min.cleanable.dirty.ratio": "0.9"}
-    await home.rooms.topics.create("orders", 1, sparing)
+    await home.services.topics.create("orders", 1, sparing)
     home.fill(home.log(), 3)
     await home.cleaning.start()
     await passes(home, 1)
@@ -408,7 +410,7 @@ async def test_clean_is_refused_while_the_cleaner_is_off(home: Home) -> None:
     """Nobody would ever do it."""
     await home.create()
     home.fill(home.log(), 2)
-    await home.rooms.settings.alter(cluster={"log.cleaner.threads": "0"})
+    await home.services.settings.alter(cluster={"log.cleaner.threads": "0"})
 
     answer = await home.ask("POST", "/v1/clean?topic=orders")
 
@@ -423,17 +425,17 @@ async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
     home.fill(home.log(), 3)
     await home.cleaning.start()
     await passes(home, 1)
-    before = home.cleaning.pool.get().rooms.figures.last[ORDERS]
+    before = home.cleaning.pool.get().services.figures.last[ORDERS]
     await home.close()
     home = await Home(tmp_path).open()
-    opened = dict(home.rooms.logs.logs)
-    home.rooms.logs.logs.clear()
+    opened = dict(home.services.logs.logs)
+    home.services.logs.logs.clear()
     scraped(home)
-    home.rooms.logs.logs.update(opened)
+    home.services.logs.logs.update(opened)
 
     await home.cleaning.start()
 
-    assert home.cleaning.pool.get().rooms.figures.last[ORDERS] == before
+    assert home.cleaning.pool.get().services.figures.last[ORDERS] == before
     await home.close()
 
 
@@ -443,7 +445,7 @@ async def test_scrape_amid_recovery_forgets_no_pass(tmp_path: Path) -> None:
 )
 async def test_clean_of_what_cannot_be_cleaned(home: Home, path: str, status: int) -> None:
     """No topic, an unknown one, one that is not compacted."""
-    await home.rooms.topics.create("plain", 1, {})
+    await home.services.topics.create("plain", 1, {})
 
     assert (await home.ask("POST", path)).status == status
 
@@ -451,7 +453,7 @@ async def test_clean_of_what_cannot_be_cleaned(home: Home, path: str, status: in
 def scraped(home: Home) -> dict[tuple[str, ...], Any]:
     """Return the cleaner's metrics: name without its prefix and labels, and the value."""
     sources = make_sources({})
-    sources = replace(sources, topics=home.rooms.topics, cleaning=home.cleaning)
+    sources = replace(sources, topics=home.services.topics, cleaning=home.cleaning)
     sources, walk = sources.begin()
     assert all(step is PAUSE for step in walk)
     found = {}

@@ -22,7 +22,7 @@ from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.messages import Message
 from tests.support.ports import address_of
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from siltstone.broker.http.values import HttpResponse
 
 
-class Home(RoomsOnDisk):
-    """A broker's rooms with one for pins, and topic `orders` of two partitions."""
+class Home(ServicesOnDisk):
+    """A broker's services with one for pins, and topic `orders` of two partitions."""
 
     async def start(self) -> Home:
         """Open everything and make the topic."""
         await self.open()
-        self.pins = PinRoom(lambda: self.rooms.settings.server, self.clock, lambda _: 7)
-        self.pages = PinPages(self.pins, self.rooms.topics, self.io, lambda: "cluster")
-        await self.rooms.topics.create("orders", 2, {})
-        for log in self.rooms.logs.all_logs():
+        self.pins = PinRoom(lambda: self.services.settings.server, self.clock, lambda _: 7)
+        self.pages = PinPages(self.pins, self.services.topics, self.io, lambda: "cluster")
+        await self.services.topics.create("orders", 2, {})
+        for log in self.services.logs.all_logs():
             append_unchecked(log, [(b"k", b"v")])
         return self
 
@@ -77,7 +77,7 @@ def text(response: HttpResponse) -> str:
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    """The rooms, open."""
+    """The services, open."""
     home = await Home(tmp_path, pins_max_count="2", pins_max_lease_ms="60000").start()
     yield home
     await home.end()
@@ -90,7 +90,7 @@ async def test_manifest(home: Home) -> None:
     assert manifest["lease_ms"] == 5000
     assert manifest["cluster_id"] == "cluster"
     for number, partition in enumerate(manifest["partitions"]):
-        log = home.rooms.topics.logs["orders", number]
+        log = home.services.topics.logs["orders", number]
         assert (partition["topic"], partition["partition"]) == ("orders", number)
         assert partition["folder"] == str(home.folder / manifest["pin"] / f"orders-{number}")
         assert (partition["log_start_offset"], partition["end_offset"]) == (0, 1)
@@ -110,7 +110,7 @@ async def test_single_partitions(home: Home) -> None:
 
 async def test_no_names_mean_everything(home: Home) -> None:
     """A pin without names is of all topics."""
-    await home.rooms.topics.create("another", 1, {})
+    await home.services.topics.create("another", 1, {})
 
     manifest = await home.pin()
 
@@ -219,14 +219,14 @@ async def test_most_bytes(tmp_path: Path) -> None:
     """When pins alone keep more than pins.max.bytes, the oldest goes."""
     home = await Home(tmp_path, pins_max_bytes="0").start()
     first = await home.pin(topics=["orders"])
-    await home.rooms.topics.create("quiet", 1, {})
+    await home.services.topics.create("quiet", 1, {})
     second = await home.pin(topics=["quiet"])
-    await home.rooms.topics.delete(home.rooms.topics.topics["orders"])
+    await home.services.topics.delete(home.services.topics.topics["orders"])
     home.clock.advance(3_600_000)
     home.pins.renew(first["pin"])
     home.pins.renew(second["pin"])
-    home.rooms.logs.deletions.run_due()
-    home.rooms.logs.background.drain()
+    home.services.logs.deletions.run_due()
+    home.services.logs.background.drain()
 
     await home.pins.look()
 
@@ -239,10 +239,10 @@ async def test_most_bytes(tmp_path: Path) -> None:
 async def test_pin_outlives_its_topic(home: Home) -> None:
     """The files of a deleted topic stay until the pin goes."""
     manifest = await home.pin(topics=["orders"])
-    await home.rooms.topics.delete(home.rooms.topics.topics["orders"])
+    await home.services.topics.delete(home.services.topics.topics["orders"])
     home.clock.advance(3_600_000)
-    home.rooms.logs.deletions.run_due()
-    home.rooms.logs.background.drain()
+    home.services.logs.deletions.run_due()
+    home.services.logs.background.drain()
 
     links = list((home.folder / manifest["pin"]).glob("orders-*/*.log"))
 

@@ -25,7 +25,7 @@ from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append
 from tests.support.batches import make_batch
 from tests.support.logs import append_waiting
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 
 def _fill_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -40,7 +40,7 @@ def _fill_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(files, "create_folder", create_folder)
 
 
-def _folders(home: RoomsOnDisk) -> list[str]:
+def _folders(home: ServicesOnDisk) -> list[str]:
     """Return the names of the partition folders that are not being deleted."""
     return sorted(
         path.name
@@ -50,9 +50,9 @@ def _folders(home: RoomsOnDisk) -> list[str]:
     )
 
 
-async def test_a_new_topic_can_be_found_in_every_way(home: RoomsOnDisk) -> None:
+async def test_a_new_topic_can_be_found_in_every_way(home: ServicesOnDisk) -> None:
     """By name, by id and by partition; its folders carry its id before any record."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("orders", 2, {"retention.ms": "5"})
 
     assert topics.topics == {"orders": topic}
@@ -64,9 +64,9 @@ async def test_a_new_topic_can_be_found_in_every_way(home: RoomsOnDisk) -> None:
     assert found.topic_id == topic.id
 
 
-async def test_what_waits_is_written_before_a_topic_goes(home: RoomsOnDisk) -> None:
+async def test_what_waits_is_written_before_a_topic_goes(home: ServicesOnDisk) -> None:
     """Its own batches too: nobody who had a batch in the same round is told that it failed."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     gone, keep = [await topics.create(name, 1, {}) for name in ("gone", "keep")]
     logs = [each.logs[0] for each in (gone, keep)]
     now_ms = home.clock.now_ms()
@@ -77,9 +77,9 @@ async def test_what_waits_is_written_before_a_topic_goes(home: RoomsOnDisk) -> N
     assert [log.log_end_offset for log in logs if log is not None] == [1, 1]
 
 
-async def test_nothing_remembers_a_deleted_topic(home: RoomsOnDisk) -> None:
+async def test_nothing_remembers_a_deleted_topic(home: ServicesOnDisk) -> None:
     """No table has its name, its id or a partition of it, once its folders are gone."""
-    topics, logs = home.rooms.topics, home.rooms.logs
+    topics, logs = home.services.topics, home.services.logs
     await topics.create("kept.1", 1, {"cleanup.policy": "compact"})
     gone = await topics.create("gone-1.1", 2, {"cleanup.policy": "compact"})
     for log in gone.logs:
@@ -99,20 +99,20 @@ async def test_nothing_remembers_a_deleted_topic(home: RoomsOnDisk) -> None:
 
 
 async def test_a_deletion_looks_at_its_own_partitions_alone(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It listed the folders of all logs, once for each partition and on the loop."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     gone = await topics.create("gone", 3, {})
-    monkeypatch.setattr(home.rooms.logs, "folder_ids", None)
+    monkeypatch.setattr(home.services.logs, "folder_ids", None)
     await topics.delete(gone)
 
     assert _folders(home) == []
 
 
-async def test_of_many_that_want_a_name_one_wins(home: RoomsOnDisk) -> None:
+async def test_of_many_that_want_a_name_one_wins(home: ServicesOnDisk) -> None:
     """The others are told that it exists, and then it does."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     version = topics.version
     outcomes = await asyncio.gather(
         *(topics.create("orders", count, {}) for count in range(1, 9)), return_exceptions=True
@@ -127,11 +127,11 @@ async def test_of_many_that_want_a_name_one_wins(home: RoomsOnDisk) -> None:
 
 async def test_topics_survive_a_crash(tmp_path: Path) -> None:
     """A topic that was answered exists after the restart, with its id and its settings."""
-    home = await RoomsOnDisk(tmp_path).open()
-    topic = await home.rooms.topics.create("orders", 3, {"cleanup.policy": "compact"})
+    home = await ServicesOnDisk(tmp_path).open()
+    topic = await home.services.topics.create("orders", 3, {"cleanup.policy": "compact"})
     home.crash()
-    again = await RoomsOnDisk(tmp_path).open()
-    found = again.rooms.topics.topics["orders"]
+    again = await ServicesOnDisk(tmp_path).open()
+    found = again.services.topics.topics["orders"]
 
     assert (found.id, found.partitions) == (topic.id, 3)
     assert found.overrides == {"cleanup.policy": "compact"}
@@ -139,9 +139,9 @@ async def test_topics_survive_a_crash(tmp_path: Path) -> None:
     await again.close()
 
 
-async def test_a_deleted_topic_is_gone_and_its_name_free(home: RoomsOnDisk) -> None:
+async def test_a_deleted_topic_is_gone_and_its_name_free(home: ServicesOnDisk) -> None:
     """Its folders are renamed at once; one made again has another id and no records."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     first = await topics.create("orders", 2, {})
     append(topics.logs["orders", 0], 5)
     await topics.delete(first)
@@ -155,9 +155,9 @@ async def test_a_deleted_topic_is_gone_and_its_name_free(home: RoomsOnDisk) -> N
     assert topics.logs["orders", 0].log_end_offset == 0
 
 
-async def test_deleting_releases_who_waits(home: RoomsOnDisk) -> None:
+async def test_deleting_releases_who_waits(home: ServicesOnDisk) -> None:
     """A parked fetch is answered now, not at its deadline."""
-    topics, waiting = home.rooms.topics, home.rooms.waiting
+    topics, waiting = home.services.topics, home.services.waiting
     topic = await topics.create("orders", 1, {})
     group = WatchGroup()
     group.changed.add(Watch(group, "orders", FetchPartition(0, -1, 0, -1, -1, 1000)))
@@ -171,9 +171,9 @@ async def test_deleting_releases_who_waits(home: RoomsOnDisk) -> None:
     await parked
 
 
-async def test_a_topic_is_deleted_once(home: RoomsOnDisk) -> None:
+async def test_a_topic_is_deleted_once(home: ServicesOnDisk) -> None:
     """Of two deletions the second is told that it is gone."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("orders", 1, {})
     outcomes = await asyncio.gather(
         topics.delete(topic), topics.delete(topic), return_exceptions=True
@@ -183,9 +183,9 @@ async def test_a_topic_is_deleted_once(home: RoomsOnDisk) -> None:
     assert isinstance(outcomes[1], UnknownTopicOrPartition)
 
 
-async def test_creating_waits_for_deleting(home: RoomsOnDisk) -> None:
+async def test_creating_waits_for_deleting(home: ServicesOnDisk) -> None:
     """A name is free when its folders are gone, and a topic that wants it waits for that."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     first = await topics.create("orders", 4, {})
     _, second = await asyncio.gather(topics.delete(first), topics.create("orders", 1, {}))
 
@@ -195,8 +195,8 @@ async def test_creating_waits_for_deleting(home: RoomsOnDisk) -> None:
 
 async def test_a_crash_while_deleting_ends_in_deletion(tmp_path: Path) -> None:
     """Folders that still have their names are not taken for a topic to adopt."""
-    home = await RoomsOnDisk(tmp_path).open()
-    topic = await home.rooms.topics.create("orders", 2, {})
+    home = await ServicesOnDisk(tmp_path).open()
+    topic = await home.services.topics.create("orders", 2, {})
 
     def delete(state: CatalogState) -> None:
         del state.topics["orders"]
@@ -204,11 +204,11 @@ async def test_a_crash_while_deleting_ends_in_deletion(tmp_path: Path) -> None:
 
     await home.writer.commit(delete)
     home.crash()
-    again = await RoomsOnDisk(tmp_path).open()
+    again = await ServicesOnDisk(tmp_path).open()
 
-    assert not again.rooms.topics.topics
+    assert not again.services.topics.topics
     assert not _folders(again)
-    await again.rooms.topics.create("orders", 1, {})
+    await again.services.topics.create("orders", 1, {})
     await again.close()
 
 
@@ -216,26 +216,26 @@ async def test_a_full_disk_leaves_no_half_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partitions that were made before the disk was full go again."""
-    home = await RoomsOnDisk(tmp_path).open()
+    home = await ServicesOnDisk(tmp_path).open()
     _fill_disk(monkeypatch, "orders-3")
     with pytest.raises(KafkaStorageError):
-        await home.rooms.topics.create("orders", 5, {})
+        await home.services.topics.create("orders", 5, {})
 
-    assert not home.rooms.topics.topics
-    assert not home.rooms.topics.logs
+    assert not home.services.topics.topics
+    assert not home.services.topics.logs
     assert not _folders(home)
     assert not home.writer.state.topics
     home.crash()
-    again = await RoomsOnDisk(tmp_path).open()
-    assert not again.rooms.topics.topics
+    again = await ServicesOnDisk(tmp_path).open()
+    assert not again.services.topics.topics
     await again.close()
 
 
 async def test_a_catalogue_that_cannot_be_written_changes_nothing(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Creating, growing, altering and deleting are refused; the topic is as it was."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("orders", 1, {"retention.ms": "5"})
 
     def write(_state: CatalogState) -> None:
@@ -257,9 +257,9 @@ async def test_a_catalogue_that_cannot_be_written_changes_nothing(
     assert topic.overrides == {"retention.ms": "5"}
 
 
-async def test_added_partitions_are_of_the_same_topic(home: RoomsOnDisk) -> None:
+async def test_added_partitions_are_of_the_same_topic(home: ServicesOnDisk) -> None:
     """Offsets of the old ones go on; the new ones begin at leader epoch 0 with its settings."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("orders", 1, {"retention.ms": "5"})
     append(topics.logs["orders", 0], 3)
     version = topics.version
@@ -272,9 +272,9 @@ async def test_added_partitions_are_of_the_same_topic(home: RoomsOnDisk) -> None
     assert (added.topic_id, added.leader_epoch, added.config.retention_ms) == (topic.id, 0, 5)
 
 
-async def test_partitions_never_become_fewer(home: RoomsOnDisk) -> None:
+async def test_partitions_never_become_fewer(home: ServicesOnDisk) -> None:
     """Of two requests that grow a topic at once the smaller cannot undo the greater."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("orders", 1, {})
     outcomes = await asyncio.gather(
         topics.add_partitions(topic, 4), topics.add_partitions(topic, 2), return_exceptions=True
@@ -286,10 +286,10 @@ async def test_partitions_never_become_fewer(home: RoomsOnDisk) -> None:
 
 
 async def test_partitions_that_cannot_all_be_made_are_not_made(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic has as many as before, in memory, in the catalogue and on the disk."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("orders", 1, {})
     _fill_disk(monkeypatch, "orders-2")
     with pytest.raises(KafkaStorageError):
@@ -300,10 +300,10 @@ async def test_partitions_that_cannot_all_be_made_are_not_made(
 
 
 async def test_partitions_that_were_refused_do_not_come_back_with_the_next_refusal(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The catalogue may still have those of before, if it could not be written without them."""
-    topics, commit = home.rooms.topics, home.writer.commit
+    topics, commit = home.services.topics, home.writer.commit
     topic = await topics.create("orders", 1, {})
     _fill_disk(monkeypatch, "orders-2")
     commits: list[Callable[[CatalogState], None]] = []
@@ -327,10 +327,10 @@ async def test_partitions_that_were_refused_do_not_come_back_with_the_next_refus
 
 
 async def test_altered_settings_are_in_force_before_they_are_durable(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The logs obey while the disk is still busy, and the next change is made of these."""
-    topics, write = home.rooms.topics, home.catalog.write
+    topics, write = home.services.topics, home.catalog.write
     topic = await topics.create("orders", 1, {})
     begun, may_end = threading.Event(), threading.Event()
 
@@ -353,9 +353,9 @@ async def test_altered_settings_are_in_force_before_they_are_durable(
     assert home.writer.state.topics["orders"].overrides == topic.overrides
 
 
-async def test_a_deleted_topic_is_not_altered(home: RoomsOnDisk) -> None:
+async def test_a_deleted_topic_is_not_altered(home: ServicesOnDisk) -> None:
     """Nor is the next one of its name: a change that waited for the deletion is refused."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("orders", 1, {})
     outcomes = await asyncio.gather(
         topics.delete(topic),
@@ -368,9 +368,9 @@ async def test_a_deleted_topic_is_not_altered(home: RoomsOnDisk) -> None:
     assert topics.topics["orders"].overrides == {}
 
 
-async def test_a_client_that_goes_away_leaves_nothing_half_done(home: RoomsOnDisk) -> None:
+async def test_a_client_that_goes_away_leaves_nothing_half_done(home: ServicesOnDisk) -> None:
     """What its request began is ended."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     request = asyncio.create_task(topics.create("orders", 3, {}))
     await asyncio.sleep(0)
     request.cancel()
@@ -379,9 +379,9 @@ async def test_a_client_that_goes_away_leaves_nothing_half_done(home: RoomsOnDis
     assert topics.topics["orders"].partitions == 3
 
 
-async def test_names_that_metrics_cannot_tell_apart_collide(home: RoomsOnDisk) -> None:
+async def test_names_that_metrics_cannot_tell_apart_collide(home: ServicesOnDisk) -> None:
     """A dot and an underscore are the same there; when one is gone the other is free."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("a.b", 1, {})
     with pytest.raises(InvalidTopic, match=r"a\.b"):
         topics.check_collision("a_b")
@@ -392,9 +392,9 @@ async def test_names_that_metrics_cannot_tell_apart_collide(home: RoomsOnDisk) -
     topics.check_collision("a_b")
 
 
-async def test_hidden_logs_are_of_no_topic(home: RoomsOnDisk) -> None:
+async def test_hidden_logs_are_of_no_topic(home: ServicesOnDisk) -> None:
     """The probe's log can be found by who knows its name, and a deletion leaves it alone."""
-    topics = home.rooms.topics
+    topics = home.services.topics
     topic = await topics.create("orders", 1, {})
     hidden = topics.logs["a secret", 0] = topics.logs["orders", 0]
     await topics.delete(topic)
@@ -402,7 +402,7 @@ async def test_hidden_logs_are_of_no_topic(home: RoomsOnDisk) -> None:
     assert topics.logs == {("a secret", 0): hidden}
 
 
-async def test_many_partitions_leave_the_loop_free(home: RoomsOnDisk) -> None:
+async def test_many_partitions_leave_the_loop_free(home: ServicesOnDisk) -> None:
     """Others are served while folders are made: the loop comes round for each of them."""
     turns = 0
 
@@ -413,15 +413,15 @@ async def test_many_partitions_leave_the_loop_free(home: RoomsOnDisk) -> None:
             await asyncio.sleep(0)
 
     others = asyncio.create_task(turn())
-    await home.rooms.topics.create("orders", 40, {})
+    await home.services.topics.create("orders", 40, {})
     others.cancel()
 
     assert turns > 40
 
 
-async def test_no_topic_is_made_whose_folders_have_too_long_names(home: RoomsOnDisk) -> None:
+async def test_no_topic_is_made_whose_folders_have_too_long_names(home: ServicesOnDisk) -> None:
     """It is refused before anything is made, and nothing is counted of it."""
-    topics, name = home.rooms.topics, "a" * 249
+    topics, name = home.services.topics, "a" * 249
     with pytest.raises(InvalidPartitions, match="100000 is the most with a name of 249 characters"):
         await topics.create(name, 100_001, {})
 

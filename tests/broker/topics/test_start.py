@@ -16,17 +16,17 @@ from siltstone.storage.directory.catalog import FILE_NAME
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from tests.support.appending import append
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 KAFKAS = Path(__file__).parents[2] / "data" / "settings"
 
 
 async def _make(root: Path, partitions: int = 2) -> UUID:
     """Leave a topic `orders` with settings of its own and 7 records in partition 0."""
-    home = await RoomsOnDisk(root).open()
-    topic = await home.rooms.topics.create("orders", partitions, {"retention.ms": "-1"})
-    append(home.rooms.topics.logs["orders", 0], 7)
-    await home.rooms.producer_ids.allocate()
+    home = await ServicesOnDisk(root).open()
+    topic = await home.services.topics.create("orders", partitions, {"retention.ms": "-1"})
+    append(home.services.topics.logs["orders", 0], 7)
+    await home.services.producer_ids.allocate()
     await home.close()
     return topic.id
 
@@ -37,17 +37,17 @@ async def test_a_lost_catalogue_is_made_anew_from_the_folders(
     """Ids, partitions and records are there; that settings are lost is said once."""
     topic_id = await _make(tmp_path)
     (tmp_path / "data-0" / FILE_NAME).unlink()
-    home = await RoomsOnDisk(tmp_path).open()
-    topics = home.rooms.topics
+    home = await ServicesOnDisk(tmp_path).open()
+    topics = home.services.topics
 
     assert (topics.topics["orders"].id, topics.topics["orders"].partitions) == (topic_id, 2)
     assert topics.logs["orders", 0].log_end_offset == 7
     assert topics.topics["orders"].overrides == {}
     assert sum("settings of their own are lost" in line for line in caplog.messages) == 1
-    assert await home.rooms.producer_ids.allocate() >= home.clock.now_ms()
+    assert await home.services.producer_ids.allocate() >= home.clock.now_ms()
     await home.close()
     caplog.clear()
-    await (await RoomsOnDisk(tmp_path).open()).close()
+    await (await ServicesOnDisk(tmp_path).open()).close()
     assert not [line for line in caplog.messages if "adopted" in line]
 
 
@@ -56,15 +56,15 @@ async def test_a_folder_that_was_put_there_is_adopted(
 ) -> None:
     """With one line in the log, and under its own name."""
     topic_id = await _make(tmp_path / "a")
-    home = await RoomsOnDisk(tmp_path / "b").open()
-    await home.rooms.topics.create("other", 1, {})
+    home = await ServicesOnDisk(tmp_path / "b").open()
+    await home.services.topics.create("other", 1, {})
     await home.close()
     shutil.copytree(tmp_path / "a" / "data-0" / "orders-0", tmp_path / "b" / "data-0" / "orders-0")
-    home = await RoomsOnDisk(tmp_path / "b").open()
+    home = await ServicesOnDisk(tmp_path / "b").open()
 
-    assert set(home.rooms.topics.topics) == {"orders", "other"}
-    assert home.rooms.topics.by_id[topic_id.bytes].partitions == 1
-    assert home.rooms.topics.logs["orders", 0].log_end_offset == 7
+    assert set(home.services.topics.topics) == {"orders", "other"}
+    assert home.services.topics.by_id[topic_id.bytes].partitions == 1
+    assert home.services.topics.logs["orders", 0].log_end_offset == 7
     assert (
         f"topic adopted from its folders topic=orders id={uuid_text(topic_id)} partitions=1"
         in caplog.messages
@@ -78,8 +78,8 @@ async def test_a_missing_folder_is_made_anew_and_loudly(
     """The topic is whole again, with its id; an error says that the partition is empty."""
     topic_id = await _make(tmp_path)
     shutil.rmtree(tmp_path / "data-0" / "orders-0")
-    home = await RoomsOnDisk(tmp_path).open()
-    log = home.rooms.topics.logs["orders", 0]
+    home = await ServicesOnDisk(tmp_path).open()
+    log = home.services.topics.logs["orders", 0]
 
     assert (log.topic_id, log.log_end_offset) == (topic_id, 0)
     assert log.config.retention_ms == -1
@@ -95,13 +95,13 @@ async def test_a_folder_of_another_topic_is_left_alone(
     folder = tmp_path / "data-0" / "orders-0"
     PartitionMetadata(topic_id=UUID(int=99)).write(folder)
     size = (folder / f"{0:020d}.log").stat().st_size
-    home = await RoomsOnDisk(tmp_path).open()
-    topic = home.rooms.topics.topics["orders"]
+    home = await ServicesOnDisk(tmp_path).open()
+    topic = home.services.topics.topics["orders"]
 
     assert topic.logs[0] is None
-    assert ("orders", 0) not in home.rooms.topics.logs
-    assert ("orders", 1) in home.rooms.topics.logs
-    assert all(each.topic_partition != ("orders", 0) for each in home.rooms.logs.all_logs())
+    assert ("orders", 0) not in home.services.topics.logs
+    assert ("orders", 1) in home.services.topics.logs
+    assert all(each.topic_partition != ("orders", 0) for each in home.services.logs.all_logs())
     assert sum("left alone" in line for line in caplog.messages) == 1
     await home.close()
     assert (folder / f"{0:020d}.log").stat().st_size == size
@@ -111,9 +111,9 @@ async def test_a_folder_without_an_id_gets_the_topics(tmp_path: Path) -> None:
     """A power failure right after the folder was made may have left it so."""
     topic_id = await _make(tmp_path)
     (tmp_path / "data-0" / "orders-1" / "partition.metadata").write_bytes(b"")
-    home = await RoomsOnDisk(tmp_path).open()
+    home = await ServicesOnDisk(tmp_path).open()
 
-    assert home.rooms.topics.logs["orders", 1].topic_id == topic_id
+    assert home.services.topics.logs["orders", 1].topic_id == topic_id
     found = PartitionMetadata.read(tmp_path / "data-0" / "orders-1")
     assert found is not None
     assert found.topic_id == topic_id
@@ -122,23 +122,23 @@ async def test_a_folder_without_an_id_gets_the_topics(tmp_path: Path) -> None:
 
 async def test_partitions_in_several_directories_are_one_topic(tmp_path: Path) -> None:
     """Only the first directory has the catalogue; all have folders."""
-    home = await RoomsOnDisk(tmp_path, directories=2).open()
-    await home.rooms.topics.create("orders", 4, {})
-    assert {log.directory.path.name for log in home.rooms.topics.logs.values()} == {
+    home = await ServicesOnDisk(tmp_path, directories=2).open()
+    await home.services.topics.create("orders", 4, {})
+    assert {log.directory.path.name for log in home.services.topics.logs.values()} == {
         "data-0",
         "data-1",
     }
     await home.close()
     assert not (tmp_path / "data-1" / FILE_NAME).exists()
-    again = await RoomsOnDisk(tmp_path, directories=2).open()
+    again = await ServicesOnDisk(tmp_path, directories=2).open()
 
-    assert again.rooms.topics.topics["orders"].partitions == 4
+    assert again.services.topics.topics["orders"].partitions == 4
     await again.close()
 
 
 async def test_a_new_folder_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The very first start is no loss."""
-    await (await RoomsOnDisk(tmp_path).open()).close()
+    await (await ServicesOnDisk(tmp_path).open()).close()
 
     assert not [each for each in caplog.records if each.name.startswith("siltstone.broker.topics.")]
 
@@ -149,8 +149,8 @@ async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:
     folder = tmp_path / "data-0" / "orders-0"
     (folder / "7.log").write_bytes(b"")
     (tmp_path / "data-0" / FILE_NAME).unlink()  # the folder tells of the topic as before
-    home = await RoomsOnDisk(tmp_path).open()
-    topics = home.rooms.topics
+    home = await ServicesOnDisk(tmp_path).open()
+    topics = home.services.topics
     answer = await ask(
         home, 3, MetadataRequest(topics=None, include_topic_authorized_operations=False)
     )
@@ -163,7 +163,7 @@ async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:
     ]
     with pytest.raises(KafkaStorageError):
         topics.find_log("orders", 0)
-    page = Health(LoopWatch(home.clock), [], lambda: home.rooms.logs.set_aside)
+    page = Health(LoopWatch(home.clock), [], lambda: home.services.logs.set_aside)
     told = await page.answer(HttpRequest(method="GET", path="/healthz"))
     assert told.status == 200
     assert isinstance(told.body, bytes)
@@ -181,8 +181,8 @@ async def test_settings_come_out_of_apache_kafkas_metadata_log(
     """They are in force at once and stay; each is told, and what is not obeyed is named."""
     caplog.set_level("INFO")
     shutil.copytree(KAFKAS, tmp_path / "data-0")
-    home = await RoomsOnDisk(tmp_path).open()
-    topics = home.rooms.topics
+    home = await ServicesOnDisk(tmp_path).open()
+    topics = home.services.topics
 
     kept = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.25"}
     assert topics.topics["customers"].overrides == kept
@@ -200,8 +200,8 @@ async def test_settings_come_out_of_apache_kafkas_metadata_log(
     assert not [line for line in caplog.messages if "settings of their own are lost" in line]
     await home.close()
     shutil.rmtree(tmp_path / "data-0" / "__cluster_metadata-0")
-    home = await RoomsOnDisk(tmp_path).open()
-    assert home.rooms.topics.topics["customers"].overrides == kept
+    home = await ServicesOnDisk(tmp_path).open()
+    assert home.services.topics.topics["customers"].overrides == kept
     await home.close()
 
 
@@ -217,10 +217,10 @@ async def test_the_size_of_segments_that_apache_kafkas_tests_set_is_taken(
         "read_topic_settings",
         lambda directories: dict.fromkeys(real(directories), own),
     )
-    home = await RoomsOnDisk(tmp_path).open()
+    home = await ServicesOnDisk(tmp_path).open()
 
-    assert home.rooms.topics.topics["orders"].overrides == own
-    assert home.rooms.topics.logs["orders", 1].config.segment_bytes == 2000
+    assert home.services.topics.topics["orders"].overrides == own
+    assert home.services.topics.logs["orders", 1].config.segment_bytes == 2000
     await home.close()
 
 
@@ -230,9 +230,9 @@ async def test_a_topic_with_another_id_has_no_settings_of_the_metadata_log(
     """It only has the name of one that Apache Kafka knew."""
     shutil.copytree(KAFKAS, tmp_path / "data-0")
     PartitionMetadata(topic_id=UUID(int=99)).write(tmp_path / "data-0" / "customers-0")
-    home = await RoomsOnDisk(tmp_path).open()
+    home = await ServicesOnDisk(tmp_path).open()
 
-    assert home.rooms.topics.topics["customers"].overrides == {}
-    assert home.rooms.topics.topics["again"].overrides == {"segment.ms": "7200000"}
+    assert home.services.topics.topics["customers"].overrides == {}
+    assert home.services.topics.topics["again"].overrides == {"segment.ms": "7200000"}
     assert any("settings of their own are lost topics=1" in line for line in caplog.messages)
     await home.close()

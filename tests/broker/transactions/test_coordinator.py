@@ -29,7 +29,7 @@ from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.protocol.records.journal import Producer
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage.log.log import Log
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.transactional import (
     COPY,
     GROUP,
@@ -49,7 +49,7 @@ S = TransactionState
 DAY_MS = 86_400_000
 
 
-def journal(home: RoomsOnDisk) -> list[tuple[str | None, TransactionState | None]]:
+def journal(home: ServicesOnDisk) -> list[tuple[str | None, TransactionState | None]]:
     """Return ids and states in the journal, in order."""
     found = []
     for partition in range(2):
@@ -67,12 +67,12 @@ def journal(home: RoomsOnDisk) -> list[tuple[str | None, TransactionState | None
     return found
 
 
-def state_of(home: RoomsOnDisk, transactional_id: str = COPY) -> TransactionState:
+def state_of(home: ServicesOnDisk, transactional_id: str = COPY) -> TransactionState:
     """Return where an id stands."""
-    return home.rooms.transactions().describe(transactional_id).state
+    return home.services.transactions().describe(transactional_id).state
 
 
-async def test_a_commit_shows_everything_at_once(home: RoomsOnDisk) -> None:
+async def test_a_commit_shows_everything_at_once(home: ServicesOnDisk) -> None:
     """Before it readers see nothing; the answer comes when every partition has its marker."""
     producer = await init(home)
     for partition in range(3):
@@ -89,7 +89,7 @@ async def test_a_commit_shows_everything_at_once(home: RoomsOnDisk) -> None:
     assert [state for _, state in journal(home)][-2:] == [S.PREPARE_COMMIT, S.COMPLETE_COMMIT]
 
 
-async def test_an_abort_shows_nothing(home: RoomsOnDisk) -> None:
+async def test_an_abort_shows_nothing(home: ServicesOnDisk) -> None:
     """What comes after it is seen."""
     producer = await init(home)
     produce(home, producer)
@@ -100,7 +100,7 @@ async def test_an_abort_shows_nothing(home: RoomsOnDisk) -> None:
     assert read_committed(log_of(home, 0)) == [2]
 
 
-async def test_each_end_begins_the_next_epoch(home: RoomsOnDisk) -> None:
+async def test_each_end_begins_the_next_epoch(home: ServicesOnDisk) -> None:
     """A marker of transaction.version 2 has the epoch after the data, and so fences it."""
     producer = await init(home)
     produce(home, producer)
@@ -112,11 +112,13 @@ async def test_each_end_begins_the_next_epoch(home: RoomsOnDisk) -> None:
         produce(home, producer, sequence=1)  # late, of the transaction before
 
 
-async def test_an_old_client_keeps_its_epoch(home: RoomsOnDisk) -> None:
+async def test_an_old_client_keeps_its_epoch(home: ServicesOnDisk) -> None:
     """AddPartitionsToTxn first, and sequences that go on over transactions."""
     producer = await init(home)
     for sequence in range(3):
-        home.rooms.transactions().add_partitions(COPY, *producer, [("orders", 0)], client_version=0)
+        home.services.transactions().add_partitions(
+            COPY, *producer, [("orders", 0)], client_version=0
+        )
         produce(home, producer, sequence=sequence, version=10)
         assert following(end(home, producer, version=0)) == producer
 
@@ -127,7 +129,7 @@ async def test_an_old_client_keeps_its_epoch(home: RoomsOnDisk) -> None:
     ("version", "error"), [(9, InvalidTxnState), (10, InvalidTxnState), (11, TransactionAbortable)]
 )
 async def test_a_late_batch_of_an_old_client_opens_nothing(
-    home: RoomsOnDisk, version: int, error: type[KafkaError]
+    home: ServicesOnDisk, version: int, error: type[KafkaError]
 ) -> None:
     """Without AddPartitionsToTxn a batch would open a transaction that nobody ends (KIP-890)."""
     producer = await init(home)
@@ -138,17 +140,19 @@ async def test_a_late_batch_of_an_old_client_opens_nothing(
     assert log_of(home, 0).log_end_offset == 0
 
 
-async def test_verification_can_be_turned_off(home: RoomsOnDisk) -> None:
+async def test_verification_can_be_turned_off(home: ServicesOnDisk) -> None:
     """As in Kafka, for clients that are known to be well-behaved."""
     producer = await init(home)
-    await home.rooms.settings.alter(broker={"transaction.partition.verification.enable": "false"})
+    await home.services.settings.alter(
+        broker={"transaction.partition.verification.enable": "false"}
+    )
 
     produce(home, producer, version=10)
 
     assert log_of(home, 0).log_end_offset == 1
 
 
-async def test_a_batch_without_its_transactional_id(home: RoomsOnDisk) -> None:
+async def test_a_batch_without_its_transactional_id(home: ServicesOnDisk) -> None:
     """Nobody can tell whose transaction it is."""
     producer = await init(home)
     with pytest.raises(TransactionalIdAuthorizationFailed):
@@ -164,7 +168,7 @@ async def test_a_batch_without_its_transactional_id(home: RoomsOnDisk) -> None:
     ],
 )
 async def test_who_is_not_the_producer_appends_nothing(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     producer_id: int,
     epoch: int,
     transactional_id: str | int,
@@ -180,7 +184,7 @@ async def test_who_is_not_the_producer_appends_nothing(
     assert log_of(home, 0).log_end_offset == 0
 
 
-async def test_a_second_producer_fences_the_first(home: RoomsOnDisk) -> None:
+async def test_a_second_producer_fences_the_first(home: ServicesOnDisk) -> None:
     """Its open transaction is aborted; whatever it does afterwards is refused."""
     first = await init(home)
     produce(home, first)
@@ -201,10 +205,10 @@ async def test_a_second_producer_fences_the_first(home: RoomsOnDisk) -> None:
     assert read_committed(log_of(home, 0)) == [2]
 
 
-async def test_a_producer_that_recovers_names_its_epoch(home: RoomsOnDisk) -> None:
+async def test_a_producer_that_recovers_names_its_epoch(home: ServicesOnDisk) -> None:
     """KIP-360: the next epoch; once it has been replaced, no more."""
     producer = await init(home)
-    coordinator = home.rooms.transactions()
+    coordinator = home.services.transactions()
     begun = await coordinator.initialise(COPY, Expected(*producer), TIMEOUT_MS)
     again = await coordinator.initialise(COPY, Expected(*producer), TIMEOUT_MS)
     await init(home)
@@ -215,23 +219,23 @@ async def test_a_producer_that_recovers_names_its_epoch(home: RoomsOnDisk) -> No
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-async def test_time_outs_that_are_refused(home: RoomsOnDisk, timeout_ms: int) -> None:
+async def test_time_outs_that_are_refused(home: ServicesOnDisk, timeout_ms: int) -> None:
     """Zero, negative, above transaction.max.timeout.ms."""
     with pytest.raises(InvalidTransactionTimeout):
-        await home.rooms.transactions().initialise(COPY, None, timeout_ms)
+        await home.services.transactions().initialise(COPY, None, timeout_ms)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_a_transaction_that_takes_too_long_is_aborted(
-    home: RoomsOnDisk, version: int
+    home: ServicesOnDisk, version: int
 ) -> None:
     """Readers get on, and the producer is fenced."""
-    await home.rooms.features.update(
+    await home.services.features.update(
         [Update("transaction.version", version, 3 if version < 2 else 1)], validate_only=False
     )
     producer = await init(home)
     produce(home, producer)
-    coordinator = home.rooms.transactions()
+    coordinator = home.services.transactions()
 
     home.clock.advance(TIMEOUT_MS)
     await coordinator.abort_timed_out()
@@ -251,15 +255,15 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
 
 @pytest.mark.parametrize(("version", "form"), [(0, 0), (1, 1), (2, 1)])
 async def test_the_feature_decides_how_records_are_written(
-    home: RoomsOnDisk, version: int, form: int
+    home: ServicesOnDisk, version: int, form: int
 ) -> None:
     """Version 0 of the value for brokers that would not know another."""
-    await home.rooms.features.update(
+    await home.services.features.update(
         [Update("transaction.version", version, 3 if version < 2 else 1)], validate_only=False
     )
     await init(home)
 
-    partition = home.rooms.transactions().journal.partition_for(COPY)
+    partition = home.services.transactions().journal.partition_for(COPY)
     log = log_of(home, partition, TRANSACTIONS_TOPIC)
     read = log.read(0, 1 << 20, log.log_end_offset)
     assert read is not None
@@ -268,9 +272,9 @@ async def test_the_feature_decides_how_records_are_written(
     assert record.value[:2] == form.to_bytes(2)
 
 
-async def test_offsets_count_when_the_transaction_is_committed(home: RoomsOnDisk) -> None:
+async def test_offsets_count_when_the_transaction_is_committed(home: ServicesOnDisk) -> None:
     """Pending until then; forgotten if it is aborted."""
-    groups = home.rooms.groups()
+    groups = home.services.groups()
     producer = await init(home)
     commit_offset(home, producer, 5)
     pending = groups.offsets.is_pending(GROUP, "orders", 0), groups.offsets.find(GROUP, "orders", 0)
@@ -287,10 +291,10 @@ async def test_offsets_count_when_the_transaction_is_committed(home: RoomsOnDisk
     assert not groups.offsets.is_pending(GROUP, "orders", 0)
 
 
-async def test_epochs_run_out(home: RoomsOnDisk) -> None:
+async def test_epochs_run_out(home: ServicesOnDisk) -> None:
     """The client goes on with another producer id and epoch 0, its old markers stay its own."""
     producer = await init(home)
-    coordinator = home.rooms.transactions()
+    coordinator = home.services.transactions()
     last = Producer(producer.id, MAX_EPOCH - 1)
     known = coordinator._states.all
     known[COPY] = known[COPY]._replace(producer_epoch=last.epoch)
@@ -313,11 +317,11 @@ async def test_epochs_run_out(home: RoomsOnDisk) -> None:
 
 @pytest.mark.parametrize("is_new_producer", [False, True], ids=["time-out", "InitProducerId"])
 async def test_epochs_run_out_of_a_transaction_that_is_fenced(
-    home: RoomsOnDisk, is_new_producer: bool
+    home: ServicesOnDisk, is_new_producer: bool
 ) -> None:
     """Its producer gets the new producer id whatever it asks, and goes on with it."""
     producer = await init(home)
-    coordinator = home.rooms.transactions()
+    coordinator = home.services.transactions()
     last = Producer(producer.id, MAX_EPOCH - 1)
     known = coordinator._states.all
     known[COPY] = known[COPY]._replace(producer_epoch=last.epoch)
@@ -344,7 +348,7 @@ async def test_epochs_run_out_of_a_transaction_that_is_fenced(
 
 
 async def test_a_disk_that_refuses_the_decision_leaves_all_as_it_was(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client asks again."""
     producer = await init(home)
@@ -354,13 +358,13 @@ async def test_a_disk_that_refuses_the_decision_leaves_all_as_it_was(
         raise NotCoordinator
 
     with monkeypatch.context() as patch:
-        patch.setattr(home.rooms.transactions().journal, "append", refuse)
+        patch.setattr(home.services.transactions().journal, "append", refuse)
         with pytest.raises(NotCoordinator):
             end(home, producer)
         with pytest.raises(NotEnoughReplicas):
             produce(home, producer, 1)
         home.clock.advance(TIMEOUT_MS + 1)
-        await home.rooms.transactions().abort_timed_out()
+        await home.services.transactions().abort_timed_out()
 
     assert state_of(home) is S.ONGOING
     end(home, producer)
@@ -368,21 +372,21 @@ async def test_a_disk_that_refuses_the_decision_leaves_all_as_it_was(
 
 
 async def test_a_disk_that_refuses_a_marker_is_tried_again(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was decided is carried out as soon as it can be; until then nobody gets further."""
     producer = await init(home)
     produce(home, producer, 0)
     produce(home, producer, 1)
-    write = type(home.rooms.transactions().markers).write
+    write = type(home.services.transactions().markers).write
 
     def refuse_one(self: object, target: Log, outcome: Outcome) -> None:
         if target is log_of(home, 1):
             raise NotCoordinator
-        write(home.rooms.transactions().markers, target, outcome)
+        write(home.services.transactions().markers, target, outcome)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(home.rooms.transactions().markers), "write", refuse_one)
+        patch.setattr(type(home.services.transactions().markers), "write", refuse_one)
         after = following(end(home, producer))
         with pytest.raises(NotEnoughReplicas):
             produce(home, after)
@@ -390,18 +394,18 @@ async def test_a_disk_that_refuses_a_marker_is_tried_again(
             end(home, producer)
 
     assert state_of(home) is S.PREPARE_COMMIT
-    await home.rooms.transactions().settle()
+    await home.services.transactions().settle()
     assert state_of(home) is S.COMPLETE_COMMIT
     assert [read_committed(log_of(home, partition)) for partition in range(2)] == [[0], [0]]
 
 
-async def test_a_deleted_topic_needs_no_marker(home: RoomsOnDisk) -> None:
+async def test_a_deleted_topic_needs_no_marker(home: ServicesOnDisk) -> None:
     """The transaction is completed without it."""
     producer = await init(home)
-    await home.rooms.topics.create("gone", 1, {})
-    home.rooms.transactions().add_partitions(COPY, *producer, [("gone", 0)], client_version=2)
+    await home.services.topics.create("gone", 1, {})
+    home.services.transactions().add_partitions(COPY, *producer, [("gone", 0)], client_version=2)
     produce(home, producer)
-    await home.rooms.topics.delete(home.rooms.topics.topics["gone"])
+    await home.services.topics.delete(home.services.topics.topics["gone"])
 
     end(home, producer)
 
@@ -409,11 +413,13 @@ async def test_a_deleted_topic_needs_no_marker(home: RoomsOnDisk) -> None:
     assert read_committed(log_of(home, 0)) == [0]
 
 
-async def test_a_partition_that_a_newer_epoch_wrote_to_does_not_hold_up(home: RoomsOnDisk) -> None:
+async def test_a_partition_that_a_newer_epoch_wrote_to_does_not_hold_up(
+    home: ServicesOnDisk,
+) -> None:
     """An administrator's marker, say: the transaction has ended there."""
     producer = await init(home)
     produce(home, producer)
-    home.rooms.transactions().markers.write(
+    home.services.transactions().markers.write(
         log_of(home, 0), Outcome(producer.id, 9, is_commit=False, coordinator_epoch=0)
     )
 
@@ -423,11 +429,11 @@ async def test_a_partition_that_a_newer_epoch_wrote_to_does_not_hold_up(home: Ro
     assert read_committed(log_of(home, 0)) == []
 
 
-async def test_a_coordinator_of_before_does_not_fence_this_one(home: RoomsOnDisk) -> None:
+async def test_a_coordinator_of_before_does_not_fence_this_one(home: ServicesOnDisk) -> None:
     """Folders come from clusters whose coordinators had greater epochs; nothing may hang."""
     producer = await init(home)
     produce(home, producer)
-    home.rooms.transactions().markers.write(
+    home.services.transactions().markers.write(
         log_of(home, 0), Outcome(*producer, is_commit=False, coordinator_epoch=7)
     )
     produce(home, producer, sequence=1)
@@ -440,7 +446,7 @@ async def test_a_coordinator_of_before_does_not_fence_this_one(home: RoomsOnDisk
 
 
 async def test_a_very_large_transaction_does_not_hold_the_loop(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its markers are written some at a time, after the answer; nobody gets further meanwhile."""
     monkeypatch.setattr("siltstone.broker.transactions.coordinator._INLINE_MARKERS", 2)
@@ -451,19 +457,19 @@ async def test_a_very_large_transaction_does_not_hold_the_loop(
 
     after = following(end(home, producer))
     at_first = state_of(home)
-    await home.rooms.transactions().settle()
+    await home.services.transactions().settle()
     with pytest.raises(NotEnoughReplicas):
         produce(home, after)
-    await home.rooms.transactions().close()
+    await home.services.transactions().close()
 
     assert at_first is S.PREPARE_COMMIT
     assert state_of(home) is S.COMPLETE_COMMIT
     assert [log_of(home, partition).log_end_offset for partition in range(3)] == [2, 2, 2]
 
 
-async def test_ids_that_nobody_uses_expire(home: RoomsOnDisk) -> None:
+async def test_ids_that_nobody_uses_expire(home: ServicesOnDisk) -> None:
     """A tombstone; an open transaction keeps its id, and so does one that was just used."""
-    coordinator = home.rooms.transactions()
+    coordinator = home.services.transactions()
     await init(home, "old")
     producer = await init(home)
     produce(home, producer)
@@ -487,21 +493,21 @@ async def test_a_restart_knows_every_id(tmp_path: Path) -> None:
     producer = await init(home)
     produce(home, producer)
     await init(home, "other")
-    before = dict(home.rooms.transactions().list_all())
+    before = dict(home.services.transactions().list_all())
     await home.close()
     again = await open_home(tmp_path)
 
-    assert dict(again.rooms.transactions().list_all()) == before
+    assert dict(again.services.transactions().list_all()) == before
     produce(again, producer, sequence=1)
     end(again, producer)
     assert read_committed(log_of(again, 0)) == [0, 1]
     await again.close()
 
 
-async def test_nothing_is_served_before_the_journal_is_read(home: RoomsOnDisk) -> None:
+async def test_nothing_is_served_before_the_journal_is_read(home: ServicesOnDisk) -> None:
     """The client asks again; Produce says so in words that every client retries."""
     producer = await init(home)
-    coordinator = home.rooms.transactions()
+    coordinator = home.services.transactions()
     coordinator.journal.begin_loading()
 
     with pytest.raises(CoordinatorLoadInProgress):
@@ -518,33 +524,33 @@ async def test_nothing_is_served_before_the_journal_is_read(home: RoomsOnDisk) -
     end(home, producer)
 
 
-async def test_the_journal_is_where_kafka_puts_it(home: RoomsOnDisk) -> None:
+async def test_the_journal_is_where_kafka_puts_it(home: ServicesOnDisk) -> None:
     """Compacted, uncompressed, by Java's hash of the id; groups' offsets are another topic."""
     await init(home)
-    topic = home.rooms.topics.topics[TRANSACTIONS_TOPIC]
+    topic = home.services.topics.topics[TRANSACTIONS_TOPIC]
 
     assert topic.is_internal
     assert topic.config.cleanup_policy == ("compact",)
     assert topic.config.compression_type == "uncompressed"
-    assert home.rooms.transactions().journal.partition_for("copy") == 3_059_573 % 2
-    assert OFFSETS_TOPIC in home.rooms.topics.topics
+    assert home.services.transactions().journal.partition_for("copy") == 3_059_573 % 2
+    assert OFFSETS_TOPIC in home.services.topics.topics
 
 
 async def test_ids_expire_at_their_own_interval(tmp_path: Path) -> None:
     """However seldom time-outs are looked for."""
-    home = await RoomsOnDisk(
+    home = await ServicesOnDisk(
         tmp_path,
         transaction_state_log_num_partitions="1",
         transaction_abort_timed_out_transaction_cleanup_interval_ms="3600000",
         transaction_remove_expired_transaction_cleanup_interval_ms="1",
     ).open()
-    await home.rooms.transactions().journal.ensure_created()
+    await home.services.transactions().journal.ensure_created()
     await init(home)
     home.clock.advance(8 * DAY_MS)
-    running = asyncio.create_task(home.rooms.transactions().run())
+    running = asyncio.create_task(home.services.transactions().run())
 
     await give_turns_until(
-        lambda: len(home.rooms.transactions()), "no transactional id that is known", equals(0)
+        lambda: len(home.services.transactions()), "no transactional id that is known", equals(0)
     )
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

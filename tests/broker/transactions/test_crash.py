@@ -12,7 +12,7 @@ from siltstone.broker.transactions.transaction import COMPLETED, TransactionStat
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.parts import Buffer
 from tests.support.faults import replace_pwrite
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.transactional import (
     COPY,
     GROUP,
@@ -53,7 +53,7 @@ def ending_after(writes: int) -> Iterator[None]:
         yield
 
 
-async def crashed(root: Path, writes: int, *, commit: bool, version: int) -> RoomsOnDisk:
+async def crashed(root: Path, writes: int, *, commit: bool, version: int) -> ServicesOnDisk:
     """Return the broker after a restart; it ended so many writes into the second transaction's end.
 
     The first one has committed offset 1, the second would commit offset 2.
@@ -63,8 +63,8 @@ async def crashed(root: Path, writes: int, *, commit: bool, version: int) -> Roo
     for offset in (1, 2):
         if version < 2:
             wanted = [("orders", partition) for partition in PARTITIONS]
-            wanted.append((OFFSETS_TOPIC, home.rooms.groups().journal.partition_for(GROUP)))
-            home.rooms.transactions().add_partitions(COPY, *producer, wanted, client_version=0)
+            wanted.append((OFFSETS_TOPIC, home.services.groups().journal.partition_for(GROUP)))
+            home.services.transactions().add_partitions(COPY, *producer, wanted, client_version=0)
         for partition in PARTITIONS:
             sequence = 0 if version == 2 else offset - 1
             produce(
@@ -79,9 +79,9 @@ async def crashed(root: Path, writes: int, *, commit: bool, version: int) -> Roo
     return await open_home(root)
 
 
-def committed_offset(home: RoomsOnDisk) -> int:
+def committed_offset(home: ServicesOnDisk) -> int:
     """Return what the group has committed."""
-    found = home.rooms.groups().offsets.find(GROUP, "orders", 0)
+    found = home.services.groups().offsets.find(GROUP, "orders", 0)
     assert found is not None
     return found.offset
 
@@ -95,14 +95,14 @@ async def test_a_decided_transaction_is_carried_out(
     """Once the prepared state is written: every partition, the group's offsets, whatever came."""
     home = await crashed(tmp_path, writes, commit=commit, version=version)
 
-    transaction = home.rooms.transactions().describe(COPY)
+    transaction = home.services.transactions().describe(COPY)
     assert transaction.state is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
     for partition in PARTITIONS:
         log = log_of(home, partition)
         assert log.last_stable_offset == log.log_end_offset
         assert read_committed(log) == ([0, 2] if commit else [0])
     assert committed_offset(home) == (2 if commit else 1)
-    assert not home.rooms.groups().offsets.is_pending(GROUP, "orders", 0)
+    assert not home.services.groups().offsets.is_pending(GROUP, "orders", 0)
     await home.close()
 
 
@@ -114,17 +114,17 @@ async def test_an_undecided_transaction_is_still_open(
     """Nothing of it is visible; its producer can end it, or its time-out does."""
     home = await crashed(tmp_path, 0, commit=commit, version=version)
 
-    transaction = home.rooms.transactions().describe(COPY)
+    transaction = home.services.transactions().describe(COPY)
     assert transaction.state is S.ONGOING
     assert committed_offset(home) == 1
-    assert home.rooms.groups().offsets.is_pending(GROUP, "orders", 0)
+    assert home.services.groups().offsets.is_pending(GROUP, "orders", 0)
     assert [log_of(home, partition).last_stable_offset for partition in PARTITIONS] == [2, 2, 2]
     if commit:
         end(home, following(transaction), version=version)
     else:
         home.clock.advance(TIMEOUT_MS + 1)
-        await home.rooms.transactions().abort_timed_out()
-    assert home.rooms.transactions().describe(COPY).state in COMPLETED
+        await home.services.transactions().abort_timed_out()
+    assert home.services.transactions().describe(COPY).state in COMPLETED
     for partition in PARTITIONS:
         log = log_of(home, partition)
         assert log.last_stable_offset == log.log_end_offset
@@ -144,13 +144,13 @@ async def test_a_crash_while_a_transaction_opens(tmp_path: Path, writes: int) ->
     home.crash()
     home = await open_home(tmp_path)
     home.clock.advance(TIMEOUT_MS + 1)
-    await home.rooms.transactions().abort_timed_out()
+    await home.services.transactions().abort_timed_out()
 
     log = log_of(home, 0)
     assert log.last_stable_offset == log.log_end_offset
     assert read_committed(log) == []
     expected = S.COMPLETE_ABORT if writes else S.EMPTY
-    assert home.rooms.transactions().describe(COPY).state is expected
+    assert home.services.transactions().describe(COPY).state is expected
     await home.close()
 
 
@@ -171,7 +171,7 @@ async def test_a_crash_of_the_recovery_is_recovered_from(tmp_path: Path) -> None
         home.crash()
     home = await open_home(tmp_path)
 
-    assert home.rooms.transactions().describe(COPY).state is S.COMPLETE_COMMIT
+    assert home.services.transactions().describe(COPY).state is S.COMPLETE_COMMIT
     for partition in PARTITIONS:
         log = log_of(home, partition)
         assert log.last_stable_offset == log.log_end_offset

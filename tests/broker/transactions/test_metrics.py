@@ -7,16 +7,16 @@ import pytest
 from siltstone.broker.http.metrics.groups import TRANSACTION_METRICS
 from siltstone.protocol.errors import TransactionAbortable
 from tests.support.metrics import make_sources
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.transactional import TIMEOUT_MS, end, following, init, produce
 
 HOUR_MS = 3_600_000
 
 
-def scrape(home: RoomsOnDisk) -> dict[str, object]:
+def scrape(home: ServicesOnDisk) -> dict[str, object]:
     """Return values by name, and by label where there is one."""
     sources = replace(
-        make_sources({}), topics=home.rooms.topics, coordinators=home.rooms.coordinators
+        make_sources({}), topics=home.services.topics, coordinators=home.services.coordinators
     )
     values: dict[str, object] = {}
     sources, walk = sources.begin()
@@ -29,7 +29,7 @@ def scrape(home: RoomsOnDisk) -> dict[str, object]:
     return values
 
 
-async def test_transactions_are_counted_by_their_end(home: RoomsOnDisk) -> None:
+async def test_transactions_are_counted_by_their_end(home: ServicesOnDisk) -> None:
     """Committed, aborted, timed out; those that are open; ids."""
     producer = await init(home)
     produce(home, producer)
@@ -39,7 +39,7 @@ async def test_transactions_are_counted_by_their_end(home: RoomsOnDisk) -> None:
     produce(home, producer)
     during = scrape(home)
     home.clock.advance(TIMEOUT_MS + 1)
-    await home.rooms.transactions().abort_timed_out()
+    await home.services.transactions().abort_timed_out()
     after = scrape(home)
 
     assert during["siltstone_transactional_ids"] == 1
@@ -51,7 +51,7 @@ async def test_transactions_are_counted_by_their_end(home: RoomsOnDisk) -> None:
     assert after["kafka_server_replicamanager_produceridcount"] == 1
 
 
-async def test_batches_that_belong_to_nothing_are_counted(home: RoomsOnDisk) -> None:
+async def test_batches_that_belong_to_nothing_are_counted(home: ServicesOnDisk) -> None:
     """They would have opened a transaction that nobody ends."""
     producer = await init(home)
     with pytest.raises(TransactionAbortable):
@@ -61,7 +61,7 @@ async def test_batches_that_belong_to_nothing_are_counted(home: RoomsOnDisk) -> 
     assert scrape(home)[name] == 1
 
 
-async def test_a_partition_with_a_hanging_transaction_is_late(home: RoomsOnDisk) -> None:
+async def test_a_partition_with_a_hanging_transaction_is_late(home: ServicesOnDisk) -> None:
     """One that was open for longer than any time-out; the coordinator would have ended it."""
     producer = await init(home)
     produce(home, producer)
@@ -69,6 +69,6 @@ async def test_a_partition_with_a_hanging_transaction_is_late(home: RoomsOnDisk)
     before = scrape(home)[name]
     home.clock.advance(HOUR_MS)
     late = scrape(home)[name]
-    await home.rooms.transactions().abort_timed_out()
+    await home.services.transactions().abort_timed_out()
 
     assert (before, late, scrape(home)[name]) == (0, 1, 0)

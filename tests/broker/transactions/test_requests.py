@@ -32,7 +32,7 @@ from siltstone.broker.transactions.transaction import TransactionState
 from siltstone.protocol.errors import InvalidRequest, OutOfOrderSequence
 from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.transactional import (
     COPY,
     GROUP,
@@ -78,7 +78,7 @@ def add_request(
 
 
 async def add(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     producer: Producer,
     *topics: tuple[str, int],
     version: int = 3,
@@ -97,17 +97,17 @@ async def add(
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_partitions_are_added(home: RoomsOnDisk, version: int) -> None:
+async def test_partitions_are_added(home: ServicesOnDisk, version: int) -> None:
     """In every version; a second time changes nothing."""
     producer = await init(home)
     wanted = ("orders", 0), ("orders", 1)
     for _ in range(2):
         assert await add(home, producer, *wanted, version=version) == [E.none, E.none]
 
-    assert home.rooms.transactions().describe(COPY).partitions == set(wanted)
+    assert home.services.transactions().describe(COPY).partitions == set(wanted)
 
 
-async def test_a_topic_that_is_added_twice_is_answered_once(home: RoomsOnDisk) -> None:
+async def test_a_topic_that_is_added_twice_is_answered_once(home: ServicesOnDisk) -> None:
     """With all of its partitions, as Kafka gathers them."""
     producer = await init(home)
     request = add_request(producer, (("orders", 0), ("orders", 1)), 3)
@@ -118,7 +118,7 @@ async def test_a_topic_that_is_added_twice_is_answered_once(home: RoomsOnDisk) -
     assert [each.partition_index for each in topic.results_by_partition] == [0, 1]
 
 
-async def test_a_producer_begins_at_the_beginning(home: RoomsOnDisk) -> None:
+async def test_a_producer_begins_at_the_beginning(home: ServicesOnDisk) -> None:
     """By transaction.version 2 a log that does not know it takes sequence 0 only; others any."""
     producer = await init(home)
 
@@ -132,7 +132,7 @@ async def test_a_producer_begins_at_the_beginning(home: RoomsOnDisk) -> None:
     assert produce(home, producer, 2, sequence=7, version=11).base_offset == 0
 
 
-async def test_a_transactional_id_is_not_empty(home: RoomsOnDisk) -> None:
+async def test_a_transactional_id_is_not_empty(home: ServicesOnDisk) -> None:
     """Whichever version the client speaks."""
     producer = await init(home)
 
@@ -150,13 +150,13 @@ async def test_a_transactional_id_is_not_empty(home: RoomsOnDisk) -> None:
     ],
 )
 async def test_one_bad_partition_keeps_out_all(
-    home: RoomsOnDisk, bad: tuple[str, int], code: ErrorCode
+    home: ServicesOnDisk, bad: tuple[str, int], code: ErrorCode
 ) -> None:
     """It is told what is wrong, the others that nothing was tried."""
     producer = await init(home)
 
     assert await add(home, producer, ("orders", 0), bad) == [E.operation_not_attempted, code]
-    assert home.rooms.transactions().describe(COPY).state is TransactionState.EMPTY
+    assert home.services.transactions().describe(COPY).state is TransactionState.EMPTY
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ async def test_one_bad_partition_keeps_out_all(
     ],
 )
 async def test_who_may_not_add(
-    home: RoomsOnDisk, version: int, transactional_id: str, epoch: int, code: ErrorCode
+    home: ServicesOnDisk, version: int, transactional_id: str, epoch: int, code: ErrorCode
 ) -> None:
     """Older clients know a fenced producer by another code."""
     producer = await init(home)
@@ -188,7 +188,7 @@ async def test_who_may_not_add(
     assert codes == [code, code]
 
 
-async def test_verification_only(home: RoomsOnDisk) -> None:
+async def test_verification_only(home: ServicesOnDisk) -> None:
     """What a broker asks before it appends: nothing is added by it."""
     producer = await init(home)
     await add(home, producer, ("orders", 0))
@@ -199,11 +199,11 @@ async def test_verification_only(home: RoomsOnDisk) -> None:
 
     assert codes == [E.none, E.transaction_abortable]
     assert unknown == [E.operation_not_attempted, E.unknown_topic_or_partition]
-    assert home.rooms.transactions().describe(COPY).partitions == {("orders", 0)}
+    assert home.services.transactions().describe(COPY).partitions == {("orders", 0)}
 
 
 async def commit(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     producer: Producer,
     *,
     version: int = 5,
@@ -232,18 +232,18 @@ async def commit(
     return code
 
 
-async def test_what_cannot_be_committed_begins_no_transaction(home: RoomsOnDisk) -> None:
+async def test_what_cannot_be_committed_begins_no_transaction(home: ServicesOnDisk) -> None:
     """Of topics that are not there the coordinator does not hear; it looks at metadata last."""
     producer = await init(home)
 
     assert await commit(home, producer, topic="missing") is E.unknown_topic_or_partition
-    assert home.rooms.transactions().describe(COPY).state is TransactionState.EMPTY
+    assert home.services.transactions().describe(COPY).state is TransactionState.EMPTY
     assert await commit(home, producer, version=3, metadata="m" * 5_000) is E.invalid_txn_state
     assert await commit(home, producer, metadata="m" * 5_000) is E.offset_metadata_too_large
-    assert home.rooms.transactions().describe(COPY).state is TransactionState.ONGOING
+    assert home.services.transactions().describe(COPY).state is TransactionState.ONGOING
 
 
-async def add_offsets(home: RoomsOnDisk, producer: Producer, version: int = 3) -> ErrorCode:
+async def add_offsets(home: ServicesOnDisk, producer: Producer, version: int = 3) -> ErrorCode:
     """Make the group part of the transaction."""
     request = AddOffsetsToTxnRequest(
         transactional_id=COPY,
@@ -257,7 +257,7 @@ async def add_offsets(home: RoomsOnDisk, producer: Producer, version: int = 3) -
 
 @pytest.mark.parametrize("version", range(5))
 async def test_offsets_of_older_clients_need_their_group_added(
-    home: RoomsOnDisk, version: int
+    home: ServicesOnDisk, version: int
 ) -> None:
     """Else they would be pending for ever."""
     producer = await init(home)
@@ -281,7 +281,7 @@ async def test_offsets_of_older_clients_need_their_group_added(
     ],
 )
 async def test_offsets_of_the_newest_clients(
-    home: RoomsOnDisk, fields: dict[str, Any], code: ErrorCode
+    home: ServicesOnDisk, fields: dict[str, Any], code: ErrorCode
 ) -> None:
     """No request before it; each fault has Kafka's code."""
     producer = await init(home)
@@ -294,7 +294,7 @@ async def test_offsets_of_the_newest_clients(
     [(1, 9, E.invalid_producer_epoch), (2, 9, E.producer_fenced), (4, 0, E.none)],
 )
 async def test_who_may_add_offsets(
-    home: RoomsOnDisk, version: int, epoch: int, code: ErrorCode
+    home: ServicesOnDisk, version: int, epoch: int, code: ErrorCode
 ) -> None:
     """As with partitions."""
     producer = await init(home)
@@ -303,7 +303,7 @@ async def test_who_may_add_offsets(
 
 
 async def mark(
-    home: RoomsOnDisk,
+    home: ServicesOnDisk,
     producer: Producer,
     *,
     partition: int = 0,
@@ -327,7 +327,7 @@ async def mark(
 
 @pytest.mark.parametrize("version", [1, 2])
 async def test_a_hanging_transaction_is_aborted_by_its_marker(
-    home: RoomsOnDisk, version: int
+    home: ServicesOnDisk, version: int
 ) -> None:
     """Whoever reads committed records gets on."""
     producer = await init(home)
@@ -338,7 +338,7 @@ async def test_a_hanging_transaction_is_aborted_by_its_marker(
     assert (log.last_stable_offset, read_committed(log)) == (2, [])
 
 
-async def test_markers_that_are_refused(home: RoomsOnDisk) -> None:
+async def test_markers_that_are_refused(home: ServicesOnDisk) -> None:
     """No such partition, an epoch of the past, an older coordinator, an epoch that is no newer."""
     producer = await init(home)
     produce(home, producer)
@@ -361,7 +361,7 @@ async def test_markers_that_are_refused(home: RoomsOnDisk) -> None:
     assert await mark(home, Producer(producer.id, producer.epoch + 1), rules=2) is E.none
 
 
-async def test_producers_of_a_partition(home: RoomsOnDisk) -> None:
+async def test_producers_of_a_partition(home: ServicesOnDisk) -> None:
     """With where their transaction began; idempotent ones are listed too."""
     producer = await init(home)
     produce(home, producer)
@@ -384,7 +384,7 @@ async def test_producers_of_a_partition(home: RoomsOnDisk) -> None:
     assert wrong.partitions[0].error_code is E.invalid_topic_exception
 
 
-async def test_transactions_are_described(home: RoomsOnDisk) -> None:
+async def test_transactions_are_described(home: ServicesOnDisk) -> None:
     """Where each stands; unknown ids and empty ones are told apart."""
     producer = await init(home)
     produce(home, producer)
@@ -402,14 +402,14 @@ async def test_transactions_are_described(home: RoomsOnDisk) -> None:
     assert empty.error_code is E.invalid_request
 
 
-async def listed(home: RoomsOnDisk, version: int = 2, **filters: Any) -> list[str]:
+async def listed(home: ServicesOnDisk, version: int = 2, **filters: Any) -> list[str]:
     """Return the ids that filters let through."""
     answer = await ask(home, 66, ListTransactionsRequest(**filters), version)
     assert answer.error_code is E.none
     return sorted(each.transactional_id for each in answer.transaction_states)
 
 
-async def test_transactions_are_listed_by_filters(home: RoomsOnDisk) -> None:
+async def test_transactions_are_listed_by_filters(home: ServicesOnDisk) -> None:
     """States by name, producer ids, age, an expression for the whole id."""
     producer = await init(home)
     produce(home, producer)
@@ -427,7 +427,7 @@ async def test_transactions_are_listed_by_filters(home: RoomsOnDisk) -> None:
     assert await listed(home, transactional_id_pattern="") == [COPY, "other"]
 
 
-async def test_filters_that_nobody_knows(home: RoomsOnDisk) -> None:
+async def test_filters_that_nobody_knows(home: ServicesOnDisk) -> None:
     """A state is named in the answer; an expression that is none is refused."""
     states = await ask(home, 66, ListTransactionsRequest(state_filters=("Nonsense", "Dead")))
     pattern = await ask(home, 66, ListTransactionsRequest(transactional_id_pattern="("))
@@ -438,7 +438,7 @@ async def test_filters_that_nobody_knows(home: RoomsOnDisk) -> None:
 
 
 async def update(
-    home: RoomsOnDisk, *updates: tuple[str, int, int], version: int = 2, validate: bool = False
+    home: ServicesOnDisk, *updates: tuple[str, int, int], version: int = 2, validate: bool = False
 ) -> Any:
     """Ask for levels of features."""
     request = UpdateFeaturesRequest(
@@ -455,7 +455,7 @@ async def update(
 async def test_levels_of_features_last(tmp_path: Path) -> None:
     """A restart knows them; clients are told a newer edition."""
     home = await open_home(tmp_path)
-    epoch = home.rooms.features.epoch
+    epoch = home.services.features.epoch
     answer = await update(
         home, ("transaction.version", 1, SAFE), ("group.version", 0, UNSAFE), version=1
     )
@@ -467,9 +467,9 @@ async def test_levels_of_features_last(tmp_path: Path) -> None:
         ("transaction.version", E.none),
         ("group.version", E.none),
     ]
-    assert home.rooms.features.level("transaction.version") == 1
-    assert home.rooms.features.level("group.version") == 0
-    assert home.rooms.features.epoch == epoch + 1
+    assert home.services.features.level("transaction.version") == 1
+    assert home.services.features.level("group.version") == 0
+    assert home.services.features.epoch == epoch + 1
     await home.close()
 
 
@@ -489,17 +489,17 @@ async def test_levels_of_features_last(tmp_path: Path) -> None:
     ],
 )
 async def test_levels_that_are_refused(
-    home: RoomsOnDisk, wanted: tuple[str, int, int], code: ErrorCode
+    home: ServicesOnDisk, wanted: tuple[str, int, int], code: ErrorCode
 ) -> None:
     """All of a request or nothing of it."""
     answer = await update(home, ("group.version", 0, SAFE), wanted)
 
     assert answer.error_code is code
-    assert home.rooms.features.level("group.version") == (0 if code is E.none else 1)
+    assert home.services.features.level("group.version") == (0 if code is E.none else 1)
 
 
 @pytest.mark.parametrize("may_go_down", [True, False])
-async def test_in_version_0_no_level_goes_down(home: RoomsOnDisk, may_go_down: bool) -> None:
+async def test_in_version_0_no_level_goes_down(home: ServicesOnDisk, may_go_down: bool) -> None:
     """Apache Kafka does not look at what became the upgrade type."""
     update = OldFeatureUpdateKey(
         feature="transaction.version", max_version_level=1, allow_downgrade=may_go_down
@@ -508,15 +508,15 @@ async def test_in_version_0_no_level_goes_down(home: RoomsOnDisk, may_go_down: b
     answer = await ask(home, 57, request, 0)
 
     assert answer.error_code is E.invalid_update_version
-    assert home.rooms.features.level("transaction.version") == 2
+    assert home.services.features.level("transaction.version") == 2
 
 
-async def test_an_update_that_is_only_validated_changes_nothing(home: RoomsOnDisk) -> None:
+async def test_an_update_that_is_only_validated_changes_nothing(home: ServicesOnDisk) -> None:
     """Its answer is the same."""
     answer = await update(home, ("transaction.version", 0, SAFE), validate=True)
 
     assert answer.error_code is E.none
-    assert home.rooms.features.level("transaction.version") == 2
+    assert home.services.features.level("transaction.version") == 2
 
 
 @pytest.mark.parametrize(
@@ -524,7 +524,7 @@ async def test_an_update_that_is_only_validated_changes_nothing(home: RoomsOnDis
     [(3, {"metadata.version"}), (4, set(SUPPORTED))],
 )
 async def test_features_are_told_to_clients(
-    home: RoomsOnDisk, version: int, supported: set[str]
+    home: ServicesOnDisk, version: int, supported: set[str]
 ) -> None:
     """Old Java clients cannot read one that begins at 0; what is off is not finalized."""
     await update(home, ("group.version", 0, SAFE))

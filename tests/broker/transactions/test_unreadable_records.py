@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siltstone.protocol.records.journal import Row
-    from tests.support.rooms import RoomsOnDisk
+    from tests.support.services import ServicesOnDisk
 
 ONGOING, PREPARE_ABORT = 1, 3
 
@@ -51,12 +51,12 @@ UNREADABLE: dict[str, Row] = {
 }
 
 
-async def reopened(home: RoomsOnDisk, root: Path, rows: Sequence[Row]) -> RoomsOnDisk:
+async def reopened(home: ServicesOnDisk, root: Path, rows: Sequence[Row]) -> ServicesOnDisk:
     """Return the broker after a restart, with these records in both partitions of the journal."""
-    await home.rooms.transactions().journal.ensure_created()
+    await home.services.transactions().journal.ensure_created()
     for partition in range(2):
         for row in rows:
-            home.rooms.transactions().journal.append(partition, [row])
+            home.services.transactions().journal.append(partition, [row])
     await home.close()
     return await open_home(root)
 
@@ -71,7 +71,7 @@ async def test_a_record_that_can_not_be_read_is_skipped(
     producer = await init(home)
     produce(home, producer)
     end(home, producer)
-    await home.rooms.transactions().abort_timed_out()
+    await home.services.transactions().abort_timed_out()
     await home.close()
 
     assert [line.partition(" reason=")[0] for line in lines] == [
@@ -97,7 +97,7 @@ async def test_whatever_is_in_the_journal_time_goes_on(seed: int, tmp_path: Path
         rows.append((encode_key(f"id-{number % 40}"), bytes(data)))
 
     home = await reopened(await open_home(tmp_path), tmp_path, rows)
-    transactions = home.rooms.transactions()
+    transactions = home.services.transactions()
     assert transactions.journal.is_settled
     for transactional_id, _ in list(transactions.list_all()):
         try:

@@ -50,7 +50,7 @@ def look(home: CleanerHome, log: Log) -> Explanation:
             state=manager.states.get(log.topic_partition),
             failure=manager.failure(log.topic_partition),
             is_requested=manager.is_requested(log.topic_partition),
-            last_pass=home.rooms.figures.last.get(log.topic_partition),
+            last_pass=home.services.figures.last.get(log.topic_partition),
             transaction=next(open_ones, None),
             offline=log.directory.failure,
         )

@@ -105,7 +105,7 @@ def test_figures_are_those_of_the_pass(home: CleanerHome) -> None:
 
     home.thread.step()
 
-    figures = home.rooms.figures
+    figures = home.services.figures
     assert figures.passes == 1
     assert figures.dropped[Reason.SUPERSEDED] == 20
     assert figures.last[log.topic_partition].end_offset == 30
@@ -118,16 +118,16 @@ def test_last_passes_are_known_after_a_restart(home: CleanerHome) -> None:
     log = home.create()
     home.fill(log, 3)
     home.thread.step()
-    last = home.rooms.figures.last
+    last = home.services.figures.last
     home.restart()
     reopened = home.logs.logs[log.topic_partition]
 
-    home.rooms.figures.recall(events(home), {log.topic_partition: reopened})
-    assert home.rooms.figures.last == last
+    home.services.figures.recall(events(home), {log.topic_partition: reopened})
+    assert home.services.figures.last == last
     foreign = [{**event, "topic_id": "another"} for event in events(home)]
-    home.rooms.figures.last.clear()
-    home.rooms.figures.recall(foreign, {log.topic_partition: reopened})
-    assert home.rooms.figures.last == {}
+    home.services.figures.last.clear()
+    home.services.figures.recall(foreign, {log.topic_partition: reopened})
+    assert home.services.figures.last == {}
 
 
 def test_damage_stops_its_partition_only(
@@ -149,7 +149,7 @@ def test_damage_stops_its_partition_only(
         assert failure.cause == "CorruptSegment"
         assert "00000000000000000010.log" in failure.reason
         assert [each["outcome"] for each in events(home)] == ["failed", "cleaned"]
-        assert home.rooms.figures.failures == {"CorruptSegment": 1}
+        assert home.services.figures.failures == {"CorruptSegment": 1}
         assert "cleaning failed" in caplog.text
     assert {path.name: path.read_bytes() for path in bad.path.glob("*.log")} == before
     assert len(read_all(good)) == 10
@@ -337,7 +337,7 @@ def test_map_that_holds_nothing_is_a_failure(home: CleanerHome) -> None:
 
         def close(self) -> None: ...
 
-    home.rooms = home.make_rooms(lambda _: Stuck())  # type: ignore[arg-type, return-value]
+    home.services = home.make_services(lambda _: Stuck())  # type: ignore[arg-type, return-value]
     home.thread = home.make_thread()
 
     home.thread.step()
@@ -382,7 +382,7 @@ def test_worker_is_made_anew_when_settings_change(home: CleanerHome) -> None:
         made.append(Idle())
         return made[-1]
 
-    home.rooms = home.make_rooms(make)  # type: ignore[arg-type]
+    home.services = home.make_services(make)  # type: ignore[arg-type]
     home.thread = home.make_thread()
     home.fill(home.create(), 3)
 
@@ -421,7 +421,7 @@ def test_log_is_free_when_the_thread_dies_in_its_pass(home: CleanerHome) -> None
 
     log = home.create()
     home.fill(log, 3)
-    home.rooms = home.make_rooms(lambda _: Deadly())  # type: ignore[arg-type, return-value]
+    home.services = home.make_services(lambda _: Deadly())  # type: ignore[arg-type, return-value]
     thread = home.make_thread()
 
     with pytest.raises(SystemExit):

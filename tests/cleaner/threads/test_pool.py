@@ -31,8 +31,8 @@ def home(tmp_path: Path) -> Iterator[CleanerHome]:
 
 def started(home: CleanerHome, threads: int, worker: Any = None) -> CleanerPool:
     """Return a running pool."""
-    rooms = home.make_rooms(lambda _: worker) if worker else home.rooms
-    home.pool = CleanerPool(rooms, home.throttle, home.settings_with(threads=threads))
+    services = home.make_services(lambda _: worker) if worker else home.services
+    home.pool = CleanerPool(services, home.throttle, home.settings_with(threads=threads))
     home.pool.start()
     return home.pool
 
@@ -63,7 +63,7 @@ def test_threads_clean_what_there_is(home: CleanerHome) -> None:
 
     started(home, 2)
 
-    wait_until(lambda: home.rooms.figures.passes, "pass 4", equals(4))
+    wait_until(lambda: home.services.figures.passes, "pass 4", equals(4))
     assert {len(read_all(log)) for log in logs} == {10}
 
 
@@ -76,7 +76,7 @@ def test_idle_thread_is_woken(home: CleanerHome) -> None:
 
     pool.wake()
 
-    wait_until(lambda: home.rooms.figures.passes, "pass 1", equals(1))
+    wait_until(lambda: home.services.figures.passes, "pass 1", equals(1))
 
 
 def test_stop_ends_a_pass(home: CleanerHome) -> None:
@@ -172,7 +172,7 @@ def test_no_thread_runs_where_none_is_set(home: CleanerHome) -> None:
 
     pool.reconfigure(home.settings_with(threads=1))
 
-    wait_until(lambda: home.rooms.figures.passes, "pass 1", equals(1))
+    wait_until(lambda: home.services.figures.passes, "pass 1", equals(1))
 
 
 def test_changed_settings_count_from_the_next_pass(home: CleanerHome) -> None:
@@ -207,7 +207,7 @@ def test_dead_thread_is_counted_and_replaced(
 
     pool = started(home, 1)
 
-    wait_until(lambda: home.rooms.figures.passes, "pass 1", equals(1))
+    wait_until(lambda: home.services.figures.passes, "pass 1", equals(1))
     assert pool.died == 1
     assert pool.dead_threads == []
     assert "cleaner thread died thread=cleaner-0" in caplog.text

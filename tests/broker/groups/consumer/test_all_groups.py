@@ -26,7 +26,7 @@ from siltstone.protocol.coordinator.group_errors import (
 )
 from siltstone.protocol.errors import CoordinatorNotAvailable, ErrorCode, UnsupportedVersion
 from tests.support.consumer_groups import count, subscription, with_user_data
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 from tests.support.waiting import equals, give_turns_until
 
 if TYPE_CHECKING:
@@ -44,20 +44,20 @@ INCONSISTENT = JoinResult(ErrorCode.inconsistent_group_protocol, "")
 
 
 class Broker:
-    """Rooms with a topic "a" of four partitions, and members of both protocols at hand."""
+    """Services with a topic "a" of four partitions, and members of both protocols at hand."""
 
     def __init__(self, root: Path, **settings: str) -> None:
         self.root = root
         self.settings = AT_ONCE | settings
-        self.on_disk: RoomsOnDisk
+        self.on_disk: ServicesOnDisk
 
     async def open(self) -> Broker:
         """Start."""
-        self.on_disk = RoomsOnDisk(self.root, directories=1, **self.settings)
-        rooms = (await self.on_disk.open()).rooms
-        if "a" not in rooms.topics.topics:
-            await rooms.topics.create("a", 4, {})
-        await rooms.groups().journal.ensure_created()
+        self.on_disk = ServicesOnDisk(self.root, directories=1, **self.settings)
+        services = (await self.on_disk.open()).services
+        if "a" not in services.topics.topics:
+            await services.topics.create("a", 4, {})
+        await services.groups().journal.ensure_created()
         return self
 
     async def reopen(self) -> None:
@@ -68,12 +68,12 @@ class Broker:
     @property
     def coordinator(self) -> GroupCoordinator:
         """The coordinator."""
-        return self.on_disk.rooms.groups()
+        return self.on_disk.services.groups()
 
     @property
     def topic(self) -> UUID:
         """The id of "a"."""
-        return self.on_disk.rooms.topics.topics["a"].id
+        return self.on_disk.services.topics.topics["a"].id
 
     @property
     def group(self) -> Any:
@@ -158,7 +158,7 @@ class Broker:
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     """A coordinator on a folder of the test."""
-    made = await Broker(tmp_path / "rooms").open()
+    made = await Broker(tmp_path / "services").open()
     yield made
     await made.on_disk.close()
 

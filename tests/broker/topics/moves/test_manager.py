@@ -59,8 +59,8 @@ async def test_a_partition_moves(tmp_path: Path) -> None:
         append(log, 3, producer_id=7, producer_epoch=0, base_sequence=9)
         check_log(log)
         home.clock.advance(60_000)
-        home.rooms.logs.deletions.run_due()
-        home.rooms.logs.background.drain()
+        home.services.logs.deletions.run_due()
+        home.services.logs.background.drain()
         assert folders(home.first) == []
     async with Directories(tmp_path) as home:
         log = home.log()
@@ -99,8 +99,8 @@ async def test_checkpoints_follow(tmp_path: Path) -> None:
         log.flush()
         home.cleaner_checkpoint(home.first, 3)
         await home.move()
-        home.rooms.logs.checkpoint_high_watermarks()
-        home.rooms.logs.background.drain()
+        home.services.logs.checkpoint_high_watermarks()
+        home.services.logs.background.drain()
         names = (files.RECOVERY_POINTS, files.LOG_START_OFFSETS, files.HIGH_WATERMARKS)
         for name, offset in (*zip(names, (8, 1, 9), strict=True), (files.CLEANER_OFFSETS, 3)):
             assert OffsetCheckpoint(home.first.path, name).read() == {}, name
@@ -118,7 +118,7 @@ async def _before_its_end(
         await home.ask(home.other)
         await give_turns_until(lambda: log.directory, "the copy in place", equals(home.other))
         yield
-        assert len(home.rooms.moves) == 1
+        assert len(home.services.moves) == 1
     finally:
         may_end.set()
     await home.settle()
@@ -148,10 +148,10 @@ async def test_a_copy_that_took_over_goes_on_as_the_log(
         async with _before_its_end(home, log, monkeypatch):
             append(log, 3)
             await home.io.run(log.flush)
-            home.rooms.logs.checkpoint_recovery_points()
-            home.rooms.logs.checkpoint_high_watermarks()
-            home.rooms.logs.background.drain()
-            lag = home.rooms.moves.max_lag
+            home.services.logs.checkpoint_recovery_points()
+            home.services.logs.checkpoint_high_watermarks()
+            home.services.logs.background.drain()
+            lag = home.services.moves.max_lag
             written = [OffsetCheckpoint(home.other.path, name).read() for name in names]
 
     assert written == [{ORDERS: 5}, {ORDERS: 6}]
@@ -186,13 +186,13 @@ async def test_asking_again_changes_nothing(tmp_path: Path) -> None:
         await home.create()
         append(home.log(), 3)
         await home.ask(home.first)
-        assert not len(home.rooms.moves)
+        assert not len(home.services.moves)
         await home.ask(home.other)
         before = folders(home.other)
         await home.ask(home.other)
 
         assert folders(home.other) == before
-        assert len(home.rooms.moves) == 1
+        assert len(home.services.moves) == 1
 
 
 async def test_asking_for_where_it_is_cancels(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_asking_for_where_it_is_cancels(tmp_path: Path) -> None:
         assert [each.rpartition("-")[2] for each in folders(home.other)] == ["delete"]
         assert home.cleaning.manager.states.get(ORDERS) is State.NONE
         assert await home.describe() == [{ORDERS: (log.size, 0, False)}, {}]
-        home.rooms.logs.background.drain()
+        home.services.logs.background.drain()
         assert OffsetCheckpoint(home.other.path).read() == {}
 
 
@@ -216,7 +216,7 @@ async def test_another_target_replaces_the_first(tmp_path: Path) -> None:
     async with Directories(tmp_path, 3, **STALLED) as home:
         log = await home.create()
         append(log, 3)
-        third = home.rooms.logs.directories[2]
+        third = home.services.logs.directories[2]
         await home.ask(home.other)
         await home.ask(third)
         await home.go_on()
@@ -228,18 +228,18 @@ async def test_another_target_replaces_the_first(tmp_path: Path) -> None:
 async def test_moves_wait_for_a_thread(tmp_path: Path) -> None:
     """num.replica.alter.log.dirs.threads are copied at a time, by name; a waiting one can end."""
     async with Directories(tmp_path, num_replica_alter_log_dirs_threads="1", **STALLED) as home:
-        await home.rooms.topics.create("orders", 6, {})
-        logs = [log for log in home.rooms.logs.all_logs() if log.directory is home.first]
+        await home.services.topics.create("orders", 6, {})
+        logs = [log for log in home.services.logs.all_logs() if log.directory is home.first]
         for log in reversed(logs):
             append(log, 3)
-            await home.rooms.moves.alter(log.topic_partition, str(home.other.path))
-        assert len(home.rooms.moves) == len(logs) == 3
-        await home.rooms.moves.alter(logs[1].topic_partition, str(home.first.path))
-        assert len(home.rooms.moves) == 2
+            await home.services.moves.alter(log.topic_partition, str(home.other.path))
+        assert len(home.services.moves) == len(logs) == 3
+        await home.services.moves.alter(logs[1].topic_partition, str(home.first.path))
+        assert len(home.services.moves) == 2
         await home.go_on()
 
         assert [log.directory for log in logs] == [home.other, home.first, home.other]
-        assert home.rooms.moves.counts.done == 2
+        assert home.services.moves.counts.done == 2
 
 
 async def test_deletion_ends_a_move(tmp_path: Path) -> None:
@@ -248,12 +248,12 @@ async def test_deletion_ends_a_move(tmp_path: Path) -> None:
         log = await home.create()
         append(log, 3)
         await home.ask(home.other)
-        await home.rooms.topics.delete(home.rooms.topics.topics["orders"])
+        await home.services.topics.delete(home.services.topics.topics["orders"])
 
-        assert not len(home.rooms.moves)
+        assert not len(home.services.moves)
         for directory in (home.first, home.other):
             assert [each.rpartition("-")[2] for each in folders(directory)] == ["delete"]
-        await home.rooms.topics.create("orders", 1, {})
+        await home.services.topics.create("orders", 1, {})
         assert home.log().log_end_offset == 0
 
 
@@ -278,7 +278,7 @@ async def test_whole_segments_are_not_copied_again(tmp_path: Path) -> None:
     async with Directories(tmp_path) as home:
         log = await home.create()
         _fill(log, 4)
-        home.rooms.logs.background.drain()
+        home.services.logs.background.drain()
         disk = home.paths[1] / "orders-0.0123456789abcdef0123456789abcdef-future"
         home.place_copy(disk, log.segments[:2])
         identities = [files.find_identity(disk / f"{base:020d}.log") for base in (0, 3)]
@@ -344,13 +344,13 @@ async def test_the_copy_of_a_deleted_topic_goes_at_the_start(tmp_path: Path) -> 
         state.deleted |= {topic_id}
 
     await home.writer.commit(change)
-    for move in home.rooms.logs.futures.under_way.values():
+    for move in home.services.logs.futures.under_way.values():
         move.cancel()
-    home.rooms.moves._is_closing = True
+    home.services.moves._is_closing = True
     await home.settle()
     home.crash()
     async with Directories(tmp_path) as home:
-        assert not home.rooms.topics.topics
+        assert not home.services.topics.topics
         assert not copies(tmp_path)
 
 
@@ -373,8 +373,8 @@ async def test_slices_outlive_the_move(tmp_path: Path) -> None:
         old = log.segments
         await home.move()
         home.clock.advance(60_000)
-        home.rooms.logs.deletions.run_due()
-        home.rooms.logs.background.drain()
+        home.services.logs.deletions.run_due()
+        home.services.logs.background.drain()
 
         assert folders(home.first) == []
         assert offsets_in(found.segment.read(found.slice.position, found.slice.size)) == [3]
@@ -393,8 +393,8 @@ async def test_a_pin_holds(tmp_path: Path) -> None:
         (pinned,) = await asyncio.to_thread(pins.link, "pin", [frozen])
         await home.settle()
         home.clock.advance(60_000)
-        home.rooms.logs.deletions.run_due()
-        home.rooms.logs.background.drain()
+        home.services.logs.deletions.run_due()
+        home.services.logs.background.drain()
         kept = [
             (pinned.folder / f"{each.base_offset:020d}.log").read_bytes()[: each.size]
             for each in pinned.segments
@@ -413,7 +413,7 @@ async def test_a_full_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         disk.fail("copy_file_range", errno.ENOSPC)
         await home.move()
 
-        assert home.rooms.moves.counts.failed == {ORDERS}
+        assert home.services.moves.counts.failed == {ORDERS}
         assert log.directory is home.first
         assert folders(home.other) == []
         assert home.other.refusal is None
@@ -421,7 +421,7 @@ async def test_a_full_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         disk.mend()
         await home.move()
         assert log.directory is home.other
-        assert home.rooms.moves.counts.failed == set()
+        assert home.services.moves.counts.failed == set()
         check_log(log)
 
 
@@ -434,7 +434,7 @@ async def test_a_target_without_its_reserve(tmp_path: Path) -> None:
         home.other.check(reserve_bytes=1 << 60)
         await home.go_on()
 
-        assert home.rooms.moves.counts.failed == {ORDERS}
+        assert home.services.moves.counts.failed == {ORDERS}
         assert log.directory is home.first
         assert folders(home.other) == []
 
@@ -465,7 +465,7 @@ async def test_an_unreadable_source(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         await home.move()
         disk.mend()
 
-        assert home.rooms.moves.counts.failed == {ORDERS}
+        assert home.services.moves.counts.failed == {ORDERS}
         assert home.other.refusal is None
         assert log.directory is home.first
 
@@ -503,12 +503,12 @@ async def test_old_files_are_let_go(tmp_path: Path) -> None:
     async with Directories(tmp_path) as home:
         log = await home.create()
         _fill(log)
-        home.rooms.logs.background.drain()
+        home.services.logs.background.drain()
         assert bytes_of(log, 0)
         await home.move()
         home.clock.advance(60_000)
-        home.rooms.logs.deletions.run_due()
-        home.rooms.logs.background.drain()
+        home.services.logs.deletions.run_due()
+        home.services.logs.background.drain()
 
         # the io thread that copied may hold its task a moment longer
         await give_turns_until(
@@ -521,7 +521,7 @@ async def test_order_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     async with Directories(tmp_path) as home:
         log = await home.create()
         _fill(log)
-        home.rooms.logs.background.drain()
+        home.services.logs.background.drain()
         disk = install(monkeypatch)
         await home.move()
         calls = [(kind, path.replace(str(tmp_path), "")) for kind, path in disk.calls]

@@ -12,12 +12,12 @@ from siltstone.config.errors import ConfigError
 from siltstone.config.layers import Given, Layers
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaStorageError
 from siltstone.storage.directory.catalog import CatalogState
-from tests.support.rooms import RoomsOnDisk
+from tests.support.services import ServicesOnDisk
 
 
-async def test_logs_obey_at_once(home: RoomsOnDisk) -> None:
+async def test_logs_obey_at_once(home: ServicesOnDisk) -> None:
     """Topics without a value of their own follow the broker's; the others do not."""
-    topics, settings = home.rooms.topics, home.rooms.settings
+    topics, settings = home.services.topics, home.services.settings
     await topics.create("follows", 1, {})
     await topics.create("own", 1, {"retention.ms": "5"})
     await settings.alter(cluster={"log.retention.ms": "60000"})
@@ -30,43 +30,43 @@ async def test_logs_obey_at_once(home: RoomsOnDisk) -> None:
 
 async def test_this_broker_wins_over_all_and_both_survive_a_restart(tmp_path: Path) -> None:
     """Kafka's order of precedence, from the catalogue."""
-    home = await RoomsOnDisk(tmp_path, log_retention_ms="3").open()
-    await home.rooms.settings.alter(
+    home = await ServicesOnDisk(tmp_path, log_retention_ms="3").open()
+    await home.services.settings.alter(
         cluster={"log.retention.ms": "1", "message.max.bytes": "2000000"}
     )
-    await home.rooms.settings.alter(broker={"log.retention.ms": "2"})
+    await home.services.settings.alter(broker={"log.retention.ms": "2"})
     home.crash()
-    again = await RoomsOnDisk(tmp_path, log_retention_ms="3").open()
-    defaults = again.rooms.settings.server.topic_defaults
+    again = await ServicesOnDisk(tmp_path, log_retention_ms="3").open()
+    defaults = again.services.settings.server.topic_defaults
 
     assert (defaults.retention_ms, defaults.max_message_bytes) == (2, 2000000)
     await again.close()
 
 
 async def test_a_full_disk_undoes_the_change(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing stays in force that a restart would not bring back."""
-    await home.rooms.topics.create("orders", 1, {})
-    before = home.rooms.settings.layers
+    await home.services.topics.create("orders", 1, {})
+    before = home.services.settings.layers
 
     def write(_state: CatalogState) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(home.catalog, "write", write)
     with pytest.raises(KafkaStorageError):
-        await home.rooms.settings.alter(cluster={"log.retention.ms": "1"})
+        await home.services.settings.alter(cluster={"log.retention.ms": "1"})
 
-    assert home.rooms.settings.layers is before
-    assert home.rooms.topics.logs["orders", 0].config.retention_ms != 1
+    assert home.services.settings.layers is before
+    assert home.services.topics.logs["orders", 0].config.retention_ms != 1
 
 
 async def test_changes_that_fail_together_are_undone_together(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second was made on top of the first, and neither is on the disk."""
-    settings = home.rooms.settings
-    topic = await home.rooms.topics.create("orders", 1, {"retention.ms": "7"})
+    settings = home.services.settings
+    topic = await home.services.topics.create("orders", 1, {"retention.ms": "7"})
     before = settings.layers
 
     def write(_state: CatalogState) -> None:
@@ -76,8 +76,8 @@ async def test_changes_that_fail_together_are_undone_together(
     outcomes = await asyncio.gather(
         settings.alter(cluster={"log.retention.ms": "1"}),
         settings.alter(broker={"log.cleaner.threads": "2"}),
-        home.rooms.topics.alter(topic, {"retention.ms": "1"}),
-        home.rooms.topics.alter(topic, {"retention.ms": "1", "segment.ms": "2"}),
+        home.services.topics.alter(topic, {"retention.ms": "1"}),
+        home.services.topics.alter(topic, {"retention.ms": "1", "segment.ms": "2"}),
         return_exceptions=True,
     )
 
@@ -87,10 +87,10 @@ async def test_changes_that_fail_together_are_undone_together(
 
 
 async def test_a_refused_change_is_undone_below_what_was_read_again_meanwhile(
-    home: RoomsOnDisk, monkeypatch: pytest.MonkeyPatch
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file's new values stay in force, without those that the disk did not take."""
-    settings = home.rooms.settings
+    settings = home.services.settings
     begun, may_fail = threading.Event(), threading.Event()
 
     def write(_state: CatalogState) -> None:
@@ -112,9 +112,9 @@ async def test_a_refused_change_is_undone_below_what_was_read_again_meanwhile(
     assert "log.retention.ms" not in settings.layers.cluster
 
 
-async def test_who_is_told_last_sees_the_last_settings(home: RoomsOnDisk) -> None:
+async def test_who_is_told_last_sees_the_last_settings(home: ServicesOnDisk) -> None:
     """Else a part that obeys in a thread could end with the older of two at once."""
-    settings = home.rooms.settings
+    settings = home.services.settings
     told: list[Layers] = []
     turns = iter([5, 1])
     begun = asyncio.Event()
@@ -136,30 +136,30 @@ async def test_who_is_told_last_sees_the_last_settings(home: RoomsOnDisk) -> Non
     assert told[1] is settings.layers
 
 
-async def test_what_does_not_parse_changes_nothing(home: RoomsOnDisk) -> None:
+async def test_what_does_not_parse_changes_nothing(home: ServicesOnDisk) -> None:
     """A bad value is refused before anything obeys it."""
-    before = home.rooms.settings.layers
+    before = home.services.settings.layers
     with pytest.raises(ConfigError):
-        await home.rooms.settings.alter(cluster={"log.retention.ms": "soon"})
+        await home.services.settings.alter(cluster={"log.retention.ms": "soon"})
 
-    assert home.rooms.settings.layers is before
+    assert home.services.settings.layers is before
 
 
 async def test_stored_values_that_are_no_longer_valid_do_not_stop_a_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They are left out, each with a line; what is valid beside them counts."""
-    home = await RoomsOnDisk(tmp_path).open()
-    await home.rooms.topics.create("orders", 1, {})
+    home = await ServicesOnDisk(tmp_path).open()
+    await home.services.topics.create("orders", 1, {})
 
     def spoil(state: CatalogState) -> None:
         state.broker_configs = {"log.retention.ms": "soon", "log.segment.bytes": "4000000"}
 
     await home.writer.commit(spoil)
     home.crash()
-    again = await RoomsOnDisk(tmp_path).open()
+    again = await ServicesOnDisk(tmp_path).open()
 
-    assert again.rooms.settings.server.topic_defaults.segment_bytes == 4000000
+    assert again.services.settings.server.topic_defaults.segment_bytes == 4000000
     assert sum("stored setting is left out" in line for line in caplog.messages) == 1
     await again.close()
 
@@ -168,37 +168,37 @@ async def test_stored_promises_that_are_not_kept_do_not_stop_a_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody could take them back from a broker that does not run; each is left out with a line."""
-    home = await RoomsOnDisk(tmp_path).open()
+    home = await ServicesOnDisk(tmp_path).open()
 
     def promise(state: CatalogState) -> None:
         state.cluster_configs = {"client.quota.callback.class": "a.B", "background.threads": "5"}
 
     await home.writer.commit(promise)
     home.crash()
-    again = await RoomsOnDisk(tmp_path).open()
+    again = await ServicesOnDisk(tmp_path).open()
 
-    cluster = again.rooms.settings.layers.cluster
+    cluster = again.services.settings.layers.cluster
     assert "client.quota.callback.class" not in cluster
     assert cluster["background.threads"] == "5"
     assert "left out: client.quota.callback.class promises quotas" in caplog.text
     await again.close()
 
 
-async def test_equal_topics_share_their_settings(home: RoomsOnDisk) -> None:
+async def test_equal_topics_share_their_settings(home: ServicesOnDisk) -> None:
     """Thousands of topics alike cost one value."""
-    settings = home.rooms.settings
+    settings = home.services.settings
     first = settings.topic_config({"retention.ms": "5", "segment.ms": "6"})
     second = settings.topic_config({"segment.ms": "6", "retention.ms": "5"})
 
     assert first is second
 
 
-async def test_checks_name_every_fault_with_kafkas_code(home: RoomsOnDisk) -> None:
+async def test_checks_name_every_fault_with_kafkas_code(home: ServicesOnDisk) -> None:
     """INVALID_CONFIG for topics, INVALID_REQUEST for brokers."""
     with pytest.raises(InvalidConfig) as topic:
-        home.rooms.settings.check_topic("t", {"retention.ms": "x", "retention.mss": "1"})
+        home.services.settings.check_topic("t", {"retention.ms": "x", "retention.mss": "1"})
     with pytest.raises(InvalidRequest) as broker:
-        home.rooms.settings.check_dynamic({"node.id": "5"}, cluster=False)
+        home.services.settings.check_dynamic({"node.id": "5"}, cluster=False)
 
     assert "retention.ms is x" in topic.value.message
     assert "did you mean retention.ms?" in topic.value.message
@@ -206,18 +206,18 @@ async def test_checks_name_every_fault_with_kafkas_code(home: RoomsOnDisk) -> No
 
 
 async def test_settings_without_meaning_here_are_kept_with_a_line(
-    home: RoomsOnDisk, caplog: pytest.LogCaptureFixture
+    home: ServicesOnDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kafka knows them, so tools may set them."""
     for text in ("*", "", "0:1", "0:1, 1:1,"):
-        home.rooms.settings.check_topic("t", {"follower.replication.throttled.replicas": text})
+        home.services.settings.check_topic("t", {"follower.replication.throttled.replicas": text})
 
     assert "has no meaning here" in caplog.text
 
 
-async def test_consumer_groups_obey_at_once(home: RoomsOnDisk) -> None:
+async def test_consumer_groups_obey_at_once(home: ServicesOnDisk) -> None:
     """Kafka alters the interval between their assignments while it runs."""
-    settings = home.rooms.settings
+    settings = home.services.settings
     policies = GroupPolicies(settings)
     before = policies.of("g").assignment_interval_ms
     await settings.alter(cluster={"group.consumer.assignment.interval.ms": "1500"})

@@ -1,4 +1,4 @@
-"""The broker's rooms on a folder of the test: real storage and topics, no listener."""
+"""The broker's services on a folder of the test: real storage and topics, no listener."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.coordination.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
-from siltstone.broker.handlers.rooms import Identity, Rooms
 from siltstone.broker.net._dispatch_kernels import RequestContext
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.telemetry import Telemetry
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.security import Security
+from siltstone.broker.services import Identity, Services
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.cleaner_pool import make_pool
 from siltstone.broker.topics.cleaning import Cleaning
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 HOST, PORT = "broker.example", 9092
 
 
-class RoomsOnDisk:
+class ServicesOnDisk:
     """A broker without connections: `open` it, hand `context`s to handlers, `close` it.
 
     Opened again on the same root it is the broker after a restart.
@@ -51,9 +51,9 @@ class RoomsOnDisk:
         self.catalog = Catalog(self.paths)
         self.settings = settings
         self.stats = RequestStats((api.key, api.name) for api in APIS)
-        self.rooms: Rooms
+        self.services: Services
 
-    async def open(self) -> RoomsOnDisk:
+    async def open(self) -> ServicesOnDisk:
         """Start everything in the order of the server."""
         given = {name.replace("_", "."): value for name, value in self.settings.items()}
         given.setdefault("log.dirs", ",".join(str(path) for path in self.paths))
@@ -81,7 +81,7 @@ class RoomsOnDisk:
         both = Coordinators(topics, settings, self.io, self.clock, producer_ids, features)
         coordinators = OnFirstUse(lambda: both)
         await coordinators.get().groups.load()
-        self.rooms = Rooms(
+        self.services = Services(
             settings=settings,
             clock=self.clock,
             logs=logs,
@@ -108,26 +108,26 @@ class RoomsOnDisk:
 
     async def close(self) -> None:
         """Stop as the server does."""
-        await self.rooms.coordinators.get().close()
-        await self.rooms.producer_ids.close()
-        await self.rooms.settings.close()
-        await self.rooms.features.close()
-        await self.rooms.topics.close()
-        await self.rooms.moves.close()
+        await self.services.coordinators.get().close()
+        await self.services.producer_ids.close()
+        await self.services.settings.close()
+        await self.services.features.close()
+        await self.services.topics.close()
+        await self.services.moves.close()
         await self.cleaner.stop()
         await self.writer.close()
-        self.rooms.logs.close()
+        self.services.logs.close()
         self.io.close()
 
     def crash(self) -> None:
         """End without writing anything that is not written: for what `open` finds afterwards."""
-        self.rooms.logs.close(clean=False)
+        self.services.logs.close(clean=False)
         self.io.close()
 
     def context(self, api_key: int, version: int | None = None) -> RequestContext:
         """Return the context of a request, of the newest version if none is given."""
         return RequestContext(
-            rooms=self.rooms,
+            services=self.services,
             api_key=api_key,
             version=BY_KEY[api_key].versions[-1] if version is None else version,
             correlation_id=1,

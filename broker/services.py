@@ -1,4 +1,4 @@
-"""The parts of the broker that a handler may use, called its rooms.
+"""The parts of the broker that a handler may use, called its services.
 
 Every part belongs to the event loop, so its state has no locks. Handlers get the parts in a
 ``RequestContext``, beside the request, and return the response.
@@ -40,7 +40,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rooms:
+class Services:
     """The parts of the broker that handlers work with; built once in ``broker.server``.
 
     ``advertised`` maps a listener's name to the host and port that its clients are told, from the
