@@ -84,13 +84,13 @@ SEAMS: Final = (
     ),
     Seam(
         "threads",
-        ("storage/threads",),
+        ("storage/threads", "storage/log_lock"),
         (
             *("threading", "_thread", "queue", "concurrent.futures", "multiprocessing"),
             *("subprocess", "asyncio.to_thread", "os.fork"),
         ),
         ("run_in_executor",),
-        ("pthread_create",),
+        ("pthread_create", "PyThread_allocate_lock", "PyThread_acquire_lock"),
     ),
     Seam(
         "network",

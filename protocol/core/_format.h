@@ -333,45 +333,6 @@ static inline uint32_t checksum_software(const uint8_t *data, Py_ssize_t start, 
     return ~crc_software(UINT32_C(0xFFFFFFFF), data + start, (size_t)(end - start));
 }
 
-static void free_lock(PyObject *lock) {
-    PyThread_free_lock(PyCapsule_GetPointer(lock, NULL));
-}
-
-static inline PyObject *new_lock(void) {
-    PyThread_type_lock lock = PyThread_allocate_lock();
-    if (lock == NULL) {
-        return PyErr_NoMemory();
-    }
-    PyObject *owner = PyCapsule_New(lock, NULL, free_lock);
-    if (owner == NULL) {
-        PyThread_free_lock(lock);
-    }
-    return owner;
-}
-
-/* Waits without the GIL, since the holder may need it to release the lock. */
-static inline int take_lock(PyObject *owner) {
-    PyThread_type_lock lock = PyCapsule_GetPointer(owner, NULL);
-    if (lock == NULL) {
-        return -1;
-    }
-    if (!PyThread_acquire_lock(lock, NOWAIT_LOCK)) {
-        Py_BEGIN_ALLOW_THREADS
-        PyThread_acquire_lock(lock, WAIT_LOCK);
-        Py_END_ALLOW_THREADS
-    }
-    return 0;
-}
-
-static inline int drop_lock(PyObject *owner) {
-    PyThread_type_lock lock = PyCapsule_GetPointer(owner, NULL);
-    if (lock == NULL) {
-        return -1;
-    }
-    PyThread_release_lock(lock);
-    return 0;
-}
-
 /* What os.pwrite does, with the GIL. */
 static inline Py_ssize_t write_at(int fd, PyObject *buffer, long long position) {
     Py_buffer view;

@@ -49,9 +49,6 @@ cdef extern from "_format.h":
     object row_of(object type, tuple fields)
     object slot_of(object holder, str name)
     long long number_of(object row, Py_ssize_t column) except? -1
-    object new_lock()
-    int take_lock(object lock) except -1
-    int drop_lock(object lock) except -1
     Py_ssize_t write_at(int fd, object buffer, long long position) except -1
 
 

@@ -14,19 +14,17 @@ from siltstone.protocol.core._format cimport (
     acquire,
     acquire_target,
     copy,
-    drop_lock,
-    new_lock,
     no_region,
     no_target,
     release,
     release_target,
     row_of,
     slot_of,
-    take_lock,
     write_at,
     write_int32,
     write_int64,
 )
+from siltstone.storage.log_lock cimport LogLock
 
 cdef class ProducerEntry
 
@@ -66,13 +64,6 @@ cdef class ProducerEntry:
     cdef _add(self, object batch, long long last_sequence, long long timestamp)
 
 @cython.final
-cdef class Lock:
-    cdef object _lock
-
-    cdef int take(self) except -1
-    cdef int drop(self) except -1
-
-@cython.final
 cdef class SegmentEnd:
     cdef readonly long long base_offset, created_ms, first_timestamp, index_interval_bytes, max_timestamp, offset_of_max_timestamp, roll_after_ms, segment_bytes, since_index, size
     cdef readonly int fd
@@ -110,7 +101,7 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     cdef list _held
     cdef bint _is_awaited
     cdef readonly object directory, producers
-    cdef readonly Lock lock
+    cdef readonly LogLock lock
     cdef readonly dict watchers
     cdef readonly tuple view
     cdef readonly PlainRules rules
@@ -121,13 +112,13 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     @cython.locals(first=object)
     cpdef int64_t stable_end(self) except? -2
 
-    @cython.locals(before="long long", lock=Lock)
+    @cython.locals(before="long long", lock=LogLock)
     cpdef append(self, object log, ValidatedBatch batch, object origin=*, bint may_wait=*)
 
     @cython.locals(producer_id="long long", producer=ProducerEntry, is_next=bint)
     cdef object _append(self, object log, ValidatedBatch batch, object origin, bint may_wait)
 
-    @cython.locals(before="long long", lock=Lock)
+    @cython.locals(before="long long", lock=LogLock)
     cpdef write(self, object log)
 
     @cython.locals(held=list, first=Py_ssize_t, batch=ValidatedBatch, producer=ProducerEntry)

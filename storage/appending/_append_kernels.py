@@ -16,8 +16,6 @@ from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers.entry import KEPT_BATCHES, AppendedBatch
 
 if not cython.compiled:  # for the type checkers: what the .pxd has
-    from _thread import LockType
-    from _thread import allocate_lock as new_lock
     from os import pwrite as write_at
 
     from siltstone.protocol.core import take_plain
@@ -37,8 +35,7 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
         write_int64,
     )
     from siltstone.protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
-
-    take_lock, drop_lock = LockType.acquire, LockType.release
+    from siltstone.storage.log_lock import LogLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -414,29 +411,6 @@ class ProducerEntry:
         self.last_timestamp = timestamp
 
 
-class Lock:
-    """A lock that one thread has at a time: use ``with``, or `take` and `drop` (not reentrant)."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = new_lock()
-
-    def __enter__(self) -> None:
-        take_lock(self._lock)
-
-    def __exit__(self, *_: object) -> None:
-        drop_lock(self._lock)
-
-    def take(self) -> None:
-        """Acquire the lock."""
-        take_lock(self._lock)
-
-    def drop(self) -> None:
-        """Let somebody else have it."""
-        drop_lock(self._lock)
-
-
 class SegmentEnd:
     """Where a segment ends, and the times of what is in it: all that an append changes.
 
@@ -664,7 +638,7 @@ class LogEnd:
         self._appends = appends
         self._held: list[ValidatedBatch] = []  # loop only; they wait to be written
         self._is_awaited = False  # whether `Appends` has the log
-        self.lock = Lock()
+        self.lock = LogLock()
         self.directory: LogDirectory = loaded.folder.directory
         self.rules = PlainRules(loaded.folder.config)  # loop only; a new value replaces it
         self.producers: Producers = loaded.producers  # guarded by: lock

@@ -2,8 +2,6 @@
 
 import errno
 import os
-import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,25 +79,3 @@ def test_a_write_that_fails_says_why(size: int) -> None:
 
     assert caught.value.errno == errno.ENOSPC
     assert end.size == 0
-
-
-def test_one_thread_at_a_time_has_a_lock() -> None:
-    """Others wait, without the GIL, until it is let go; an error lets it go as well."""
-    lock = kernel.Lock()
-    order: list[str] = []
-    begun = threading.Event()
-
-    def other() -> None:
-        begun.set()
-        with lock:
-            order.append("other")
-
-    thread = threading.Thread(target=other)
-    with suppress(KeyError), lock:
-        thread.start()
-        assert begun.wait(60)
-        order.append("first")
-        raise KeyError
-    thread.join(60)
-
-    assert order == ["first", "other"]
