@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
@@ -46,6 +46,10 @@ from siltstone.storage.topic_partition import FolderState, TopicPartition, folde
 _logger = logging.getLogger(__name__)
 
 _NEVER: Final = (1 << 63) - 1
+
+_Removal: TypeAlias = tuple[
+    TopicPartition, LogDirectory, Path, Path, AbstractContextManager[object]
+]
 
 
 class LogManager:
@@ -304,24 +308,10 @@ class LogManager:
         Raises:
             KafkaStorageError: A folder cannot be renamed; the others are, as far as possible.
         """
-        moves: list[
-            tuple[TopicPartition, LogDirectory, Path, Path, AbstractContextManager[object]]
-        ] = []
         for topic_partition in topic_partitions:
-            name = folder_name(topic_partition, FolderState.DELETE, random_id())
-            aside = self.set_aside.pop(topic_partition, None)
-            if aside is not None:
-                path = aside.path
-                directory = aside.folder.directory
-                moves.append(
-                    (topic_partition, directory, path, path.with_name(name), nullcontext())
-                )
-                continue
-            log = self.logs.pop(topic_partition)
-            path = log.path
-            log.abandon(path.with_name(name))
-            # A pin may be linking the files under their old names.
-            moves.append((topic_partition, log.directory, path, log.path, log.names.changing()))
+            if topic_partition in self.logs:
+                self.logs[topic_partition].leave()
+        moves = [self._take_out(topic_partition) for topic_partition in topic_partitions]
         failed: dict[LogDirectory, OSError] = {}
         for topic_partition, directory, old, new, changing in moves:
             self._placement.add(directory, -1)
@@ -342,6 +332,19 @@ class LogManager:
                 failed[directory] = error
         for directory, reason in failed.items():
             raise directory.fail(reason) from reason
+
+    def _take_out(self, topic_partition: TopicPartition) -> _Removal:
+        """Serve a partition no more, and return the names of its folder now and from now on."""
+        name = folder_name(topic_partition, FolderState.DELETE, random_id())
+        aside = self.set_aside.pop(topic_partition, None)
+        if aside is not None:
+            new = aside.path.with_name(name)
+            return topic_partition, aside.folder.directory, aside.path, new, nullcontext()
+        log = self.logs.pop(topic_partition)
+        path = log.path
+        log.abandon(path.with_name(name))
+        # A pin may be linking the files under their old names.
+        return topic_partition, log.directory, path, log.path, log.names.changing()
 
     def _settle_deletions(self, directory: LogDirectory) -> None:
         """Make the new names of folders durable, and have the checkpoints without them."""

@@ -503,6 +503,8 @@ class Log:
                     if gone:
                         self._flush_gone(gone)
                     for segment in segments[first:]:
+                        if self._abandoned:
+                            return
                         if segment.base_offset < target:
                             segment.flush()
                     segments[-1].files.check_present()
@@ -716,11 +718,21 @@ class Log:
             for segment in segments:
                 segment.close()
 
+    def leave(self) -> None:
+        """Let no more flushes and other background work begin: `abandon` follows.
+
+        It would wait for all that is queued, as the lock favours the thread that had it last.
+        """
+        self._abandoned = True
+
     def abandon(self, path: "Path") -> None:
-        """Refuse everything from now on: the folder is about to be renamed for deletion. Blocks."""
+        """Refuse everything from now on: the folder is about to be renamed for deletion. Blocks.
+
+        Waits for one file that is being flushed, not for the flush of the whole log.
+        """
+        self.leave()
         with self._flush_lock, self.lock:
             self.end.close()
-            self._abandoned = True
             self.path = path
             for segment in self.segments:
                 segment.files.relocate(path)

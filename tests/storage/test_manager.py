@@ -24,7 +24,9 @@ from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.opening import open_directories
+from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
+from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
 from tests.support.batches import make_batch
@@ -33,6 +35,7 @@ from tests.support.faults import Disk, install
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, TOPIC_ID, append_waiting, validated
 from tests.support.power import PowerDisk, Torn
+from tests.support.waiting import wait_until
 
 
 def _manager(*paths: Path, clock: FakeClock | None = None, node_id: int = 1) -> LogManager:
@@ -260,6 +263,42 @@ def test_many_partitions_go_as_fast_as_one(tmp_path: Path, monkeypatch: pytest.M
         checkpoint = (tmp_path / "recovery-point-offset-checkpoint").read_text()
         assert checkpoint == "0\n1\norders 19 0\n"
         assert len(list(tmp_path.glob("orders-*-delete"))) == 19
+
+
+@pytest.mark.parametrize("is_queued", [True, False], ids=["many flushes", "one of many segments"])
+def test_a_deletion_waits_for_one_file_and_not_for_the_housekeeping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_queued: bool
+) -> None:
+    """Behind 800 rolls a client would wait for all their fsyncs, some six seconds."""
+    begun, flushed = threading.Event(), list[int]()
+    flush, abandon = LogSegment.flush, Log.abandon
+
+    def wait_and_flush(segment: LogSegment) -> None:
+        flushed.append(segment.base_offset)
+        assert begun.wait(30)
+        flush(segment)
+
+    def begin(log: Log, path: Path) -> None:
+        begun.set()
+        abandon(log, path)
+
+    with _running(tmp_path) as manager:
+        config = TopicConfig(segment_bytes=len(make_batch()))
+        logs = [manager.create(_partition(number), TOPIC_ID, config) for number in range(2)]
+        with _busy(manager):
+            if not is_queued:
+                manager.background.submit("flush", logs[0].flush)
+            for log in logs:
+                for _ in range(20):
+                    append_unchecked(log)
+            monkeypatch.setattr(LogSegment, "flush", wait_and_flush)
+            monkeypatch.setattr(Log, "abandon", begin)
+        wait_until(lambda: flushed, "no flush")
+        manager.delete(*manager.logs)
+        manager.background.drain()
+
+        assert flushed == [0]
+        assert not manager.background.failures
 
 
 def test_folder_that_stays_does_not_keep_the_others(
