@@ -20,7 +20,7 @@ from bench.group_cases import (
     make_topic,
 )
 from bench.group_requests import commit, fetch_offsets
-from siltstone.protocol.coordinator.java_hash import partition_for
+from siltstone.protocol.java import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

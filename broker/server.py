@@ -34,7 +34,6 @@ from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.exposed import warn_of_exposed
 from siltstone.broker.net.listener import Listener
-from siltstone.broker.net.loopback import reachable
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.net.unread import Unread
@@ -42,7 +41,6 @@ from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITI
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
-from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
 from siltstone.broker.security.private_file import PrivateFileError
@@ -59,8 +57,8 @@ from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.topics.start import recover_topics
 from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.cleaner.manager import CleanerManager
-from siltstone.config.errors import ConfigError
-from siltstone.config.listeners import AUTO, show_address
+from siltstone.config.errors import ConfigError, StartError
+from siltstone.config.listeners import AUTO, reachable, show_address
 from siltstone.config.tls import HTTP
 from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage import files

@@ -1,4 +1,4 @@
-"""The faults of settings, reported all at once."""
+"""The errors that end a start or a change of settings."""
 
 from collections.abc import Iterable
 
@@ -13,3 +13,7 @@ class ConfigError(Exception):
 
 class NotAlterableError(ConfigError):
     """Settings that need a restart were to be changed while the broker runs."""
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says what is in the way and what to do."""

@@ -15,6 +15,7 @@ AUTO = "auto"
 _ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARDS = ("0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0")  # noqa: S104 - refused, not bound
+_REACHED = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - likewise
 _HIGHEST_PORT = 65535
 _LOOPBACK = 127  # the first byte of its IPv4 addresses
 
@@ -96,6 +97,11 @@ def is_loopback(host: str) -> bool:
         return socket.inet_pton(socket.AF_INET, name)[0] == _LOOPBACK
     except OSError:
         return False
+
+
+def reachable(host: str) -> str:
+    """Return the host by which this machine reaches a listener that is bound to ``host``."""
+    return _REACHED.get(host, host)
 
 
 def names_in(text: str) -> set[str]:

@@ -5,7 +5,7 @@ The rules are those of Kafka's ``Topic``, ``Uuid`` and ``ApiVersionsRequest`` cl
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from siltstone.protocol.errors import InvalidTopic
@@ -21,6 +21,18 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 RESERVED_IDS: Final = frozenset({UUID(int=0), UUID(int=1)})
 """Ids that Kafka gives to no topic."""
+
+FIRST_WITH_TOPIC_ID: Final = 13
+"""Of Produce and Fetch."""
+
+FIRST_OFFSETS_WITH_TOPIC_ID: Final = 10
+"""Of OffsetCommit and OffsetFetch."""
+
+FIRST_METADATA_BY_ID: Final = 12
+FIRST_DELETE_BY_ID: Final = 6
+
+TopicKey: TypeAlias = str | bytes
+"""The name of a topic or, from some version on, the 16 bytes of its id (KIP-516)."""
 
 
 def check_topic_name(name: str) -> None:

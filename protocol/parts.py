@@ -3,8 +3,9 @@
 The sender writes the bytes and gives the ranges to sendfile, in order.
 """
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """The buffers that messages are read from."""
@@ -35,3 +36,8 @@ class FileSlice:
 
 Parts: TypeAlias = list[bytes | FileSlice]
 """A whole response frame with its size prefix, in the order it goes out."""
+
+Answer: TypeAlias = bytes | Parts | None
+"""The answer of a request; None where the client wants none."""
+LateAnswer: TypeAlias = Coroutine[Any, Any, Answer]
+"""An answer that has to wait for something."""

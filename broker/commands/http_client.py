@@ -10,8 +10,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from siltstone.broker.net.loopback import reachable
-from siltstone.config.listeners import show_address
+from siltstone.config.listeners import reachable, show_address
 from siltstone.storage.directory.control import explain
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ def _examples(*examples: str) -> str:
 
 
 class _ShowVersion(argparse.Action):
-    """Prints the version and ends; `siltstone version` says more."""
+    """Prints the version and ends."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
@@ -84,6 +85,15 @@ class _ShowVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         sys.stdout.write(f"siltstone {VERSION}\n")
         parser.exit()
+
+
+def run_version(options: argparse.Namespace) -> int:
+    """Print the version."""
+    if options.json:
+        sys.stdout.write(json.dumps({"version": VERSION}) + "\n")
+    else:
+        sys.stdout.write(f"siltstone {VERSION}\n")
+    return 0
 
 
 class _Formatter(argparse.HelpFormatter):

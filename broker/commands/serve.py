@@ -46,8 +46,8 @@ def run_serve(options: argparse.Namespace) -> int:
     # Faults of the settings are told before the broker is imported.
     from siltstone.broker.process import logs  # noqa: PLC0415
     from siltstone.broker.process.run import run  # noqa: PLC0415
-    from siltstone.broker.process.start_error import StartError  # noqa: PLC0415
     from siltstone.broker.process.trial import Trial  # noqa: PLC0415
+    from siltstone.config.errors import StartError  # noqa: PLC0415
 
     logs.configure("json" if options.json else options.log_format, options.log_level)
     trial = Trial(moves_clock=options.test_clock, makes_faults=options.test_faults)

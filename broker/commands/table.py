@@ -217,7 +217,7 @@ COMMANDS = (
     Command(
         "version",
         "print the version",
-        "version",
+        "parser",
         ("version", "version --json"),
         has_settings=False,
         asks_broker=False,

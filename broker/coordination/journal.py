@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.internal import preset_for
-from siltstone.protocol.coordinator.java_hash import partition_for
 from siltstone.protocol.core import pack_rows
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
@@ -30,6 +29,7 @@ from siltstone.protocol.errors import (
     TopicAlreadyExists,
     UnknownServerError,
 )
+from siltstone.protocol.java import partition_for
 from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from siltstone.protocol.records.journal import NO_PRODUCER, Folded, LeftOut, read_entries
 from siltstone.storage.appending._append_kernels import ValidatedBatch

@@ -86,8 +86,8 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest
     from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
     from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
+    from siltstone.protocol.names import TopicKey
     from siltstone.protocol.parts import FileSlice
-    from siltstone.protocol.topic_key import TopicKey
     from siltstone.storage.log.log import Log
 
     Wanted = tuple[TopicKey, Sequence[FetchPartition]]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from siltstone.broker.fetching._fetch_kernels import SessionPartition
     from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
-    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.protocol.names import TopicKey
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.services import Watched
 

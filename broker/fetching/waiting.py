@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from siltstone.broker.fetching._fetch_kernels import WatchGroup
-    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.protocol.names import TopicKey
     from siltstone.storage.log.log import Log
 
 _PIECE = 100

@@ -1,7 +1,8 @@
-"""The interface of a group, whichever protocol its members speak."""
+"""The interface of a group, whichever protocol its members speak; the states of a classic one."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
     from siltstone.protocol.errors import ErrorCode
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Row
+
+
+class GroupState(StrEnum):
+    """The states of a classic group by the names that tools print."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
 
 
 class Group(Protocol):

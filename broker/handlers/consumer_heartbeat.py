@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from siltstone.broker.groups.client_host import client_host
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import finish, finish_in_shares, sort_once
@@ -26,6 +25,7 @@ from siltstone.protocol.errors import (
     TopicAuthorizationFailed,
     UnsupportedVersion,
 )
+from siltstone.protocol.java import client_host
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_group_heartbeat import (
     Assignment,

@@ -29,7 +29,7 @@ from siltstone.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from siltstone.protocol.topic_key import FIRST_DELETE_BY_ID
+from siltstone.protocol.names import FIRST_DELETE_BY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

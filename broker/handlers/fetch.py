@@ -25,7 +25,7 @@ from siltstone.broker.fetching.sessions import NAMED
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
 from siltstone.protocol.messages.fetch import FetchResponse
-from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
+from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.services import Services
     from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
-    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.protocol.names import TopicKey
 
     Told = tuple[TopicKey, list[PartitionData]]
 

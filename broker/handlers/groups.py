@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups.classic.group import ClassicGroup
-from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.group import GroupState
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import LoopShare, describe_each
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, GROUP

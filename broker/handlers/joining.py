@@ -23,7 +23,6 @@ from siltstone.broker.groups.classic.messages import (
     SyncRequest,
     SyncResult,
 )
-from siltstone.broker.groups.client_host import client_host
 from siltstone.broker.handlers.authorized import user_of
 from siltstone.broker.security.rights import GROUP, READ
 from siltstone.protocol.coordinator.group_errors import (
@@ -34,6 +33,7 @@ from siltstone.protocol.coordinator.group_errors import (
     UnknownMemberId,
 )
 from siltstone.protocol.errors import GroupAuthorizationFailed, KafkaError, UnknownServerError
+from siltstone.protocol.java import client_host
 from siltstone.protocol.messages.join_group import JoinGroupResponse
 from siltstone.protocol.messages.sync_group import SyncGroupResponse
 

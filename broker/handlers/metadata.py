@@ -48,8 +48,7 @@ from siltstone.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from siltstone.protocol.names import check_topic_name, is_internal
-from siltstone.protocol.topic_key import FIRST_METADATA_BY_ID
+from siltstone.protocol.names import FIRST_METADATA_BY_ID, check_topic_name, is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Mapping, Sequence

@@ -27,7 +27,7 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.columns import ERROR_CODE
 from siltstone.protocol.messages.offset_commit import OffsetCommitResponse
-from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
+from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterable, Sequence

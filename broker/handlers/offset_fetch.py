@@ -28,7 +28,7 @@ from siltstone.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
 )
-from siltstone.protocol.topic_key import FIRST_OFFSETS_WITH_TOPIC_ID
+from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence

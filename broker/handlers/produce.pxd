@@ -14,7 +14,7 @@ from siltstone.protocol.core._format cimport (
 )
 from siltstone.storage.appending._append_kernels cimport LogEnd, ValidatedBatch
 
-# The number of protocol/topic_key.py
+# The number of protocol/names.py
 cdef enum:
     FIRST_WITH_TOPIC_ID = 13
 

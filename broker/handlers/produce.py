@@ -65,8 +65,8 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
         release,
         slot_of,
     )
+    from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
     from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL
-    from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
     from siltstone.storage.appending._append_kernels import ValidatedBatch
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.transactions.producing import TransactionalProduce
     from siltstone.protocol.messages.produce import ProduceRequest
-    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.protocol.names import TopicKey
     from siltstone.storage.log.log import Log
 
     Produced = ProduceResponse | Unwritten | Coroutine[Any, Any, ProduceResponse | None] | None

@@ -15,8 +15,8 @@ from siltstone.broker.http.control.token import ControlToken, note_address
 from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import Admission
 from siltstone.broker.net.binding import why_not_bound
-from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.tasks import Reservations, Tasks
+from siltstone.config.errors import StartError
 from siltstone.config.listeners import is_loopback, show_address
 from siltstone.config.tls import HTTP
 from siltstone.storage.directory.control import note_certificate

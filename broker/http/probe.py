@@ -20,7 +20,7 @@ from siltstone.broker.http.probe_frames import (
     read_produced,
 )
 from siltstone.broker.http.readiness import PROBE_SECONDS, ProbeFailed
-from siltstone.broker.net.loopback import reachable
+from siltstone.config.listeners import reachable
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError, error_name
 from siltstone.protocol.records.batch import CRC_POSITION

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from siltstone.broker.api import Api
-    from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.security.quotas.rates import Mutations
     from siltstone.broker.security.rights import Rights
     from siltstone.broker.services import Services
     from siltstone.protocol.core import Table
     from siltstone.protocol.errors import KafkaError
+    from siltstone.protocol.parts import Answer, LateAnswer
 
     class TurnTimer(Protocol):
         """Counts how long the turns of connections hold the loop."""

@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from siltstone.broker.net._dispatch_kernels import Gate
-    from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.login import Login, Logins
     from siltstone.broker.net.tls.channel import TlsChannel
     from siltstone.broker.services import Services
-    from siltstone.protocol.parts import FileSlice
+    from siltstone.protocol.parts import Answer, FileSlice, LateAnswer
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.process.loop_share import finish_in_shares, free, parts_of
 from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps
 from siltstone.protocol.errors import ProtocolError
-from siltstone.protocol.headers import API_VERSIONS, FIRST_FLEXIBLE
+from siltstone.protocol.framing import API_VERSIONS, FIRST_FLEXIBLE
 from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from siltstone.broker.api import Api
     from siltstone.broker.net._dispatch_kernels import Connection, RequestContext, TurnTimer
-    from siltstone.broker.net.answers import Answer
     from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.security.changes import Changes
     from siltstone.protocol.core import Table
+    from siltstone.protocol.parts import Answer
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from siltstone.protocol.errors import (
     IllegalSaslState,
     ProtocolError,
 )
-from siltstone.protocol.headers import API_VERSIONS
+from siltstone.protocol.framing import API_VERSIONS
 from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
-    from siltstone.broker.net.answers import Answer, LateAnswer
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.mechanisms import Conversation, Mechanisms
     from siltstone.broker.services import Services
+    from siltstone.protocol.parts import Answer, LateAnswer
 
     Later: TypeAlias = Coroutine[Any, Any, Any]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from siltstone.broker.process.notify import ReadyFile, ServiceManager
-from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
 from siltstone.broker.server import Broker
+from siltstone.config.errors import StartError
 from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.topic import Form
     from siltstone.config.topic import TopicConfig
     from siltstone.protocol.messages.produce import TopicProduceData
-    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.protocol.names import TopicKey
     from siltstone.storage.directory.catalog import CatalogState
     from siltstone.storage.log.log import Log
     from siltstone.storage.manager import LogManager

@@ -27,9 +27,8 @@ from siltstone.protocol.errors import (
     TransactionAbortable,
     TransactionalIdAuthorizationFailed,
 )
-from siltstone.protocol.names import is_internal
+from siltstone.protocol.names import FIRST_WITH_TOPIC_ID, is_internal
 from siltstone.protocol.records.journal import Producer
-from siltstone.protocol.topic_key import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

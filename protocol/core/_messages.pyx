@@ -23,7 +23,7 @@ from libc.string cimport memcpy
 from siltstone.protocol.core._format cimport field_of
 
 from siltstone.protocol.errors import ProtocolError
-from siltstone.protocol.java_text import AS_JAVA
+from siltstone.protocol.java import AS_JAVA
 
 cdef extern from *:
     """

@@ -15,7 +15,7 @@ from struct import error as StructError  # noqa: N812  # what struct raises
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.protocol.errors import ProtocolError
-from siltstone.protocol.java_text import AS_JAVA
+from siltstone.protocol.java import AS_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from siltstone.broker.groups.classic.messages import Protocols
-    from siltstone.broker.groups.classic.state_names import GroupState
+    from siltstone.broker.groups.group import GroupState
     from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
     from siltstone.protocol.records.journal import Row
 

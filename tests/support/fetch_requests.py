@@ -11,7 +11,7 @@ from kio.static.constants import EntityType
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages import fetch as messages
 from siltstone.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
-from siltstone.protocol.topic_key import TopicKey
+from siltstone.protocol.names import TopicKey
 
 
 @dataclass

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.protocol.errors import OffsetOutOfRange
-from siltstone.protocol.topic_key import TopicKey
+from siltstone.protocol.names import TopicKey
 
 if TYPE_CHECKING:
     from siltstone.protocol.messages.fetch import FetchPartition

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.protocol.names import TopicKey
 
 _MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SETTINGS: Final = {

@@ -10,7 +10,7 @@ from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, Mem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from siltstone.broker.groups.classic.state_names import GroupState
+    from siltstone.broker.groups.group import GroupState
     from tests.support.services import ServicesOnDisk
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from siltstone.protocol.headers import FIRST_FLEXIBLE
+from siltstone.protocol.framing import FIRST_FLEXIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import complain, write_json, write_lines
-from siltstone.broker.net.loopback import reachable
-from siltstone.config.listeners import AUTO, parse_host_port
+from siltstone.config.listeners import AUTO, parse_host_port, reachable
 from siltstone.config.properties import properties_entries
 from siltstone.pipeline.client.wire import Exchange, Wire
 from siltstone.pipeline.errors import PipelineError

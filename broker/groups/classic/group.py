@@ -27,7 +27,7 @@ from siltstone.broker.groups.classic.members import (
     size_of_member,
 )
 from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
-from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.group import GroupState
 from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of, size_of_group
 from siltstone.broker.groups.timers import Timer
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.group import GroupState
 from siltstone.broker.http.metrics.metric import Column, Metric, single
 from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE
 

@@ -23,7 +23,6 @@ from siltstone.broker.http.metrics.partitions import (
     TopicColumn,
 )
 from siltstone.broker.http.metrics.quotas import QUOTA_METRICS
-from siltstone.broker.http.metrics.tls import TLS_METRICS
 from siltstone.broker.process import stats as process_stats
 from siltstone.storage.appending.refused_batches import (
     INVALID_MAGIC_NUMBER,
@@ -67,6 +66,20 @@ _LOG = "Log of each partition"
 _REFUSED = "`RequestStats`, in produce"
 _BROKER_TOPICS = "kafka_server_brokertopicmetrics"
 _REQUESTS = "kafka_network_requestmetrics"
+
+
+def _expiries(sources: MetricSources) -> Iterator[Row]:
+    if sources.certificates is not None:
+        for listener, each in sources.certificates.handshakes.items():
+            yield (listener,), each.endpoint.certificate.not_after.timestamp()
+
+
+def _handshakes(sources: MetricSources) -> Iterator[Row]:
+    if sources.certificates is not None:
+        for listener, each in sources.certificates.handshakes.items():
+            yield (listener, "succeeded"), each.succeeded
+            yield (listener, "failed"), each.failed
+
 
 # fmt: off
 METRICS = (
@@ -204,7 +217,12 @@ METRICS = (
            "the clock at start", single(lambda sources: sources.started)),
     *CLEANER_METRICS,
     *PIN_METRICS,
-    *TLS_METRICS,
+    Metric("gauge", "siltstone_certificate_expiry_timestamp_seconds", ("listener",),
+           "When the certificate that clients of a listener are shown expires, in Unix time.",
+           "`Endpoints`", _expiries),
+    Metric("counter", "siltstone_tls_handshakes", ("listener", "result"),
+           "Handshakes of TLS since the start, by how they ended.",
+           "`Handshakes` of each listener", _handshakes),
     *QUOTA_METRICS,
     *MOVE_METRICS,
     *DISK_METRICS,

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
-    from siltstone.broker.net.answers import LateAnswer
     from siltstone.broker.net.buffers import LargeBuffer
+    from siltstone.protocol.parts import LateAnswer
     from siltstone.storage.appending._append_kernels import Appends
 
 

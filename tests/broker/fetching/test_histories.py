@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.protocol.names import TopicKey
     from siltstone.storage.log.log import Log
 
 

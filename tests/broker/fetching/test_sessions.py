@@ -28,7 +28,7 @@ from tests.support.fetch_requests import FetchRequest, to_message
 
 if TYPE_CHECKING:
     from siltstone.broker.fetching._fetch_kernels import Fetched
-    from siltstone.protocol.topic_key import TopicKey
+    from siltstone.protocol.names import TopicKey
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.watcher import Watcher
 

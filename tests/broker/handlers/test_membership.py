@@ -9,7 +9,7 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.group import GroupState
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.services import ServicesOnDisk

@@ -10,7 +10,7 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.group import GroupState
 from siltstone.broker.handlers import offset_commit
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
 from siltstone.protocol.messages.offset_commit import REQUEST

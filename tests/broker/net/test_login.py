@@ -17,10 +17,10 @@ from kafka.net.sasl.scram import ScramClient
 from kio.schema.errors import ErrorCode
 
 from siltstone.broker.net.connection import Connection
-from siltstone.broker.process.start_error import StartError
 from siltstone.broker.security.plain import PlainServer
 from siltstone.broker.security.scram import MECHANISMS, SaslFailure, make_verifier
 from siltstone.broker.security.users import FILE_NAME, UserStore
+from siltstone.config.errors import StartError
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, running
 from tests.support.waiting import give_turns_until

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.process.start_error import StartError
+from siltstone.config.errors import StartError
 from siltstone.config.oauth import UNSECURED
 from tests.support.clock import FakeClock
 from tests.support.kio_schemas import request_class

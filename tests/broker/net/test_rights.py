@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.process.start_error import StartError
+from siltstone.config.errors import StartError
 from siltstone.config.security import STANDARD_AUTHORIZER
 from tests.support.acl_requests import allow, every
 from tests.support.kio_schemas import request_class

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siltstone.broker.http.control.token import read_token
-from siltstone.broker.process.start_error import StartError
 from siltstone.broker.process.trial import NO_TRIAL, Trial
 from siltstone.broker.server import Broker
+from siltstone.config.errors import StartError
 from siltstone.config.load import load
 from siltstone.config.server import ServerConfig
 from siltstone.storage.clock import Clock, ShiftedClock

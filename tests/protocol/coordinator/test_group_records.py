@@ -1,7 +1,5 @@
 """Committed offsets and classic groups as records of __consumer_offsets."""
 
-from sys import getrefcount
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from siltstone.protocol.coordinator.group_records import (
     read_offset,
 )
 from siltstone.protocol.coordinator.headed import MAX_EPOCH
-from siltstone.protocol.coordinator.java_hash import java_hash, partition_for
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import (
@@ -159,35 +156,3 @@ def test_keys_are_told_apart() -> None:
     for cut in (b"", b"\0", b"\0\2\0\7g"):
         with pytest.raises(ProtocolError):
             read_key(cut)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", 0),
-        ("a", 97),
-        ("hello", 99162322),
-        ("polygenelubricants", -2147483648),
-        ("grün", 3185949),
-        ("\U0001f600", 1772899),
-    ],
-)
-def test_hashes_are_javas(text: str, expected: int) -> None:
-    """Over UTF-16 units, in 32 bits."""
-    assert java_hash(text) == expected
-
-
-def test_the_partition_is_never_negative() -> None:
-    """Not for the one hash that has no positive counterpart either."""
-    assert partition_for("polygenelubricants", 50) == 0
-    assert {partition_for(f"group-{number}", 50) for number in range(2000)} == set(range(50))
-
-
-def test_long_names_are_not_kept() -> None:
-    """They come from requests that are refused, too: 16,000 of them had half a gigabyte."""
-    name = "x" * 30_000
-    before = getrefcount(name)
-    partition = partition_for(name, 50)
-
-    assert getrefcount(name) == before
-    assert partition == abs(java_hash(name)) % 50

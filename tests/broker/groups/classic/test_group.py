@@ -8,7 +8,7 @@ from sys import getrefcount
 import pytest
 
 from siltstone.broker.groups.classic.group import NEW_MEMBER_JOIN_MS
-from siltstone.broker.groups.classic.state_names import GroupState
+from siltstone.broker.groups.group import GroupState
 from siltstone.protocol.errors import ErrorCode, NotCoordinator
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from tests.support.classic_group import REBALANCE_MS, SESSION_MS, GroupInHand

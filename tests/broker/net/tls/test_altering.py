@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.process.start_error import StartError
+from siltstone.config.errors import StartError
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, running
 from tests.support.tls_clients import trusting
