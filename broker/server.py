@@ -319,7 +319,7 @@ class Broker:
             is_ready = await self._readiness.find_fault() is None
 
     def describe(self) -> dict[str, Any]:
-        """Return who it is and where it listens, as JSON values."""
+        """Return its identity and where it listens, as JSON values."""
         told = self._services.advertised
         protocols = {each.name: each.protocol for each in self._settings.server.bound_listeners}
         return {
@@ -654,7 +654,7 @@ def _make_logins(listener: str, security: Security) -> Logins | None:
     mechanisms = security.mechanisms.get(listener)
     if mechanisms is None:
         return None
-    from siltstone.broker.net.login import Logins  # noqa: PLC0415  # few listeners ask who is there
+    from siltstone.broker.net.login import Logins  # noqa: PLC0415  # few listeners ask for a login
 
     return Logins(listener, mechanisms, security.audit)
 

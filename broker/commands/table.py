@@ -131,7 +131,7 @@ COMMANDS = (
     ),
     Command(
         "pins",
-        "show who pins segment files, and what only pins keep on the disk",
+        "show the pins of segment files, and what only they keep on the disk",
         "pins",
         ("pins", "pins --release 0f3c"),
     ),
@@ -183,7 +183,7 @@ COMMANDS = (
     ),
     Command(
         "users",
-        "show who may log in, and make or remove users; the broker is stopped",
+        "show the users, make or remove some; the broker is stopped",
         "users",
         (
             "users",

@@ -88,7 +88,7 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     """
     texts = [[visible(str(each)) for each in row] for row in rows]
     if not texts:
-        sys.stdout.write("there are none\n")
+        sys.stdout.write("nothing found\n")
         return
     columns = list(zip(headings, *texts, strict=True))
     is_right = [all(map(_NUMBER.fullmatch, column[1:])) for column in columns]

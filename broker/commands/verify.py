@@ -88,7 +88,7 @@ def _verify(
     try:
         return verify_partition(path, checkpoint, events, recovery_point=recovery_point)
     except (KeyError, TypeError) as error:
-        fault = f"its receipt in the history is none: {error!r}"
+        fault = f"its receipt in the history cannot be read: {error!r}"
     except (OSError, CorruptMessage, MalformedCheckpoint) as error:
         fault = f"it cannot be read to its end: {error}"
     report = Report(topic_partition)

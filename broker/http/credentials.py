@@ -64,7 +64,7 @@ async def refuse_strangers(
         return _refuse_unless(may_read, request.certified, request)
     return text(
         403,
-        "only who brings the control token may read this here; set "
+        "only a client with the control token may read this here; set "
         "http.security.protocol=SASL_SSL for users, or http.anonymous.reads=true for everybody",
     )
 
@@ -109,7 +109,7 @@ class Credentials:
             return _refuse_unless(self._may_read, given[0], request)
         answer = text(
             401,
-            "say who you are: a user and its password (HTTP Basic), or the control token",
+            "log in by a user and its password (HTTP Basic), or by the control token",
             ("WWW-Authenticate", 'Basic realm="siltstone", charset="UTF-8"'),
         )
         if b"authorization" not in request.headers:

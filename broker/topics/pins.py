@@ -75,8 +75,8 @@ class PinCounts:
 class PinRoom:
     """All pins (loop only). They live in memory and in ``.pins``, which nothing outlives.
 
-    Limits: ``pins.max.count`` at once, and ``pins.max.bytes`` that only pins keep on the disk; who
-    comes above the second loses the oldest pin, and its reader is told when it renews its lease.
+    Limits: ``pins.max.count`` at once, and ``pins.max.bytes`` that only pins keep on the disk. A
+    pin above the second ends the oldest one, whose reader is told when it renews its lease.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ def _check_one_per_key(rows: Rows, findings: Findings, name: str) -> None:
     for offset in _listed(counts.filter(pc.greater(counts["offset_count"], 1))["offset_max"]):
         findings.add(
             Kind.DOUBLED_KEY,
-            f"the key at offset {offset} of {name} is there several times below the cleaner's "
+            f"the key at offset {offset} of {name} exists several times below the cleaner's "
             f"checkpoint {rows.first_dirty_offset}",
             offset=offset,
         )

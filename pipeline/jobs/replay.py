@@ -55,7 +55,7 @@ class ReplaySummary:
     def line(self) -> str:
         """Return it in words."""
         how = "exactly once" if self.exactly_once else "at least once"
-        rest = f", {self.skipped:,} were there already" if self.skipped else ""
+        rest = f", {self.skipped:,} existed already" if self.skipped else ""
         rate = f"{size(self.sent_bytes / self.seconds)}/s" if self.seconds else "-"
         return (
             f"replay: {self.records:,} records sent {how}{rest}, {size(self.sent_bytes)} in "

@@ -71,7 +71,7 @@ TOO_LARGE: Final = -17
 
 FAULTS: Final = {
     WRONG_CRC: "its checksum is wrong",
-    BAD_LENGTH: "a length does not fit what is there",
+    BAD_LENGTH: "a length does not fit the bytes that exist",
     BAD_NUMBER: "a number is too long or cut short",
     BAD_FIELD: "a key or value does not fit into its record",
     BAD_HEADERS: "the headers do not fit into their record",

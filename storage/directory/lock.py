@@ -62,9 +62,9 @@ class DirectoryLock:
         _held.discard(self._key)
 
     def _refusal(self, holder: int) -> str:
-        who = f"process {holder}" if holder else "another process"
+        holds = f"process {holder}" if holder else "another process"
         return (
-            f"log directory {self._path.parent} is locked by {who}; "
+            f"log directory {self._path.parent} is locked by {holds}; "
             "stop it or choose another log.dirs"
         )
 

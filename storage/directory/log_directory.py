@@ -269,4 +269,4 @@ class LogDirectory:
             OSError: The path leads nowhere, or to another directory.
         """
         if self._identity is not None and files.find_identity(self.path) != self._identity:
-            raise OSError(errno.ESTALE, "another folder is there now", str(self.path))
+            raise OSError(errno.ESTALE, "it is another folder now", str(self.path))

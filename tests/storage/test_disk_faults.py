@@ -388,7 +388,7 @@ class TestGone:
         root.mkdir()
         folder.directory.check()
 
-        with pytest.raises(KafkaStorageError, match="another folder is there now"):
+        with pytest.raises(KafkaStorageError, match="it is another folder now"):
             folder.append()
         assert offsets_in(bytes_of(folder.log, 0)) == [0]
         folder.directory.release()

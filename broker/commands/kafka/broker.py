@@ -158,7 +158,7 @@ _KNOWN: Final = {
     int(ErrorCode.non_empty_group): "it has members; stop them first",
     int(ErrorCode.not_leader_or_follower): "another broker has it; ask that one",
     int(ErrorCode.coordinator_load_in_progress): "the broker reads its groups; ask again",
-    int(ErrorCode.offset_out_of_range): "the offset is not there",
+    int(ErrorCode.offset_out_of_range): "no record has that offset",
 }
 
 

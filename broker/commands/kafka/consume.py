@@ -331,8 +331,8 @@ def _from_number(broker: Broker, wanted: dict[str, list[int]], number: int) -> d
     """
     starts, ends = broker.offsets(wanted, START), broker.offsets(wanted, END)
     if number > max(ends.values(), default=0):
-        there = ", ".join(f"{name}-{each} ends at {end}" for (name, each), end in ends.items())
-        raise Refused(f"offset {number} is not there yet: {there}")
+        ends_at = ", ".join(f"{name}-{each} ends at {end}" for (name, each), end in ends.items())
+        raise Refused(f"offset {number} does not exist yet: {ends_at}")
     return {place: min(max(number, start), ends[place]) for place, start in starts.items()}
 
 

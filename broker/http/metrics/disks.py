@@ -72,7 +72,7 @@ def _pins_ended(sources: MetricSources) -> Iterator[Row]:
 # fmt: off
 PIN_METRICS = (
     Metric("gauge", "siltstone_pins", (),
-           "Pins that hold segment files for whoever reads them.",
+           "Pins that hold segment files for a reader.",
            "`PinRoom`", _of_pins(lambda room: len(room.all_pins()))),
     Metric("gauge", "siltstone_pinned_bytes", (),
            "Bytes of log in pins; most of them are in their logs too.",

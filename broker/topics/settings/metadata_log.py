@@ -80,7 +80,7 @@ class _Topics:
         """Read a record; those of a transaction count when it ends.
 
         Raises:
-            ProtocolError, ValueError: It is none.
+            ProtocolError, ValueError: It is no record.
         """
         frame, at = _read_varint(value, 0)
         kind, at = _read_varint(value, at)

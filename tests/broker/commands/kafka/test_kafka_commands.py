@@ -383,7 +383,7 @@ async def test_where_to_begin_and_how_many(shell: Shell) -> None:
     assert await values("-o", "@0", "-n", "1") == [0]
     assert await values("-o", "@2099-01-01") == []
     await shell.run("consume", "numbers", "-o", "11", code=1)
-    assert shell.error == "offset 11 is not there yet: numbers-0 ends at 10\n"
+    assert shell.error == "offset 11 does not exist yet: numbers-0 ends at 10\n"
     await shell.run("consume", "numbers", "-p", "4", code=1)
     assert shell.error == "topic numbers has no partition 4; it has 1\n"
 
