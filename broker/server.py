@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from siltstone.config.layers import Layers
     from siltstone.config.server import ServerConfig
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 # The youngest are looked through in a fraction of a millisecond, those that survive in two.
 _GC_THRESHOLDS = (10_000, 5, 2_000)
@@ -280,7 +280,7 @@ class Broker:
             raise StartError(
                 f"the log directories cannot be opened: {error}; check the file and the disk"
             ) from error
-        log.info(
+        _logger.info(
             "serving data log_dirs=%s cluster_id=%s node_id=%d",
             ",".join(str(directory.path) for directory in self.logs.directories),
             self.logs.cluster_id,
@@ -398,7 +398,7 @@ class Broker:
         self._io.close()
         self._security.close()
         if self._is_started:
-            log.info("stopped clean=%s", clean)
+            _logger.info("stopped clean=%s", clean)
         return clean
 
     def _bind(self) -> None:
@@ -448,7 +448,7 @@ class Broker:
         dial = first.dial if is_guarded else None
         await self.probe.open((first.host, first.port), dial)
         for listener in self.listeners:
-            log.info(
+            _logger.info(
                 "listening listener=%s address=%s",
                 listener.name,
                 show_address(listener.host or "*", listener.port),
@@ -458,9 +458,9 @@ class Broker:
         self._readiness.open()
         fault = await self._readiness.find_fault()
         if fault is not None:
-            log.error("not ready reason=%s", fault)
+            _logger.error("not ready reason=%s", fault)
             return
-        log.info(
+        _logger.info(
             "ready version=%s topics=%d partitions=%d seconds=%.2f",
             VERSION,
             len(self.topics.topics),
@@ -476,7 +476,7 @@ class Broker:
                 self._io.run(self.logs.close, clean=self._is_started), seconds
             )
         except TimeoutError:
-            log.warning(
+            _logger.warning(
                 "stopped before the logs were flushed seconds=%.1f: the next start recovers them; "
                 "see graceful.shutdown.timeout.ms",
                 seconds,
@@ -484,7 +484,9 @@ class Broker:
             return False
 
     def _on_failed_task(self, task: asyncio.Task[None]) -> None:
-        log.critical("task failed, stopping task=%s", task.get_name(), exc_info=task.exception())
+        _logger.critical(
+            "task failed, stopping task=%s", task.get_name(), exc_info=task.exception()
+        )
         self._stop.set()
 
     async def _close_idle(self) -> None:

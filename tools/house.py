@@ -86,6 +86,12 @@ NAMES: Final = (
         "its columns have no names",
         "a cdef struct",
     ),
+    Rule(
+        "name of a logger",
+        r"\blog(?:ger)? = logging\.getLogger\(__name__",
+        "a thing has one name",
+        "_logger; log is a partition's",
+    ),
 )
 """Counted in code: comments and strings are left out. A line may have several."""
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
 _SLICE_ENTRIES = 512
@@ -255,7 +255,7 @@ class CoordinatorLog:
         if not partitions:
             return
         began = said = self._clock.monotonic()
-        log.info("loading topic=%s partitions=%d", self.name, len(partitions))
+        _logger.info("loading topic=%s partitions=%d", self.name, len(partitions))
         for done, partition in enumerate(partitions):
             target = self._topics.logs.get((self.name, partition))
             try:
@@ -263,7 +263,7 @@ class CoordinatorLog:
                     await self._load_partition(target, partition, apply, has_offsets)
             except (KafkaError, ProtocolError, OSError, ValueError) as error:
                 self._failed.add(partition)
-                log.error(  # noqa: TRY400 - the reason says all there is to say
+                _logger.error(  # noqa: TRY400 - the reason says all there is to say
                     "loading failed partition=%s-%d reason=%s", self.name, partition, error
                 )
             for _ in loaded(partition) or ():
@@ -274,7 +274,7 @@ class CoordinatorLog:
             now = self._clock.monotonic()
             if now - said >= _PROGRESS_SECONDS:
                 said = now
-                log.info(
+                _logger.info(
                     "loading topic=%s partitions=%d/%d records=%d",
                     self.name,
                     done + 1,
@@ -282,7 +282,7 @@ class CoordinatorLog:
                     self.entries_loaded,
                 )
         self.load_seconds = self._clock.monotonic() - began
-        log.info(
+        _logger.info(
             "loaded topic=%s partitions=%d records=%d seconds=%.2f",
             self.name,
             len(partitions),
@@ -294,7 +294,7 @@ class CoordinatorLog:
         """Log that what begins at an offset of the journal cannot be read and is left out."""
         self.skipped += 1
         if self.skipped - self._skipped_before <= _SKIPPED_LINES:
-            log.warning(
+            _logger.warning(
                 "record cannot be read and is skipped partition=%s-%d offset=%d reason=%s",
                 self.name,
                 partition,
@@ -306,7 +306,7 @@ class CoordinatorLog:
         more = self.skipped - self._skipped_before - _SKIPPED_LINES
         self._skipped_before = self.skipped
         if more > 0:
-            log.warning(
+            _logger.warning(
                 "more records cannot be read and are skipped partition=%s-%d records=%d",
                 self.name,
                 partition,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.records.journal import Row
     from siltstone.storage.clock import Clock
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _TIMERS_AT_A_TIME = 500
 _TOMBSTONES_AT_A_TIME = 1000

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.group import Group
     from siltstone.broker.groups.owner import Owner
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
 
@@ -39,11 +39,11 @@ def expire(owner: Owner) -> Iterator[None]:
             if group is not None:
                 groups += expire_group(owner, group)
         except KafkaError as error:
-            log.warning("offsets not expired group=%s reason=%s", group_id, error)
+            _logger.warning("offsets not expired group=%s reason=%s", group_id, error)
         yield
     count = owner.offsets.expired_count - before
     if count or groups:
-        log.info("offsets expired offsets=%d groups=%d", count, groups)
+        _logger.info("offsets expired offsets=%d groups=%d", count, groups)
 
 
 def expire_group(owner: Owner, group: Group) -> bool:
@@ -119,5 +119,5 @@ class DeletedTopics:
                     try:
                         self._owner.delete_offsets(group, named)
                     except KafkaError as error:
-                        log.warning("offsets not deleted group=%s reason=%s", group_id, error)
+                        _logger.warning("offsets not deleted group=%s reason=%s", group_id, error)
                 await share.rest()

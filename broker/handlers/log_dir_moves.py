@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _TOLD = 10
 """How many refused partitions of a request have a line of their own; the others are counted."""
@@ -52,11 +52,11 @@ async def alter(
             code = error.code
             refused += 1
             if refused <= _TOLD:
-                log.warning("partition is not moved partition=%s: %s", topic_partition, error)
+                _logger.warning("partition is not moved partition=%s: %s", topic_partition, error)
         result = AlterReplicaLogDirPartitionResult(topic_partition.partition, code)
         results.setdefault(topic_partition.topic, []).append(result)
     if refused > _TOLD:
-        log.warning("%d more partitions are not moved peer=%s", refused - _TOLD, context.peer)
+        _logger.warning("%d more partitions are not moved peer=%s", refused - _TOLD, context.peer)
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(name, partitions) for name, partitions in results.items()

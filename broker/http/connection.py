@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siltstone.broker.http.tls_stream import TlsStream
     from siltstone.broker.http.values import Admission, HttpLimits, Page, Patience
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _MAX_HOST = 100  # of a name, in an answer and in the log
 _LINGER_SECONDS = 1.0
@@ -80,7 +80,7 @@ class HttpConnection:
                 self._patience.since = self._loop.time()
                 seconds = self._limits.idle_seconds
         except _Refused as refused:
-            logger.info("refused an HTTP request peer=%s reason=%s", self._peer, refused.reason)
+            _logger.info("refused an HTTP request peer=%s reason=%s", self._peer, refused.reason)
             await self._refuse(refused.response)
 
     async def end(self) -> None:

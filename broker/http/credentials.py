@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.users import UserStore
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _HASHES = {PLAIN: PLAIN_HASH, **MECHANISMS}
 _MAX_CHECKS = 2
@@ -150,7 +150,7 @@ class Credentials:
         if self._audit is not None:
             self._audit.login_failed(peer, HTTP, "Basic", "wrong credentials")
         if self._failures.takes():
-            logger.warning("login failed listener=http peer=%s reason=wrong credentials", peer)
+            _logger.warning("login failed listener=http peer=%s reason=wrong credentials", peer)
 
 
 def _read_basic(header: bytes) -> tuple[str, str] | None:

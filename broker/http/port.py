@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from siltstone.broker.security.security import Security
     from siltstone.broker.topics.settings.in_force import BrokerSettings
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class HttpPort:
@@ -92,7 +92,7 @@ class HttpPort:
             is_encrypted=server.http_security_protocol.endswith("SSL"),
         )
         for bound_host, bound_port in addresses:
-            log.info("listening listener=http address=%s", show_address(bound_host, bound_port))
+            _logger.info("listening listener=http address=%s", show_address(bound_host, bound_port))
 
     def admit(self, hosts: frozenset[str]) -> None:
         """Answer requests for these hosts from now on."""
@@ -153,4 +153,4 @@ class CertificateNote:
 
 def _tell_fault(failed: asyncio.Task[None]) -> None:
     """Log why a certificate could not be noted."""
-    log.warning("the certificate cannot be noted reason=%s", failed.exception())
+    _logger.warning("the certificate cannot be noted reason=%s", failed.exception())

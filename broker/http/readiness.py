@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.storage.clock import Clock
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 PROBE_SECONDS = 5.0
 PROBE_CACHE_SECONDS = 1.0
@@ -74,7 +74,7 @@ class Readiness:
         fault = await self._find_fault()
         was_ready, self.is_ready = self.is_ready, fault is None
         if was_ready and fault is not None:
-            logger.warning("no longer ready reason=%s", fault)
+            _logger.warning("no longer ready reason=%s", fault)
         return fault
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:

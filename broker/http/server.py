@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
     from siltstone.broker.process.io import IoThreads
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Routes:
@@ -65,7 +65,7 @@ class Routes:
         try:
             return await route.handle(request)
         except Exception:
-            logger.exception("an HTTP page failed path=%s peer=%s", request.path, request.peer)
+            _logger.exception("an HTTP page failed path=%s peer=%s", request.path, request.peer)
             return text(500, f"{request.path} failed here; the broker's log says why")
 
 
@@ -139,7 +139,7 @@ class HttpServer:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:  # without descriptors the next try would fail at once, too
-            logger.warning("cannot accept listener=http reason=%s", error.strerror)
+            _logger.warning("cannot accept listener=http reason=%s", error.strerror)
             loop = asyncio.get_running_loop()
             loop.remove_reader(listening.fileno())
             loop.call_later(PAUSE_SECONDS, self._watch, listening, handshakes)
@@ -261,9 +261,9 @@ class HttpServer:
             await connection.run()
             await connection.end()
         except (OSError, TimeoutError) as error:
-            logger.debug("an HTTP client went away reason=%r", error)
+            _logger.debug("an HTTP client went away reason=%r", error)
         except Exception:
-            logger.exception("an HTTP connection failed")
+            _logger.exception("an HTTP connection failed")
 
     async def close(self) -> None:
         """Stop listening and end every connection."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 from siltstone.config.listeners import AUTO, show_address
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 TRY_SECONDS = 5.0
 _HERE = "clients on this machine"
@@ -51,7 +51,7 @@ def is_loopback(host: str) -> bool:
 def announce(advertised: Mapping[str, tuple[str, int]]) -> None:
     """Log each advertised address and which clients it is for."""
     for name, (host, port) in advertised.items():
-        log.info(
+        _logger.info(
             "advertised listener=%s address=%s for=%r",
             name,
             show_address(host, port),
@@ -67,7 +67,7 @@ async def try_all(
     """Do what `find_faults` does, and log a line for each address that fails its clients."""
     faults = await find_faults(advertised, bound, seconds)
     for name, fault in faults.items():
-        log.warning("advertised address fails clients listener=%s: %s", name, fault)
+        _logger.warning("advertised address fails clients listener=%s: %s", name, fault)
     return faults
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from siltstone.broker.services import Services
     from siltstone.protocol.parts import Answer, FileSlice, LateAnswer
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _ANONYMOUS = str(ANONYMOUS)
 _OURSELVES = str(OURSELVES)
@@ -144,7 +144,7 @@ class Connection(Turn):
         self._throttled = 0.0
         self._reading = True
         self._channel.start_reading(self.on_readable)
-        log.debug("connection opened listener=%s peer=%s", listener.name, peer)
+        _logger.debug("connection opened listener=%s peer=%s", listener.name, peer)
 
     @property
     def reached(self) -> str:
@@ -225,7 +225,7 @@ class Connection(Turn):
     def note_software(self, name: str, version: str) -> None:
         """Keep what the client says that it is, if its version of ApiVersions does."""
         self.software = name[:MAX_TEXT], version[:MAX_TEXT]
-        log.debug(
+        _logger.debug(
             "client listener=%s peer=%s client=%r software=%r",
             self.listener.name,
             self.peer,
@@ -235,7 +235,7 @@ class Connection(Turn):
 
     def note_refused_handshake(self, reason: str) -> None:
         """Log that the client began with what is not served; clients go on with less."""
-        log.debug(
+        _logger.debug(
             "handshake refused listener=%s peer=%s client=%r reason=%s",
             self.listener.name,
             self.peer,
@@ -280,9 +280,9 @@ class Connection(Turn):
         self._buffers.unread.forget(self)
         self.listener.forget(self)
         if reason is not None:
-            log.info("connection closed peer=%s reason=%s", self.peer, reason)
+            _logger.info("connection closed peer=%s reason=%s", self.peer, reason)
         else:
-            log.debug(
+            _logger.debug(
                 "connection closed peer=%s client=%r received_bytes=%d",
                 self.peer,
                 self.client_id,

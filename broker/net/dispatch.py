@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.core import Table
     from siltstone.protocol.parts import Answer
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _KEY_AND_VERSION = Struct(">hh")
 SERVED = [
@@ -289,7 +289,7 @@ class RareRequests:
         self, connection: Connection, route: Route, version: int, error: Exception
     ) -> ProtocolError:
         """Log a fault of this broker with its traceback; return what closes the connection."""
-        log.error(
+        _logger.error(
             "request failed api=%s version=%d peer=%s",
             route.api.name,
             version,

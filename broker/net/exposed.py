@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from siltstone.config.server import ServerConfig
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def warn_of_exposed(server: ServerConfig) -> None:
     """Log a warning for each listener that is on an open address without security."""
     for warning in find_exposed(server):
-        log.warning("%s", warning)
+        _logger.warning("%s", warning)
 
 
 def find_exposed(server: ServerConfig) -> Iterator[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.core.fields import Field
     from siltstone.protocol.messages import Description, Message
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 EXEMPT: Final = "siltstone-testing"
 """The id of a client that prepares a test: its requests neither fail nor wait."""
@@ -158,12 +158,12 @@ class Faults:
     def fail_next(self, api: Api, failure: Failure) -> None:
         """Have the next requests of an API fail, after those that are to fail already."""
         self._trouble_of(api).failures.append(failure)
-        log.info("requests are to fail api=%s times=%d", api.name, failure.times)
+        _logger.info("requests are to fail api=%s times=%d", api.name, failure.times)
 
     def slow(self, api: Api, seconds: float) -> None:
         """Have each request of an API wait so long; 0 ends that."""
         self._trouble_of(api).seconds = seconds
-        log.info("requests are to be slow api=%s seconds=%g", api.name, seconds)
+        _logger.info("requests are to be slow api=%s seconds=%g", api.name, seconds)
 
     def clear(self) -> None:
         """Have everything go well again."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from siltstone.config.server import ServerConfig
     from siltstone.protocol.errors import ProtocolError
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
@@ -202,7 +202,7 @@ class Listener:
         """Log that a client tried to log in, which is not possible; at most one line a second."""
         if not self._refused_logins.takes():
             return
-        log.warning(
+        _logger.warning(
             "login refused listener=%s peer=%s client=%r reason=there is no SASL here; set "
             "security.protocol=PLAINTEXT in the client",
             self.name,
@@ -228,9 +228,9 @@ class Listener:
             audit.refused_connection(principal, peer, self.name, reason.removeprefix("reason="))
         if self._refusals.takes():
             others = self._refusals.others()
-            log.warning("connection refused peer=%s %s", peer, reason)
+            _logger.warning("connection refused peer=%s %s", peer, reason)
             if others:
-                log.warning("connections refused listener=%s others=%d", self.name, others)
+                _logger.warning("connections refused listener=%s others=%d", self.name, others)
 
     def close_idle(self) -> None:
         """Close connections idle for ``connections.max.idle.ms``, also within a large frame.
@@ -290,7 +290,7 @@ class Listener:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("request task failed listener=%s", self.name, exc_info=task.exception())
+            _logger.error("request task failed listener=%s", self.name, exc_info=task.exception())
 
     def _on_acceptable(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
@@ -305,7 +305,7 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                log.warning("cannot accept listener=%s reason=%s", self.name, error.strerror)
+                _logger.warning("cannot accept listener=%s reason=%s", self.name, error.strerror)
                 self._pause_accepting(1.0)
                 return
             peer = f"{address[0]}:{address[1]}"

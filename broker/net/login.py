@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Later: TypeAlias = Coroutine[Any, Any, Any]
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 HANDSHAKE = 17
 AUTHENTICATE = 36
@@ -131,7 +131,7 @@ class Logins:
             self._audit.login_failed(peer, self._name, str(mechanism), why)
         if not self._failures.takes():
             return
-        log.warning(
+        _logger.warning(
             "login failed listener=%s peer=%s mechanism=%s others=%d reason=%s",
             self._name,
             peer,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.otlp import Point
     from siltstone.storage.clock import Clock
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 ACCEPTED: Final = (ZSTD, LZ4, GZIP, SNAPPY)
 """How metrics may be compressed; they may also come as they are."""

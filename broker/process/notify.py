@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from siltstone.storage.clock import Clock
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ServiceManager:
@@ -53,7 +53,7 @@ class ServiceManager:
                 sock.connect(address)
                 sock.sendall(message.encode())
         except OSError as error:
-            log.warning("service manager not told address=%s reason=%s", self._address, error)
+            _logger.warning("service manager not told address=%s reason=%s", self._address, error)
 
 
 class ReadyFile:
@@ -84,7 +84,7 @@ class ReadyFile:
             data = json.dumps(facts, indent=2).encode() + b"\n"
             files.replace_file(self._path, data, durable=False)
         except OSError as error:
-            log.error("%s", self._sentence(error))  # noqa: TRY400  # a sentence says it all
+            _logger.error("%s", self._sentence(error))  # noqa: TRY400  # a sentence says it all
             return False
         return True
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from siltstone.config.layers import Layers
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 # A thread that computes while holding the GIL costs the loop one interval for each system call.
 _SWITCH_INTERVAL_SECONDS = 0.0005
@@ -59,7 +59,7 @@ async def _serve(layers: Layers, trial: Trial, ready_file: ReadyFile | None) -> 
     hang_up = asyncio.Event()
     loop.add_signal_handler(_RELOADS, hang_up.set)
     for warning in layers.warnings:
-        log.warning("%s", warning)
+        _logger.warning("%s", warning)
     manager = ServiceManager(os.environ, Clock())
     broker = Broker(layers, trial.make_clock(), stop, trial)
     tasks = Tasks()
@@ -94,14 +94,14 @@ async def _reload_on(hang_up: asyncio.Event, broker: Broker, manager: ServiceMan
     while True:
         await hang_up.wait()
         hang_up.clear()
-        log.info("reloading signal=%s", _RELOADS.name)
+        _logger.info("reloading signal=%s", _RELOADS.name)
         manager.reloading()
         await broker.reload()
         manager.ready(_SERVING)
 
 
 def _on_signal(number: signal.Signals, stop: asyncio.Event) -> None:
-    log.info("stopping signal=%s", signal.Signals(number).name)
+    _logger.info("stopping signal=%s", signal.Signals(number).name)
     stop.set()
 
 
@@ -120,7 +120,7 @@ def raise_open_files() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     if soft < _SCARCE_FILES:
-        log.warning(
+        _logger.warning(
             "few open files allowed limit=%d: each partition and each client needs one; raise the "
             "hard limit (ulimit -Hn, or LimitNOFILE= of the service)",
             soft,

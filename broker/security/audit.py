@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from siltstone.storage.clock import Clock
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 LOGGER: Final = "siltstone.audit"
 _MAX_CHARACTERS: Final = 256
@@ -45,7 +45,7 @@ class AuditFile(logging.Handler):
             os.write(self._fd, record.getMessage().encode() + b"\n")
         except OSError as error:
             if not self._is_failing:
-                log.error(  # noqa: TRY400  # the traceback says nothing more
+                _logger.error(  # noqa: TRY400  # the traceback says nothing more
                     "audit log cannot be written file=%s reason=%s", self._path, error.strerror
                 )
             self._is_failing = True

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from siltstone.storage.clock import Clock
 
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _ANONYMOUS: Final = str(ANONYMOUS)
 _MAX_KNOWN: Final = 10_000
@@ -148,7 +148,7 @@ class Security:
             try:
                 await self._io.run(self.users.built.keep)
             except OSError as error:
-                log.warning("users not kept file=%s reason=%s", self.users.built.path, error)
+                _logger.warning("users not kept file=%s reason=%s", self.users.built.path, error)
 
     def close(self) -> None:
         """Close the audit log."""
@@ -159,7 +159,7 @@ class Security:
         from siltstone.broker.security.oauth import tokens  # noqa: PLC0415  # few listeners need it
 
         if settings.is_unsecured:
-            log.warning(
+            _logger.warning(
                 "the listener %s takes tokens that nobody has signed: every client that reaches "
                 "it may give any name; for tests alone",
                 listener,
@@ -182,7 +182,7 @@ class Security:
         except sources.SourceError as error:
             raise SecurityFault(f"{where} cannot be used: {error}") from error
         if not settings.audiences:
-            log.warning(
+            _logger.warning(
                 "the listener %s takes tokens that are for others; set "
                 "sasl.oauthbearer.expected.audience",
                 listener,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Change: TypeAlias = Callable[[CatalogState], None]
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class CatalogWriter:
@@ -72,7 +72,7 @@ class CatalogWriter:
             try:
                 await self.commit(_change_nothing)
             except KafkaStorageError as error:
-                log.error("catalogue is not up to date: %s", error)  # noqa: TRY400  # the disk's fault
+                _logger.error("catalogue is not up to date: %s", error)  # noqa: TRY400  # the disk's fault
 
     async def _write_all(self) -> None:
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.catalog_writer import CatalogWriter
     from siltstone.storage.directory.catalog import CatalogState
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Range(NamedTuple):
@@ -114,7 +114,7 @@ class Features:
 
         await self._catalog.commit(change)
         for feature, level in changed.items():
-            log.info("feature level changed feature=%s level=%d", feature, level)
+            _logger.info("feature level changed feature=%s level=%d", feature, level)
 
     def _check(self, update: Update) -> None:
         feature, level, _ = update

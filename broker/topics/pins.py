@@ -36,7 +36,7 @@ LOOK_SECONDS = 1.0
 SHORTEST_LEASE_MS = 1000
 _ID_BYTES = 8
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class PinRefused(Exception):  # noqa: N818  # an answer, not a fault of the broker
@@ -145,7 +145,7 @@ class PinRoom:
         pin.is_linked = True
         self.counts.created += 1
         self._some.set()
-        logger.info(
+        _logger.info(
             "pin created id=%s holder=%r partitions=%d segments=%d bytes=%d lease_ms=%d",
             pin.pin_id,
             pin.holder,
@@ -260,11 +260,11 @@ class PinRoom:
             return  # another request was first, while the disk was waited for
         self.counts.ended[why] += 1
         level = logging.INFO if why in {"released", "stopped"} else logging.WARNING
-        logger.log(level, "pin ended id=%s holder=%r why=%s", pin.pin_id, pin.holder, why)
+        _logger.log(level, "pin ended id=%s holder=%r why=%s", pin.pin_id, pin.holder, why)
         try:
             await self._do(partial(pins.remove, pin.pin_id, pin.directories))
         except OSError as error:
-            logger.warning("links of a pin are left id=%s error=%s", pin.pin_id, error)
+            _logger.warning("links of a pin are left id=%s error=%s", pin.pin_id, error)
         if not self._pins:
             await self._do(partial(pins.remove_empty, pin.directories))
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _SLICE = 256
 
@@ -310,7 +310,7 @@ class TopicRegistry:
                     await self._retract(name, entry, None)
                     raise
                 topic = self._publish(name, entry)
-        log.info(
+        _logger.info(
             "topic created topic=%s id=%s partitions=%d", name, uuid_text(topic.id), partitions
         )
         return topic
@@ -344,7 +344,7 @@ class TopicRegistry:
             for told in self._deleted:
                 told(topic)
             await self._delete_logs(topic.name, topic.id, range(topic.partitions))
-        log.info("topic deleted topic=%s id=%s", topic.name, uuid_text(topic.id))
+        _logger.info("topic deleted topic=%s id=%s", topic.name, uuid_text(topic.id))
 
     async def _add_partitions(self, topic: Topic, count: int) -> None:
         async with self._names.hold(topic.name):
@@ -363,7 +363,7 @@ class TopicRegistry:
                     await self._retract(topic.name, replace(before, partitions=count), before)
                     raise
                 self._extend(topic, added)
-        log.info("partitions added topic=%s partitions=%d", topic.name, count)
+        _logger.info("partitions added topic=%s partitions=%d", topic.name, count)
 
     @contextmanager
     def _claim(
@@ -435,7 +435,7 @@ class TopicRegistry:
         try:
             await self._io.run(self._cleaning.delete, *there)
         except KafkaStorageError as error:
-            log.error("folders still exist topic=%s: %s", name, error)  # noqa: TRY400
+            _logger.error("folders still exist topic=%s: %s", name, error)  # noqa: TRY400
         else:
             self._catalog.defer(lambda state: _forget(state, topic_id))
 

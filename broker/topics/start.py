@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from siltstone.storage.directory.catalog import CatalogState
     from siltstone.storage.manager import LogManager
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 async def recover_topics(
@@ -110,7 +110,7 @@ def _take_settings(
         overrides = keep_valid(obeyed, settings.layers.topic)
         plan.topics[name] = replace(entry, overrides=overrides)
         if found:
-            log.info(
+            _logger.info(
                 "topic has the settings of Apache Kafka's metadata log topic=%s set=%r left_out=%r",
                 name,
                 " ".join(f"{key}={overrides[key]}" for key in sorted(overrides)),
@@ -121,28 +121,28 @@ def _take_settings(
 
 def _report(plan: Plan, manager: LogManager, *, lost: int) -> None:
     if lost:
-        log.warning(
+        _logger.warning(
             "there is no catalogue: topics are made from their folders, settings of their own are "
             "lost topics=%d; set them again",
             lost,
         )
     for name in plan.adopted:
         entry = plan.topics[name]
-        log.warning(
+        _logger.warning(
             "topic adopted from its folders topic=%s id=%s partitions=%d",
             name,
             uuid_text(entry.id),
             entry.partitions,
         )
     for topic_partition in plan.unmarked:
-        log.warning(
+        _logger.warning(
             "folder had no valid partition.metadata and gets its topic's id folder=%s",
             manager.logs[topic_partition].path,
         )
     for topic_partition in plan.foreign:
         odd = manager.logs.get(topic_partition) or manager.set_aside[topic_partition]
         expected = plan.topics.get(topic_partition.topic)
-        log.error(
+        _logger.error(
             "folder is left alone and not served: move it away, or move it back to where it came "
             "from folder=%s id=%s expected=%s",
             odd.path,
@@ -150,13 +150,13 @@ def _report(plan: Plan, manager: LogManager, *, lost: int) -> None:
             "none" if expected is None else uuid_text(expected.id),
         )
     for topic_partition in plan.missing:
-        log.error(
+        _logger.error(
             "partition has no folder and is made again, EMPTY; stop and put the folder back if it "
             "was moved partition=%s",
             topic_partition,
         )
     for topic_partition in plan.doomed:
-        log.info("folder of a deleted topic is removed partition=%s", topic_partition)
+        _logger.info("folder of a deleted topic is removed partition=%s", topic_partition)
 
 
 MAX_PARTITIONS = 10_000

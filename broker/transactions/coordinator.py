@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from siltstone.broker.transactions.producer_ids import ProducerIds
     from siltstone.storage.clock import Clock
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _INLINE_MARKERS: Final = 256
 _SLICE: Final = 128
@@ -267,7 +267,7 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
             transaction = self._states.all.get(transactional_id)
             if transaction is not None and transaction.is_timed_out(self._clock.now_ms()):
-                log.info(
+                _logger.info(
                     "transaction timed out transactional_id=%r producer=%d epoch=%d timeout_ms=%d",
                     transactional_id,
                     transaction.producer_id,
@@ -307,7 +307,7 @@ class TransactionCoordinator:
             )
             self._states.write(transactional_id, fenced)
         except KafkaError as error:
-            log.warning(
+            _logger.warning(
                 "transaction is not aborted yet transactional_id=%r reason=%s",
                 transactional_id,
                 error,
@@ -339,7 +339,7 @@ class TransactionCoordinator:
             try:
                 self._states.remove(transactional_id)
             except KafkaError as error:
-                log.warning(
+                _logger.warning(
                     "transactional id is not removed yet transactional_id=%r reason=%s",
                     transactional_id,
                     error,
@@ -411,7 +411,7 @@ class TransactionCoordinator:
             self._slow.discard(transactional_id)
 
     def _say_unsettled(self, transactional_id: str, error: KafkaError) -> None:
-        log.warning(
+        _logger.warning(
             "transaction is decided and not completed yet transactional_id=%r reason=%s",
             transactional_id,
             error,

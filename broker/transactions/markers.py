@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _FIRST_EPOCH: Final = 0
 
@@ -83,7 +83,7 @@ class MarkerWriter:
             try:
                 self.write(target, outcome)
             except InvalidProducerEpoch as error:
-                log.warning(
+                _logger.warning(
                     "marker is late and left out partition=%s producer=%d epoch=%d reason=%s",
                     target.topic_partition,
                     outcome.producer_id,

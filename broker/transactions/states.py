@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.features import Features
     from siltstone.protocol.records.journal import Entry
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _EACH_BYTES: Final = 600
 """The bytes of a transactional id in memory, but for its characters."""

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.records.journal import Row
     from siltstone.storage.clock import Clock
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _PROTOCOLS: Final = 16
 """How many times the largest record the members of a group may have in memory: they name several
@@ -415,7 +415,7 @@ class ClassicGroup:
             self._write(self._metadata({}))
         except KafkaError as error:
             # Its members are gone all the same: a restart waits for their sessions to end.
-            log.warning("empty group not written group=%s reason=%s", self.group_id, error)
+            _logger.warning("empty group not written group=%s reason=%s", self.group_id, error)
 
     # Syncing
 
@@ -456,7 +456,7 @@ class ClassicGroup:
             self.members.check_assignments(assignments)
             self._write(self._metadata(assignments))
         except KafkaError as error:
-            log.warning("assignment not written group=%s reason=%s", self.group_id, error)
+            _logger.warning("assignment not written group=%s reason=%s", self.group_id, error)
             code = error.code
             if isinstance(error, CoordinatorLoadInProgress):  # not an answer to SyncGroup in Java
                 code = CoordinatorNotAvailable.code
@@ -546,7 +546,7 @@ class ClassicGroup:
             return
         if not member.is_new and (member.join_reply is not None or member.sync_reply is not None):
             return
-        log.info("member is silent group=%s member=%s", self.group_id, member.member_id)
+        _logger.info("member is silent group=%s member=%s", self.group_id, member.member_id)
         self._remove(member)
         self.rebalance()
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.topic_image import TopicImage
     from siltstone.protocol.records.journal import Entry, Row
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -199,7 +199,7 @@ class ConsumerGroups:
         member = group.machine.members.get(member_id)
         if member is None:
             return
-        log.info(
+        _logger.info(
             "member is fenced group=%s member=%s reason=it %s",
             group.group_id,
             member_id,
@@ -208,7 +208,7 @@ class ConsumerGroups:
         try:
             self.remove(group, (member,))
         except KafkaError as error:
-            log.warning("member not fenced group=%s reason=%s", group.group_id, error)
+            _logger.warning("member not fenced group=%s reason=%s", group.group_id, error)
             group.deadlines.start(member_id, deadline, _RETRY_MS)
 
     def become_classic(
@@ -230,7 +230,7 @@ class ConsumerGroups:
         group.close()
         coordinator.add(classic)
         classic.resume()
-        log.info("consumer group is a classic group now group=%s", group.group_id)
+        _logger.info("consumer group is a classic group now group=%s", group.group_id)
         return classic
 
     def _go_back(self, group: HostedConsumerGroup, leaving: Collection[Member]) -> None:
@@ -267,7 +267,7 @@ class ConsumerGroups:
         self._start_sessions(group, except_for=result.member_id)
         if isinstance(old, ClassicGroup):
             old.close(ErrorCode.rebalance_in_progress)
-            log.info("classic group is a consumer group now group=%s", group_id)
+            _logger.info("classic group is a consumer group now group=%s", group_id)
         return result
 
     def _upgraded(self, group: ClassicGroup) -> Changes:
@@ -275,7 +275,7 @@ class ConsumerGroups:
             check_upgrade(group, self.policies.of(group.group_id))
             return upgrade(group, self.image)
         except GroupIdNotFound as error:
-            log.info("classic group stays one group=%s reason=%s", group.group_id, error)
+            _logger.info("classic group stays one group=%s reason=%s", group.group_id, error)
             raise
 
     def _start_sessions(self, group: HostedConsumerGroup, except_for: str = "") -> None:
@@ -325,7 +325,7 @@ class ConsumerGroups:
                 world = self.world(group_id)
                 self.run(group, lambda changes: take_matches(changes, matches, version, world))
         except KafkaError as error:
-            log.warning("expressions not matched group=%s reason=%s", group_id, error)
+            _logger.warning("expressions not matched group=%s reason=%s", group_id, error)
         finally:
             self._matching.discard(group_id)
             group = self.coordinator.groups.get(group_id)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from siltstone.broker.process.io import IoThreads
     from siltstone.storage.log.log import Log
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _LOGS_PER_HOP = 64
 
@@ -71,7 +71,7 @@ class ControlChannel:
 
         async def guarded(request: HttpRequest) -> HttpResponse:
             if not self._is_trusted(request.headers):
-                logger.warning(
+                _logger.warning(
                     "refused a control request without the token path=%s peer=%s",
                     request.path,
                     request.peer,
@@ -82,7 +82,7 @@ class ControlChannel:
                     "the token from .siltstone-control-token in the first log directory",
                     ("WWW-Authenticate", "Bearer"),
                 )
-            logger.info("control request path=%s peer=%s", request.path, request.peer)
+            _logger.info("control request path=%s peer=%s", request.path, request.peer)
             return await handle(request)
 
         return guarded

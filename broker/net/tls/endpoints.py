@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from siltstone.broker.security.audit import Audit
     from siltstone.config.tls import TlsConfig
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
 """How often the files are looked at for a change."""
@@ -147,18 +147,18 @@ class Endpoints:
         except ConfigError as error:
             for fault in error.faults:
                 # TRY400: a file that somebody wrote, not a fault of ours.
-                log.error("certificates are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
+                _logger.error("certificates are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
 
 
 def _tell(name: str, endpoint: Endpoint) -> None:
-    log.info(
+    _logger.info(
         "certificate listener=%s subject=%r not_after=%s",
         name,
         endpoint.certificate.subject,
         endpoint.certificate.not_after.isoformat(),
     )
     for note in endpoint.notes:
-        log.warning("certificate listener=%s: %s", name, note)
+        _logger.warning("certificate listener=%s: %s", name, note)
 
 
 def _make_all(settings: Mapping[str, TlsConfig]) -> Iterator[tuple[str, Endpoint]]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.security.audit import Audit
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 10.0
 """How long a client may keep the broker waiting in a handshake."""
@@ -172,7 +172,7 @@ class Handshakes:
             self._audit.login_failed(peer, self._listener, _MECHANISM, reason)
         if not self._failures.takes():
             return
-        log.warning(
+        _logger.warning(
             "TLS handshake failed listener=%s peer=%s others=%d reason=%s",
             self._listener,
             peer,

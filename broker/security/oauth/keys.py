@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siltstone.config.oauth import OAuthSettings
     from siltstone.storage.clock import Clock
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _BY_CURVE: Final = {
@@ -105,7 +105,7 @@ class Keys:
             wait_ms = min(wait_ms, self._settings.max_backoff_ms)
             self._failures += 1
             self._not_before = self._clock.monotonic() + wait_ms / 1000
-            log.warning("no new keys for tokens; %d stay; reason=%s", len(self._keys), error)
+            _logger.warning("no new keys for tokens; %d stay; reason=%s", len(self._keys), error)
         finally:
             self._lock.release()
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _NICE = 10
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class LogDirMoves:
             try:
                 await self._resume(found)
             except KafkaError as error:
-                log.error("move cannot go on folder=%s: %s", found.path, error)  # noqa: TRY400
+                _logger.error("move cannot go on folder=%s: %s", found.path, error)  # noqa: TRY400
 
     async def close(self) -> None:
         """Stop all moves; the next start resumes them."""
@@ -158,7 +158,7 @@ class LogDirMoves:
         topic_partition = found.topic_partition
         served = self._topics.logs.get(topic_partition)
         if served is None:
-            log.error(
+            _logger.error(
                 "copy of a partition is left alone, the partition itself is not served: rename the "
                 "folder to %s if that is all there is of it, else delete it folder=%s",
                 topic_partition,
@@ -171,11 +171,13 @@ class LogDirMoves:
             or served.directory is found.directory
             or topic_partition in self._moves
         ):
-            log.warning("copy of a partition is stale and goes folder=%s", found.path)
+            _logger.warning("copy of a partition is stale and goes folder=%s", found.path)
             try:
                 await self._io.run(self._logs.futures.remove, found.path, topic_partition)
             except OSError as error:
-                log.warning("copy is left: delete the folder folder=%s error=%s", found.path, error)
+                _logger.warning(
+                    "copy is left: delete the folder folder=%s error=%s", found.path, error
+                )
             return
         await self._begin(served, found.directory, found.path)
 
@@ -220,7 +222,7 @@ class LogDirMoves:
             await self._undo(move)
         except Exception as error:
             if not isinstance(error, OSError | KafkaError):
-                log.exception("move failed partition=%s", move.topic_partition)
+                _logger.exception("move failed partition=%s", move.topic_partition)
             self.counts.failed.add(move.topic_partition)
             await move.give_up(error)
             await self._end(move)
@@ -228,7 +230,7 @@ class LogDirMoves:
             await move.finish()
             await self._end(move)
             self.counts.done += 1
-            log.info(
+            _logger.info(
                 "partition moved partition=%s bytes=%d from=%s to=%s",
                 future.topic_partition,
                 future.log.size,
@@ -252,7 +254,7 @@ class LogDirMoves:
         """Remove the copy; at a stop it stays, so that the next start can resume."""
         if not self._is_closing:
             await move.remove()
-            log.info("move cancelled partition=%s", move.topic_partition)
+            _logger.info("move cancelled partition=%s", move.topic_partition)
         await self._end(move)
 
     async def _end(self, move: LogDirMove) -> None:

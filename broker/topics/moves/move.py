@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from siltstone.storage.moving.future_log import FutureLog
     from siltstone.storage.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class LogDirMove:
             await self._services.io.run(self._open)
         except OSError as error:
             raise future.directory.fail(error) from error
-        log.info(
+        _logger.info(
             "partition moves partition=%s bytes=%d from=%s to=%s",
             future.topic_partition,
             future.log.size,
@@ -111,7 +111,7 @@ class LogDirMove:
             if future.directory.failure is None:
                 await services.io.run(services.logs.futures.remove_source, future)
         except OSError as error:
-            log.warning(
+            _logger.warning(
                 "what is left of a partition that was moved goes with the next start folder=%s "
                 "error=%s",
                 future.source.path,
@@ -125,7 +125,7 @@ class LogDirMove:
         """
         future = self.future
         remedy = remedy_for(error) if isinstance(error, OSError) else None
-        log.error(
+        _logger.error(
             "move is given up and the partition stays where it is: %s, then ask for it again "
             "partition=%s from=%s to=%s error=%s",
             remedy or "check the disks",
@@ -147,7 +147,9 @@ class LogDirMove:
                 services.logs.futures.remove, future.path, future.topic_partition, at_once=at_once
             )
         except OSError as error:
-            log.warning("copy is left: delete the folder folder=%s error=%s", future.path, error)
+            _logger.warning(
+                "copy is left: delete the folder folder=%s error=%s", future.path, error
+            )
 
     async def close(self) -> None:
         """Let the cleaner have the partition again."""

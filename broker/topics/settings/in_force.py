@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Edit: TypeAlias = Callable[[Own], Own]
     """Makes other settings of something of those that it has; raises if it may not have them."""
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _CONFIGS_KEPT: Final = 1000
 _KEPT_BYTES: Final = 10_000
@@ -242,7 +242,7 @@ class BrokerSettings:
         except ConfigError as error:
             raise InvalidConfig(str(error)) from error
         for warning in warnings:
-            log.warning("setting of topic %s: %s", topic, warning)
+            _logger.warning("setting of topic %s: %s", topic, warning)
 
     def check_dynamic(self, values: Mapping[str, str], *, cluster: bool) -> None:
         """Check all dynamic values of this broker, or of all, together.
@@ -255,7 +255,7 @@ class BrokerSettings:
         except ConfigError as error:
             raise InvalidRequest(str(error)) from error
         for warning in warnings:
-            log.warning("dynamic setting: %s", warning)
+            _logger.warning("dynamic setting: %s", warning)
 
     def assume(self, *, cluster: Own, broker: Own) -> None:
         """Set dynamic values that follow from others; no part is told about them.
@@ -374,4 +374,4 @@ def _replaced(
 
 def _tell_differences(before: Layers, after: Layers) -> None:
     for name, old, new, source in find_differences(before, after):
-        log.info("setting changed name=%s old=%s new=%s source=%r", name, old, new, source)
+        _logger.info("setting changed name=%s old=%s new=%s source=%r", name, old, new, source)

@@ -33,7 +33,7 @@ _BEGIN: Final = 23  # BeginTransactionRecord
 _END: Final = 24
 _ABORT: Final = 25
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class TopicRecord(NamedTuple):
@@ -132,7 +132,7 @@ def read_topic_settings(directories: "Sequence[Path]") -> "Mapping[UUID, Mapping
             for value in _read_values(folder):
                 topics.take(value)
         except (OSError, KafkaError, ProtocolError, ValueError) as error:
-            log.warning(
+            _logger.warning(
                 "metadata log of Apache Kafka is read up to a damage: settings of topics that were "
                 "changed later are not known, set them again folder=%s reason=%r",
                 folder,

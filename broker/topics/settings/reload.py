@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.config.layers import Layers
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 async def plan_reload(settings: BrokerSettings, io: IoThreads) -> Plan:
@@ -59,15 +59,15 @@ async def reload(
     except ConfigError as error:
         for fault in error.faults:
             # TRY400: a value that a user gave, not a fault of ours.
-            log.error("settings are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
+            _logger.error("settings are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
         raise
     known = set(settings.layers.warnings)
     await settings.reload(plan.layers)  # in the turn in which the plan was found to be right
     for warning in plan.layers.warnings:
         if warning not in known:
-            log.warning("%s", warning)
+            _logger.warning("%s", warning)
     for name, value, source, wins, winner, winner_source in plan.shadowed:
-        log.info(
+        _logger.info(
             "setting has no effect, a dynamic value wins name=%s value=%s source=%r "
             "winner=%s winner_value=%s winner_source=%r",
             name,
@@ -78,14 +78,14 @@ async def reload(
             winner_source,
         )
     for name, old, new, source in plan.restart:
-        log.warning(
+        _logger.warning(
             "setting changes at the next start name=%s now=%s then=%s source=%r",
             name,
             old,
             new,
             source,
         )
-    log.info("settings reloaded changed=%d restart=%d", len(plan.now), len(plan.restart))
+    _logger.info("settings reloaded changed=%d restart=%d", len(plan.now), len(plan.restart))
     return plan
 
 
@@ -129,7 +129,7 @@ class SettingsFile:
             return
         self._taken = seen
         if self._settings.server.config_reload_on_change:
-            log.info("reloading changed=%s", self._path)
+            _logger.info("reloading changed=%s", self._path)
             with suppress(ConfigError):  # which is logged
                 await reload(self._settings, self._io, self._certificates)
         else:
@@ -140,10 +140,12 @@ class SettingsFile:
             plan = await plan_reload(self._settings, self._io)
         except ConfigError as error:
             for fault in error.faults:
-                log.warning("settings file has changed, a reload would change nothing: %s", fault)
+                _logger.warning(
+                    "settings file has changed, a reload would change nothing: %s", fault
+                )
             return
         if plan.now or plan.restart:
-            log.info(
+            _logger.info(
                 "settings file has changed, siltstone diff shows how, siltstone reload takes it "
                 "path=%s now=%d restart=%d",
                 self._path,

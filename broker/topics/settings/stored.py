@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from siltstone.config.layers import Layers
     from siltstone.storage.directory.catalog import CatalogState
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def with_stored(layers: Layers, state: CatalogState) -> Layers:
@@ -56,6 +56,6 @@ def _is_valid(value: Mapping[str, str], check: Callable[[Mapping[str, str]], obj
     try:
         check(value)
     except ConfigError as error:
-        log.error("stored setting is left out: %s", error)  # noqa: TRY400  # a value, not a fault
+        _logger.error("stored setting is left out: %s", error)  # noqa: TRY400  # a value, not a fault
         return False
     return True
