@@ -10,6 +10,8 @@ from uuid import UUID
 
 from siltstone.protocol.errors import InvalidTopic
 
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the one cluster, among the resources that rules are for."""
 MAX_TOPIC_NAME_LENGTH: Final = 249
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import cython
 
-from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
+from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC
 from siltstone.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -34,6 +34,7 @@ from siltstone.protocol.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
+from siltstone.protocol.names import CLUSTER_NAME
 
 if not cython.compiled:  # for the type checkers: what the .pxd has
     from siltstone.protocol.core import Grid, grid_of

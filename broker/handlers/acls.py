@@ -20,7 +20,7 @@ from siltstone.broker.security.acl import (
     ResourceType,
     check_acl,
 )
-from siltstone.broker.security.rights import ALTER, CLUSTER, CLUSTER_NAME, DESCRIBE
+from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
 from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from siltstone.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
 from siltstone.protocol.messages.delete_acls import (
@@ -33,11 +33,12 @@ from siltstone.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from siltstone.protocol.names import CLUSTER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.acl_store import AclWriter
     from siltstone.protocol.messages.create_acls import AclCreation, CreateAclsRequest
     from siltstone.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest

@@ -22,7 +22,7 @@ from siltstone.protocol.messages.api_versions import (
 from siltstone.protocol.names import is_software_name
 
 if TYPE_CHECKING:
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.api_versions import ApiVersionsRequest
 
 _KEY = 18

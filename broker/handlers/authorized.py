@@ -29,7 +29,7 @@ from siltstone.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.topics.topic import Form
 
 Row = TypeVar("Row", bound="tuple[Any, ...]")

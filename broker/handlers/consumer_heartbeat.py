@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
     from typing import Any, TypeAlias
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.services import Services
     from siltstone.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from typing import Any
 
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.coordination.journal import CoordinatorLog
-    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 
     Refused = dict[int, Coordinator]

@@ -30,8 +30,8 @@ from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.fetching._fetch_kernels import FetchPlan
-    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.services import Services
     from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
     from siltstone.protocol.names import TopicKey

@@ -32,7 +32,7 @@ from siltstone.protocol.messages.list_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Sequence
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.list_offsets import (
         ListOffsetsPartition,
         ListOffsetsRequest,

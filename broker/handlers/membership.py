@@ -26,7 +26,7 @@ from siltstone.protocol.messages.leave_group import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.heartbeat import HeartbeatRequest
     from siltstone.protocol.messages.leave_group import LeaveGroupRequest
 

@@ -28,8 +28,8 @@ from siltstone.protocol.messages.offset_delete import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.group import Group
-    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.services import Services
     from siltstone.protocol.messages.offset_delete import OffsetDeleteRequest
 

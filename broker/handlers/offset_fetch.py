@@ -33,8 +33,8 @@ from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
 
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.offsets import Offsets
-    from siltstone.broker.net._dispatch_kernels import RequestContext
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest
 

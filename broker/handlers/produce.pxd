@@ -1,6 +1,6 @@
 # C types of produce.py; the algorithm stands there alone.
 cimport cython
-from siltstone.broker.net._dispatch_kernels cimport RequestContext, Unwritten
+from siltstone.broker.context cimport RequestContext, Unwritten
 from siltstone.protocol.core._format cimport (
     ATTRIBUTES_POSITION,
     TRANSACTIONAL,

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
+from siltstone.broker.context import Unwritten
 from siltstone.broker.handlers.authorized import split_many, split_topics, weave
-from siltstone.broker.net._dispatch_kernels import AT_ONCE as READ_AT_ONCE
-from siltstone.broker.net._dispatch_kernels import Unwritten
+from siltstone.broker.net.gate import AT_ONCE as READ_AT_ONCE
 from siltstone.broker.process.loop_share import LoopShare, finish_in_shares
 from siltstone.broker.security.rights import TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import (
@@ -72,7 +72,7 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.transactions.producing import TransactionalProduce
     from siltstone.protocol.messages.produce import ProduceRequest
     from siltstone.protocol.names import TopicKey

@@ -24,7 +24,7 @@ from siltstone.protocol.messages.delete_records import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,

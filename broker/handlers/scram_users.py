@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.scram import Verifier
     from siltstone.broker.security.users import Credentials
     from siltstone.protocol.messages.alter_user_scram_credentials import (

@@ -56,7 +56,7 @@ from siltstone.protocol.records.journal import Producer
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
     from siltstone.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.values import text
-from siltstone.broker.net._dispatch_kernels import Histogram
+from siltstone.broker.net.histogram import Histogram
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import remedy_for
 

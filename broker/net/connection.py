@@ -16,7 +16,7 @@ import select
 import socket
 from typing import TYPE_CHECKING, Protocol
 
-from siltstone.broker.net._dispatch_kernels import Caller
+from siltstone.broker.context import Caller
 from siltstone.broker.net.buffers import LARGE, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.turn._turn_kernels import LoopRound, Turn
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from siltstone.broker.net._dispatch_kernels import Gate
     from siltstone.broker.net.buffers import Buffers
+    from siltstone.broker.net.gate import Gate
     from siltstone.broker.net.login import Login, Logins
     from siltstone.broker.net.tls.channel import TlsChannel
     from siltstone.broker.services import Services

@@ -15,8 +15,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.api import APIS, BY_KEY
-from siltstone.broker.net._dispatch_kernels import AT_ONCE, Gate, Route
 from siltstone.broker.net.buffers import SHARED_BYTES
+from siltstone.broker.net.gate import AT_ONCE, Gate, Route
 from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.process.loop_share import finish_in_shares, free, parts_of
 from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
 
     from siltstone.broker.api import Api
-    from siltstone.broker.net._dispatch_kernels import Connection, RequestContext, TurnTimer
+    from siltstone.broker.context import Connection, RequestContext
+    from siltstone.broker.net.gate import TurnTimer
     from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.security.changes import Changes
     from siltstone.protocol.core import Table

@@ -25,9 +25,9 @@ from siltstone.protocol.framing import TooLarge
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from siltstone.broker.net._dispatch_kernels import Gate
     from siltstone.broker.net.addresses import Addresses
     from siltstone.broker.net.buffers import Buffers
+    from siltstone.broker.net.gate import Gate
     from siltstone.broker.net.login import Logins
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
     from siltstone.broker.net.turn._turn_kernels import LoopRound

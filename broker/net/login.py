@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from siltstone.broker.api import BY_KEY
-from siltstone.broker.net._dispatch_kernels import Gate
+from siltstone.broker.net.gate import Gate
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.fair_places import FairPlaces
 from siltstone.broker.process.tasks import to_its_end
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import TypeAlias
 
-    from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
+    from siltstone.broker import context
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.mechanisms import Conversation, Mechanisms
     from siltstone.broker.services import Services
@@ -199,12 +199,12 @@ class Login(Gate):
 
     def dispatch(
         self,
-        connection: dispatch_kernels.Connection,
+        connection: context.Connection,
         buffer: memoryview,
         start: int,
         end: int,
         may_wait: bool = False,  # as its base
-    ) -> Answer | dispatch_kernels.Unwritten | LateAnswer:
+    ) -> Answer | context.Unwritten | LateAnswer:
         """Let a frame pass if it may come now.
 
         Raises:

@@ -19,7 +19,7 @@ from siltstone.protocol.errors import KafkaError, ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.audit import Audit
 
     Handler = Callable[[Any, Any], Any]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from siltstone.protocol.names import CLUSTER_NAME
+
 if TYPE_CHECKING:
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.authorizer import Authorizer
@@ -29,9 +31,6 @@ TOPIC: Final = 2
 GROUP: Final = 3
 CLUSTER: Final = 4
 TRANSACTIONAL_ID: Final = 5
-
-CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one cluster."""
 
 TOPIC_OPERATIONS: Final = (
     READ,

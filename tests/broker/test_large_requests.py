@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from siltstone.broker.net._dispatch_kernels import AT_ONCE
+from siltstone.broker.net.gate import AT_ONCE
 from siltstone.protocol.messages import (
     create_topics,
     find_coordinator,

@@ -36,7 +36,7 @@ kernels=(
   tests/protocol/records/test_journal.py
   tests/protocol/coordinator
   tests/protocol/messages/test_damaged.py
-  tests/broker/net/test_dispatch_kernels.py
+  tests/broker/net/test_gate.py
   tests/broker/net/turn/test_kernels.py
   tests/fuzz/test_fuzz.py
 )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.authorizer import Authorizer
 
 HOST = "192.0.2.7"

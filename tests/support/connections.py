@@ -6,10 +6,10 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import RareRequests
+from siltstone.broker.net.gate import Gate
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.process.io import IoThreads

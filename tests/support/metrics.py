@@ -14,7 +14,7 @@ from siltstone.broker.http.metrics.sources import (
     SessionCounts,
     Software,
 )
-from siltstone.broker.net._dispatch_kernels import Histogram
+from siltstone.broker.net.histogram import Histogram
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.storage.clock import Clock

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.context import RequestContext
 from siltstone.broker.coordination.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
-from siltstone.broker.net._dispatch_kernels import RequestContext
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.telemetry import Telemetry
 from siltstone.broker.process.first_use import OnFirstUse

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from siltstone.broker.net._dispatch_kernels import Histogram
+from siltstone.broker.net.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS
+from siltstone.broker.net.histogram import BOUNDS_SECONDS
 from siltstone.storage.clock import thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from siltstone.broker.net._dispatch_kernels import Histogram
+    from siltstone.broker.net.histogram import Histogram
     from siltstone.broker.net.request_stats import RequestStats
     from siltstone.storage.clock import Clock
 

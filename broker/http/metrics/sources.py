@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.metrics.recent import Recent
-    from siltstone.broker.net._dispatch_kernels import Histogram
     from siltstone.broker.net.buffers import Buffers
+    from siltstone.broker.net.histogram import Histogram
     from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.net.telemetry import Telemetry
     from siltstone.broker.net.tls.endpoints import Endpoints

@@ -1,6 +1,7 @@
 # C types of _turn_kernels.py; the algorithm stands there alone.
 cimport cython
-from siltstone.broker.net._dispatch_kernels cimport Gate, Unwritten
+from siltstone.broker.context cimport Unwritten
+from siltstone.broker.net.gate cimport Gate, encode
 from siltstone.protocol.core._records cimport next_frame
 from siltstone.storage.appending._append_kernels cimport Appends
 from siltstone.protocol.core._format cimport (

@@ -15,7 +15,8 @@ from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.parts import FileSlice
 
 if not cython.compiled:  # for the type checkers: what the .pxd has
-    from siltstone.broker.net._dispatch_kernels import Unwritten
+    from siltstone.broker.context import Unwritten
+    from siltstone.broker.net.gate import encode
     from siltstone.protocol.core import next_frame
     from siltstone.protocol.core._format import (
         EAGAIN,
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
-    from siltstone.broker.net import _dispatch_kernels as dispatch_kernels
     from siltstone.broker.net.buffers import LargeBuffer
+    from siltstone.broker.net.gate import Gate
     from siltstone.protocol.parts import LateAnswer
     from siltstone.storage.appending._append_kernels import Appends
 
@@ -365,7 +366,7 @@ class Turn:
         self,
         loop: "asyncio.AbstractEventLoop",
         channel: Transport,
-        gate: "dispatch_kernels.Gate",
+        gate: "Gate",
         loop_round: LoopRound,
         limit: int,
     ) -> None:
@@ -552,7 +553,7 @@ class Turn:
             answer = answers[place]
             if isinstance(answer, Unwritten):
                 try:
-                    answers[place] = answer.encode() or b""
+                    answers[place] = encode(answer) or b""
                 except ProtocolError:
                     del answers[place:]
                     raise

@@ -10,7 +10,7 @@ import math
 import types
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from siltstone.broker.net._dispatch_kernels import Unwritten
+from siltstone.broker.context import Unwritten
 from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.security.principals import OURSELVES
 from siltstone.broker.security.quotas.book import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
     from siltstone.broker.api import Api
-    from siltstone.broker.net._dispatch_kernels import RequestContext
+    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.quotas.book import Quotas
     from siltstone.protocol.messages.fetch import FetchRequest
     from siltstone.protocol.messages.produce import ProduceRequest

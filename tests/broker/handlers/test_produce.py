@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from siltstone.broker.context import Unwritten
 from siltstone.broker.handlers import produce as produce_handler
-from siltstone.broker.net._dispatch_kernels import Unwritten
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.produce import (

@@ -22,11 +22,11 @@ from siltstone.broker.security.acl import (
     ResourceType,
 )
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
-from siltstone.broker.security.rights import CLUSTER_NAME
 from siltstone.broker.security.scram import make_verifier
 from siltstone.broker.security.users import UserStore
 from siltstone.config.load import load
 from siltstone.config.security import STANDARD_AUTHORIZER
+from siltstone.protocol.names import CLUSTER_NAME
 from siltstone.storage import files
 from tests.support.authority import Authority
 from tests.support.running import running

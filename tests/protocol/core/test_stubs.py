@@ -26,8 +26,13 @@ def load(stub: Path) -> ModuleType:
 
 
 def defined(body: list[ast.stmt]) -> dict[str, ast.stmt]:
-    """Return the functions and classes of a block by their names."""
-    return {each.name: each for each in body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    """Return the functions and classes of a block, less the protocols of type checkers."""
+    return {
+        each.name: each
+        for each in body
+        if isinstance(each, ast.FunctionDef)
+        or (isinstance(each, ast.ClassDef) and "Protocol" not in map(ast.unparse, each.bases))
+    }
 
 
 def has_parameters(function: ast.stmt, value: object) -> bool:

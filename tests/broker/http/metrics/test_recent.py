@@ -4,7 +4,7 @@ import pytest
 
 from siltstone.broker.http.metrics.recent import Recent, quantiles
 from siltstone.broker.http.metrics.sources import ListenerCounts
-from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS, Histogram
+from siltstone.broker.net.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.net.request_stats import RequestStats
 from tests.support.clock import FakeClock
 

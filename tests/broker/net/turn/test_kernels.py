@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.broker.net._dispatch_kernels import Gate
 from siltstone.broker.net.buffers import SHARED_BYTES
+from siltstone.broker.net.gate import Gate
 from siltstone.broker.net.turn import _turn_kernels as kernel
 from siltstone.protocol.errors import ProtocolError
 from siltstone.storage.appending._append_kernels import Appends

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from siltstone.broker.api import APIS
-from siltstone.broker.net import _dispatch_kernels as kernel
-from siltstone.broker.net._dispatch_kernels import BOUNDS_SECONDS
+from siltstone.broker.context import Caller
 from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.net.gate import AT_ONCE
+from siltstone.broker.net.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.net.request_stats import RequestStats
 from siltstone.protocol.messages.list_groups import RESPONSE, ListedGroup, ListGroupsResponse
 
@@ -21,7 +22,7 @@ from siltstone.protocol.messages.list_groups import RESPONSE, ListedGroup, ListG
 )
 def test_duration_falls_into_the_bucket_that_bounds_it(seconds: float, bucket: int) -> None:
     """A bound belongs to its own bucket, as Prometheus reads `le`; the last has no bound."""
-    histogram = kernel.Histogram()
+    histogram = Histogram()
 
     histogram.observe(seconds)
 
@@ -41,7 +42,7 @@ def served_by(handler: Any) -> Any:
     """Return what comes of a ListGroups request that a handler serves."""
     dispatcher = Dispatcher(RequestStats((api.key, api.name) for api in APIS))
     dispatcher.replace_handler(16, handler)
-    connection = SimpleNamespace(caller=kernel.Caller(cast("Any", None), "L", "peer"), peer="peer")
+    connection = SimpleNamespace(caller=Caller(cast("Any", None), "L", "peer"), peer="peer")
     return dispatcher.gate.dispatch(cast("Any", connection), memoryview(FRAME), 0, len(FRAME))
 
 
@@ -83,8 +84,8 @@ async def test_a_coroutine_that_waits_goes_on_where_it_was() -> None:
 
 async def test_a_large_answer_is_written_in_pieces() -> None:
     """Of a handler that answers at once, too."""
-    large = listing(kernel.AT_ONCE)
-    larger = listing(kernel.AT_ONCE + 1)
+    large = listing(AT_ONCE)
+    larger = listing(AT_ONCE + 1)
 
     assert served_by(lambda *_: large) == RESPONSE.respond(0, 7, large)
     assert await served_by(lambda *_: larger) == RESPONSE.respond(0, 7, larger)

@@ -1,0 +1,209 @@
+"""From a frame to its handler and back."""
+
+cimport cython
+
+from siltstone.broker.context cimport Caller, RequestContext, Unwritten
+from siltstone.broker.net.histogram cimport Histogram
+
+from siltstone.broker.net.slices import BODY_BYTES, handle_in_slices
+from siltstone.protocol.core import read, read_head, write_response
+from siltstone.protocol.errors import ProtocolError
+from siltstone.storage.clock import perf_counter
+
+cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
+cdef Py_ssize_t MOST = 4000
+
+AT_ONCE = MOST
+"""A message of at most so many elements is read or written at once: in a millisecond at most."""
+
+
+@cython.final
+cdef class Route:
+    """One row of the table of APIs at run time: its handler, its tables and its figures.
+
+    ``requests`` and ``responses`` hold the tables by version, None until one is made.
+    """
+
+    cdef public object api, handler, slices
+    cdef public list requests, responses, has_tags
+    cdef public Histogram stats
+    cdef public int highest, lowest
+    cdef public Py_ssize_t max_elements
+
+    def __init__(self, api, Histogram stats):
+        self.api = api
+        self.stats = stats
+        self.lowest = api.versions.start
+        self.highest = api.versions.stop - 1
+        self.max_elements = api.max_elements
+        self.slices = api.slices
+        self.handler = self._load_and_handle
+        self.requests = [None] * api.versions.stop
+        self.responses = [None] * api.versions.stop
+        self.has_tags = [False] * api.versions.stop
+
+    def load(self):
+        """Import the handler now instead of with its first request."""
+        self.handler = self.api.load()
+
+    def load_tables(self, version):
+        """Make the tables of a version, unless they are made."""
+        request, response = self.api.load_messages()
+        self.requests[version] = table = request.table(version)
+        self.responses[version] = response.table(version)
+        self.has_tags[version] = response.has_tagged_head(version)
+        return table
+
+    def _load_and_handle(self, *arguments):
+        self.load()
+        return self.handler(*arguments)
+
+
+cdef class Gate:
+    """Makes an answer of a frame, if that comes in the same turn; ``rare`` does all else.
+
+    Held by `Dispatcher` and handed to each connection itself, so that a request makes no call of
+    Python's but its handler. ``timer`` counts how long the turns of connections hold the loop; None:
+    nobody does.
+    """
+
+    def __init__(self, routes, served, stats, rare):
+        self._routes = dict(routes)
+        self._served = served
+        self._rare = rare
+        self.stats = stats
+
+    cpdef dispatch(
+        self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end, bint may_wait=False
+    ):
+        """Serve the frame ``buffer[start:end]``; on return the caller may reuse it.
+
+        A coroutine has copied what it needs, unless the frame has a buffer of its own. With
+        ``may_wait`` the caller keeps the frame until it has called `Appends.write`, and takes an
+        `Unwritten` for an answer.
+
+        Raises:
+            ProtocolError: These bytes are no request that we serve; the connection must close.
+        """
+        cdef double began = perf_counter()
+        cdef int key, version, correlation_id
+        cdef Py_ssize_t body, position
+        cdef Route route
+        cdef Caller caller
+        cdef RequestContext context
+        cdef Unwritten unwritten
+        try:
+            head = read_head(buffer, start, end, self._served)
+        except ProtocolError as error:
+            self.stats.refused += 1
+            raise self._rare.explain_head(buffer, start, end, error) from error
+        key, version, correlation_id, client_id, body = head
+        if body < 0:
+            return self._rare.refuse_version(connection, key, version, correlation_id)
+        route = self._routes[key]
+        caller = connection.caller
+        caller.client_id = client_id
+        try:
+            table = route.requests[version] or route.load_tables(version)
+            request, position = read(table, buffer, body, end, route.max_elements, MOST)
+            context = RequestContext.__new__(RequestContext)  # __init__ costs as much as a read
+            context.services = caller.services
+            context.api_key = key
+            context.version = version
+            context.correlation_id = correlation_id
+            context.client_id = client_id
+            context.listener = caller.listener
+            context.peer = caller.peer
+            context.rights = caller.rights
+            context.stats = self.stats
+            context.connection = connection
+            context.may_wait = may_wait and position >= 0
+            if position < 0:
+                response = self._rare.handle_large(route, context, table, buffer, body, end)
+            elif (
+                route.slices is None
+                or end - body <= BODY_BYTES
+                or not route.slices.is_large(request)
+            ):
+                response = route.handler(context, request)
+            else:
+                response = handle_in_slices(route.slices, route.handler, context, request)
+            if isinstance(response, Unwritten):
+                unwritten = response
+                unwritten.gate = self
+                unwritten.route = route
+                unwritten.began = began
+                return unwritten
+            return answer(self, connection, route, context, response, began)
+        except ProtocolError as error:
+            self.stats.refused += 1
+            raise self._rare.explain(connection, route, version, error) from error
+        except Exception as error:
+            raise self._rare.fault(connection, route, version, error) from error
+
+
+cdef object answer(
+    Gate gate, object connection, Route route, RequestContext context, object response, double began
+):
+    """Return the answer of a response, or what gives it later; step a coroutine until it waits.
+
+    A coroutine that never waits costs no task.
+    """
+    if response is not None and not isinstance(response, tuple):
+        try:
+            waited = response.send(None)
+        except StopIteration as done:
+            response = done.value
+        else:
+            return gate._rare.wait(
+                connection, route, context.version, context.correlation_id, response, waited, began
+            )
+    encoded = conclude(route, context, response, began, MOST)
+    if encoded is None and response is not None:
+        return gate._rare.answer_large(
+            connection, route, context.version, context.correlation_id, response, began
+        )
+    return encoded
+
+
+cdef object encode(Unwritten unwritten):
+    """Return the answer of a request whose batches are written, or have failed, as it is sent.
+
+    Raises:
+        ProtocolError: The connection must close.
+    """
+    cdef Gate gate = unwritten.gate
+    cdef Route route = unwritten.route
+    cdef RequestContext context = unwritten.context
+    try:
+        return conclude(route, context, unwritten.answer(), unwritten.began, NO_LIMIT)
+    except ProtocolError as error:
+        gate.stats.refused += 1
+        raise gate._rare.explain(context.connection, route, context.version, error) from error
+    except Exception as error:
+        raise gate._rare.fault(context.connection, route, context.version, error) from error
+
+
+cdef object conclude(
+    Route route, RequestContext context, object response, double began, Py_ssize_t at_once
+):
+    """Return the answer of a response, or None, and count the request and its error codes.
+
+    None also if the response has more elements than that; the request is not counted then.
+    """
+    cdef list errors
+    encoded = None
+    if response is not None:
+        errors = []
+        encoded = write_response(
+            route.responses[context.version], response, context.correlation_id,
+            route.has_tags[context.version], errors, at_once,
+        )
+        if len(errors) > 1:
+            route.stats.all_failed(errors)
+        elif errors:
+            route.stats.failed(errors[0])
+        if encoded is None:
+            return None
+    route.stats.observe(perf_counter() - began)
+    return encoded
