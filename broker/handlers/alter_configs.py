@@ -30,7 +30,7 @@ from siltstone.broker.topics.settings.resources import (
     check_type,
 )
 from siltstone.config.describe import describe_broker, describe_topic
-from siltstone.config.groups import describe_group
+from siltstone.config.group_settings import describe_group
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition
 from siltstone.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,

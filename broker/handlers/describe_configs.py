@@ -29,7 +29,7 @@ from siltstone.broker.topics.settings.resources import (
 from siltstone.config.checks import ADVERTISED
 from siltstone.config.client_metrics import describe_client_metrics
 from siltstone.config.describe import describe_broker, describe_cluster_default, describe_topic
-from siltstone.config.groups import describe_group
+from siltstone.config.group_settings import describe_group
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
     InvalidRequest,

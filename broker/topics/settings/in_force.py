@@ -15,7 +15,7 @@ from siltstone.broker.process.client_limits import CONFIG_BYTES, SUBSCRIPTIONS, 
 from siltstone.broker.process.tasks import OneByOne
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
 from siltstone.config.errors import ConfigError
-from siltstone.config.groups import check_group, effective_group
+from siltstone.config.group_settings import check_group, effective_group
 from siltstone.config.reloading import find_differences
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaError, KafkaStorageError
 
