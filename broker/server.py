@@ -113,7 +113,7 @@ PAGE_MODULES = (
     "siltstone.broker.http.connection",
     "siltstone.broker.http.control.channel",
     "siltstone.broker.http.control.cleaner",
-    "siltstone.broker.http.control.pins",
+    "siltstone.broker.http.control.pin_pages",
     "siltstone.broker.http.control.explaining",
     "siltstone.broker.http.control.settings",
     "siltstone.broker.http.api.topics",

@@ -17,7 +17,7 @@ from siltstone.broker.http.api.topics import TopicPages
 from siltstone.broker.http.control.channel import ControlChannel, Status
 from siltstone.broker.http.control.cleaner import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
-from siltstone.broker.http.control.pins import PinPages
+from siltstone.broker.http.control.pin_pages import PinPages
 from siltstone.broker.http.control.settings import SettingsPages
 from siltstone.broker.http.health import DiskCheck, Health
 from siltstone.broker.http.metrics.exposition import Scrapes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siltstone.broker.commands.http_client import ControlAnswer, ask
-from siltstone.broker.http.control.pins import PinPages
+from siltstone.broker.http.control.pin_pages import PinPages
 from siltstone.broker.http.control.token import read_token
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest
