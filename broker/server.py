@@ -112,7 +112,7 @@ PAGE_MODULES = (
     "h11",
     "siltstone.broker.http.connection",
     "siltstone.broker.http.control.channel",
-    "siltstone.broker.http.control.cleaner",
+    "siltstone.broker.http.control.cleaner_pages",
     "siltstone.broker.http.control.pin_pages",
     "siltstone.broker.http.control.explaining",
     "siltstone.broker.http.control.settings",

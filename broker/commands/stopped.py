@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.http.control.cleaner import prediction_answer
+from siltstone.broker.http.control.cleaner_pages import prediction_answer
 from siltstone.broker.http.control.explaining import find_what_is_off, unreadable
 from siltstone.broker.topics.settings.stored import with_stored
 from siltstone.cleaner import selection

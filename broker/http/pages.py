@@ -15,7 +15,7 @@ from siltstone.broker.http.api.groups import GroupPages
 from siltstone.broker.http.api.questions import answering
 from siltstone.broker.http.api.topics import TopicPages
 from siltstone.broker.http.control.channel import ControlChannel, Status
-from siltstone.broker.http.control.cleaner import CleanerPages
+from siltstone.broker.http.control.cleaner_pages import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
 from siltstone.broker.http.control.pin_pages import PinPages
 from siltstone.broker.http.control.settings import SettingsPages

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siltstone.broker.http.control.cleaner import CleanerPages
+from siltstone.broker.http.control.cleaner_pages import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
 from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
 from siltstone.broker.http.metrics.scans import PAUSE, find_cleanable
