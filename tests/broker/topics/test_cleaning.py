@@ -13,7 +13,7 @@ import pytest
 
 from siltstone.broker.http.control.cleaner_pages import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
-from siltstone.broker.http.metrics.cleaner import CLEANER_METRICS
+from siltstone.broker.http.metrics.cleaner_metrics import CLEANER_METRICS
 from siltstone.broker.http.metrics.scans import PAUSE, find_cleanable
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
