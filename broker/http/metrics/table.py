@@ -12,8 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.cleaner_metrics import CLEANER_METRICS
+from siltstone.broker.http.metrics.coordinator_metrics import (
+    GROUP_METRICS,
+    LAG_METRICS,
+    TRANSACTION_METRICS,
+)
 from siltstone.broker.http.metrics.disks import DISK_METRICS, MOVE_METRICS, PIN_METRICS
-from siltstone.broker.http.metrics.groups import GROUP_METRICS, LAG_METRICS, TRANSACTION_METRICS
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES, by_listener, request_errors
 from siltstone.broker.http.metrics.metric import Metric, Summary, single
 from siltstone.broker.http.metrics.partitions import (

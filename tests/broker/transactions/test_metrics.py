@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from siltstone.broker.http.metrics.groups import TRANSACTION_METRICS
+from siltstone.broker.http.metrics.coordinator_metrics import TRANSACTION_METRICS
 from siltstone.protocol.errors import TransactionAbortable
 from tests.support.metrics import make_sources
 from tests.support.services import ServicesOnDisk
