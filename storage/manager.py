@@ -21,7 +21,7 @@ from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
-from siltstone.storage.directory import clean_shutdown, loading, log_checkpoints, pins
+from siltstone.storage.directory import clean_shutdown, loading, log_checkpoints, pin_links
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.joint_work import JointWork
@@ -521,7 +521,7 @@ class LogManager:
 def _sweep_pins(directory: LogDirectory) -> None:
     """Delete the pins that a killed broker left; if the disk refuses, go on."""
     try:
-        count = pins.sweep(directory.path)
+        count = pin_links.sweep(directory.path)
     except OSError as error:
         _logger.warning(
             "pins of an earlier run are left: delete the folder folder=%s error=%s",

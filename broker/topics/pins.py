@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.protocol.errors import KafkaError
-from siltstone.storage.directory import pins
+from siltstone.storage.directory import pin_links
 from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from siltstone.config.server import ServerConfig
     from siltstone.storage.clock import Clock
-    from siltstone.storage.directory.pins import PinnedPartition
+    from siltstone.storage.directory.pin_links import PinnedPartition
     from siltstone.storage.log.frozen import FrozenLog
     from siltstone.storage.log.log import Log
 
@@ -129,7 +129,7 @@ class PinRoom:
 
     async def _link(self, pin: Pin, frozen: Sequence[FrozenLog]) -> None:
         try:
-            pin.partitions = await self._do(partial(pins.link, pin.pin_id, frozen))
+            pin.partitions = await self._do(partial(pin_links.link, pin.pin_id, frozen))
         except Exception as error:
             del self._pins[pin.pin_id]
             self.counts.refused += 1
@@ -262,14 +262,14 @@ class PinRoom:
         level = logging.INFO if why in {"released", "stopped"} else logging.WARNING
         _logger.log(level, "pin ended id=%s holder=%r why=%s", pin.pin_id, pin.holder, why)
         try:
-            await self._do(partial(pins.remove, pin.pin_id, pin.directories))
+            await self._do(partial(pin_links.remove, pin.pin_id, pin.directories))
         except OSError as error:
             _logger.warning("links of a pin are left id=%s error=%s", pin.pin_id, error)
         if not self._pins:
-            await self._do(partial(pins.remove_empty, pin.directories))
+            await self._do(partial(pin_links.remove_empty, pin.directories))
 
     async def _measure(self, there: Sequence[Pin]) -> None:
-        held = await self._do(partial(pins.held_bytes, [pin.partitions for pin in there]))
+        held = await self._do(partial(pin_links.held_bytes, [pin.partitions for pin in there]))
         for pin, size in zip(there, held, strict=True):
             pin.held_bytes = size
 

@@ -10,7 +10,7 @@ import pytest
 
 from siltstone.broker.__main__ import main
 from siltstone.storage import files
-from siltstone.storage.directory import pins
+from siltstone.storage.directory import pin_links
 from tests.support.appending import append_unchecked
 from tests.support.running import running
 
@@ -46,7 +46,7 @@ async def test_nothing_may_be_changed_by_others(tmp_path: Path) -> None:
         http = f"http.listener={broker.broker.describe()['http']}"
         assert await asyncio.to_thread(main, ["backup", str(copy), *sets, "--set", http]) == 0
         frozen = [log.freeze() for log in topic.logs if log is not None]
-        await asyncio.to_thread(pins.link, "1", frozen)
+        await asyncio.to_thread(pin_links.link, "1", frozen)
         modes = _modes(tmp_path)
 
     assert {"orders-1", files.PINS, "00000000000000000001.log"} <= modes.keys()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.pins import Pin, PinRoom
     from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.storage.directory.pins import PinnedPartition
+    from siltstone.storage.directory.pin_links import PinnedPartition
     from siltstone.storage.log.log import Log
 
 DEFAULT_LEASE_MS = 60_000

@@ -14,7 +14,7 @@ import pytest
 from siltstone.cleaner.states import State
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
-from siltstone.storage.directory import pins
+from siltstone.storage.directory import pin_links
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from tests.support.appending import append
 from tests.support.batches import TIMESTAMP
@@ -390,7 +390,7 @@ async def test_a_pin_holds(tmp_path: Path) -> None:
         frozen = log.freeze()
         await home.ask(home.other)
         await give_turns_until(lambda: log.directory, "the other directory", equals(home.other))
-        (pinned,) = await asyncio.to_thread(pins.link, "pin", [frozen])
+        (pinned,) = await asyncio.to_thread(pin_links.link, "pin", [frozen])
         await home.settle()
         home.clock.advance(60_000)
         home.services.logs.deletions.run_due()

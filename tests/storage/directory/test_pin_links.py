@@ -13,7 +13,7 @@ from siltstone.protocol.errors import CorruptMessage, UnknownTopicOrPartition
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
-from siltstone.storage.directory import pins
+from siltstone.storage.directory import pin_links
 from siltstone.storage.log.name_gate import NameGate
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.topic_partition import TopicPartition
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siltstone.protocol.records.record import Record
-    from siltstone.storage.directory.pins import PinnedPartition
+    from siltstone.storage.directory.pin_links import PinnedPartition
     from siltstone.storage.log.log import Log
 
 
@@ -40,7 +40,7 @@ def home(tmp_path: Path) -> Iterator[CleanerHome]:
 
 def pin(*logs: Log, pin_id: str = "p") -> tuple[PinnedPartition, ...]:
     """Pin logs as the broker does."""
-    return pins.link(pin_id, [log.freeze() for log in logs])
+    return pin_links.link(pin_id, [log.freeze() for log in logs])
 
 
 def records_of(pinned: PinnedPartition) -> list[Record]:
@@ -85,7 +85,7 @@ def test_a_pin_has_the_indexes_of_memory(home: CleanerHome) -> None:
     live = log.segments[0].files.path(files.INDEX)
     assert live.stat().st_size == 0
 
-    (pinned,) = pins.link("p", [frozen])
+    (pinned,) = pin_links.link("p", [frozen])
 
     index, times = (
         (pinned.folder / files.segment_file_name(0, kind)).read_bytes()
@@ -127,7 +127,7 @@ def test_swap_waits_for_the_links(home: CleanerHome) -> None:
         "an unfinished swap",
     )
 
-    (pinned,) = pins.link("p", [frozen])
+    (pinned,) = pin_links.link("p", [frozen])
     cleaner.join(PATIENCE)
 
     assert not log.has_unfinished_swap
@@ -167,25 +167,25 @@ def test_retention_waits_for_the_links(home: CleanerHome) -> None:
     frozen = log.freeze()
     assert log.apply_retention(home.clock.now_ms())
 
-    (pinned,) = pins.link("p", [frozen])
+    (pinned,) = pin_links.link("p", [frozen])
     home.settle()
     home.logs.deletions.run_due()
     home.settle()
 
     assert not (log.path / files.segment_file_name(0)).exists()
     assert records_of(pinned) == before
-    assert pins.held_bytes([[pinned]]) == [pinned.size]
+    assert pin_links.held_bytes([[pinned]]) == [pinned.size]
 
 
 def test_what_the_disk_does_not_show_counts_as_held(home: CleanerHome) -> None:
     """Measuring goes on: it is done every second as long as there is a pin."""
     log = home.create()
     home.fill(log, 1)
-    (pinned,) = pins.link("p", [log.freeze()])
+    (pinned,) = pin_links.link("p", [log.freeze()])
     shutil.rmtree(pinned.folder)
     pinned.folder.write_text("no folder")
 
-    assert pins.held_bytes([[pinned]]) == [pinned.size]
+    assert pin_links.held_bytes([[pinned]]) == [pinned.size]
 
 
 def test_deleting_the_topic_waits_for_the_links(home: CleanerHome) -> None:
@@ -198,7 +198,7 @@ def test_deleting_the_topic_waits_for_the_links(home: CleanerHome) -> None:
     deleting.start()
     wait_until(lambda: log.path.name, "a renamed folder", lambda name: name.endswith("-delete"))
 
-    (pinned,) = pins.link("p", [frozen])
+    (pinned,) = pin_links.link("p", [frozen])
     deleting.join(PATIENCE)
 
     assert not frozen.path.exists()
@@ -269,15 +269,15 @@ def test_only_what_logs_let_go_is_held(home: CleanerHome) -> None:
     home.fill(log, 3)
     first, second = pin(log, pin_id="1"), pin(log, pin_id="2")
     closed = sum(segment.size for segment in first[0].segments[:-1])
-    assert pins.held_bytes([first, second]) == [0, 0]
+    assert pin_links.held_bytes([first, second]) == [0, 0]
 
     home.thread.step()
     home.logs.deletions.run_due()
     home.settle()
 
-    assert pins.held_bytes([first, second]) == [closed, closed]
-    pins.remove("1", home.paths)
-    assert pins.held_bytes([second]) == [closed]
+    assert pin_links.held_bytes([first, second]) == [closed, closed]
+    pin_links.remove("1", home.paths)
+    assert pin_links.held_bytes([second]) == [closed]
 
 
 def test_start_sweeps_pins(home: CleanerHome) -> None:
