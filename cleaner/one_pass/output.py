@@ -14,11 +14,11 @@ from siltstone.cleaner.one_pass.stats import FileFacts
 from siltstone.protocol.core import SegmentScan, crc32c, find_end
 from siltstone.protocol.core.constants import FAULTS
 from siltstone.storage import files
+from siltstone.storage.directory.write_back import start_write_back
 from siltstone.storage.segment.index import IndexRow
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.transaction_index import AbortedTransaction
-from siltstone.storage.segment.write_back import start_write_back
 
 WRITE_BACK_BYTES: Final = 16 << 20
 """After so many bytes write-back is started, so that the fsync at the end is short."""

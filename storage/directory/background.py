@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.parts import HasFileno
-from siltstone.storage.segment.write_back import start_write_back
+from siltstone.storage.directory.write_back import start_write_back
 
 _logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import pytest
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.directory.write_back import start_write_back
 from siltstone.storage.segment.open_file import SegmentFile
-from siltstone.storage.segment.write_back import start_write_back
 from tests.support.clock import FakeClock
 
 
