@@ -21,7 +21,7 @@ from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
-from siltstone.storage.directory import clean_shutdown, loading, log_checkpoints, pin_links
+from siltstone.storage.directory import clean_shutdown, loading, log_checkpoints
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.joint_work import JointWork
@@ -35,6 +35,7 @@ from siltstone.storage.directory.opening import (
     take_marks,
 )
 from siltstone.storage.directory.placement import Placement
+from siltstone.storage.log import pin_links
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
 from siltstone.storage.log.services import FlushStats, LogServices, Watched

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.protocol.errors import KafkaError
-from siltstone.storage.directory import pin_links
+from siltstone.storage.log import pin_links
 from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from siltstone.config.server import ServerConfig
     from siltstone.storage.clock import Clock
-    from siltstone.storage.directory.pin_links import PinnedPartition
     from siltstone.storage.log.frozen import FrozenLog
     from siltstone.storage.log.log import Log
+    from siltstone.storage.log.pin_links import PinnedPartition
 
 T = TypeVar("T")
 

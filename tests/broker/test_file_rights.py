@@ -10,7 +10,7 @@ import pytest
 
 from siltstone.broker.__main__ import main
 from siltstone.storage import files
-from siltstone.storage.directory import pin_links
+from siltstone.storage.log import pin_links
 from tests.support.appending import append_unchecked
 from tests.support.running import running
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.pins import Pin, PinRoom
     from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.storage.directory.pin_links import PinnedPartition
     from siltstone.storage.log.log import Log
+    from siltstone.storage.log.pin_links import PinnedPartition
 
 DEFAULT_LEASE_MS = 60_000
 _LONGEST_HOLDER = 100

@@ -14,8 +14,8 @@ import pytest
 from siltstone.cleaner.states import State
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
-from siltstone.storage.directory import pin_links
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.log import pin_links
 from tests.support.appending import append
 from tests.support.batches import TIMESTAMP
 from tests.support.faults import install

@@ -13,7 +13,7 @@ from siltstone.protocol.errors import CorruptMessage, UnknownTopicOrPartition
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
-from siltstone.storage.directory import pin_links
+from siltstone.storage.log import pin_links
 from siltstone.storage.log.name_gate import NameGate
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.topic_partition import TopicPartition
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siltstone.protocol.records.record import Record
-    from siltstone.storage.directory.pin_links import PinnedPartition
     from siltstone.storage.log.log import Log
+    from siltstone.storage.log.pin_links import PinnedPartition
 
 
 @pytest.fixture
