@@ -21,11 +21,11 @@ from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
-from siltstone.storage.directory import clean_shutdown, loading, log_checkpoints
+from siltstone.storage.directory import clean_shutdown, log_checkpoints
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.directory.found_folders import find_folders
 from siltstone.storage.directory.joint_work import JointWork
-from siltstone.storage.directory.loading import SetAside
 from siltstone.storage.directory.log_checkpoints import AnyLog, LogCheckpoints
 from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
 from siltstone.storage.directory.opening import (
@@ -36,6 +36,7 @@ from siltstone.storage.directory.opening import (
 )
 from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log import pin_links
+from siltstone.storage.log.loading import SetAside, load_folders, set_aside
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
 from siltstone.storage.log.services import FlushStats, LogServices, Watched
@@ -130,7 +131,7 @@ class LogManager:
         started = self._clock.monotonic()
         if not self.directories:
             self.open()
-        found = loading.find_folders(self.directories)
+        found = find_folders(self.directories)
         noted = {each: self._read_checkpoints(each) for each in self.directories}
         take_marks(self.directories)  # from here on something may change
         self.futures.found = tuple(found.futures)
@@ -148,7 +149,7 @@ class LogManager:
                 )
                 for each in here
             ]
-        for loaded in loading.load_folders(
+        for loaded in load_folders(
             folders,
             threads=self._server.num_recovery_threads_per_data_dir,
             now_ms=self._clock.now_ms(),
@@ -202,7 +203,7 @@ class LogManager:
         try:
             self.logs[topic_partition] = Log(loaded, self._services)
         except Exception as error:  # noqa: BLE001  # as in `loading`: a number in it, for example
-            self.set_aside[topic_partition] = loading.set_aside(loaded.folder, error)
+            self.set_aside[topic_partition] = set_aside(loaded.folder, error)
 
     @property
     def flush_stats(self) -> FlushStats:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from siltstone.broker.http.values import HttpRequest, HttpResponse
     from siltstone.broker.process.io import IoThreads
     from siltstone.storage.clock import Clock
-    from siltstone.storage.directory.loading import SetAside
     from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.loading import SetAside
     from siltstone.storage.topic_partition import TopicPartition
 
 TICK_SECONDS = 0.1

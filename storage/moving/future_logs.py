@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 from siltstone.storage import files
-from siltstone.storage.directory.loading import FoundFolder
+from siltstone.storage.directory.found_folders import FoundFolder
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log.recovery import find_topic_id

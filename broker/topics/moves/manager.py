@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.storage.clock import Clock
-    from siltstone.storage.directory.loading import FoundFolder
+    from siltstone.storage.directory.found_folders import FoundFolder
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.log import Log
     from siltstone.storage.manager import LogManager

@@ -37,9 +37,10 @@ from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.appending.values import Origin
-from siltstone.storage.directory import loading, lock
+from siltstone.storage.directory import lock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.log import loading
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.moving import future_logs

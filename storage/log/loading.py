@@ -1,0 +1,114 @@
+"""Opening the partition folders that were found when the broker starts."""
+
+import errno
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from siltstone.protocol.errors import KafkaError
+from siltstone.storage.directory.log_directory import LogDirError, remedy_for
+from siltstone.storage.log.recovery import (
+    UNKNOWN_TOPIC_ID,
+    LoadedPartition,
+    PartitionFolder,
+    find_topic_id,
+    load_partition,
+)
+from siltstone.storage.segment.scan import LegacyFormatError
+
+# The errors of a folder that contains something else than its names say.
+_WRONG_KIND = frozenset(
+    {
+        errno.EFBIG,
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENXIO,
+        errno.ESPIPE,
+    }
+)
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A partition that is not served, since no broker writes what its folder has; the reason."""
+
+    folder: PartitionFolder
+    topic_id: UUID
+    reason: str
+
+    @property
+    def path(self) -> Path:
+        """Return the folder's path."""
+        return self.folder.path
+
+
+def load_folders(
+    folders: Sequence[PartitionFolder], *, threads: int, now_ms: int
+) -> list[LoadedPartition | SetAside]:
+    """Open partitions, ``threads`` of each directory at a time. Blocks.
+
+    Several threads help after a crash, when they wait for the disk or run compiled code. A clean
+    start is Python's work; one thread is enough.
+
+    A partition that is damaged in a way that no start can mend is set aside: it is not served, and
+    the others are.
+
+    Raises:
+        LogDirError: The disk does not let a partition be opened.
+    """
+    queues: dict[Path, list[PartitionFolder]] = {}
+    for folder in folders:
+        queues.setdefault(folder.directory.path, []).append(folder)
+    workers = [
+        iterator
+        for group in queues.values()
+        for iterator in [iter(group)] * (1 if group[0].directory.was_clean else threads)
+    ]
+    if len(workers) <= 1:
+        return [loaded for worker in workers for loaded in _load_from(worker, now_ms)]
+    with ThreadPoolExecutor(len(workers), thread_name_prefix="recovery") as pool:
+        loads = [pool.submit(_load_from, worker, now_ms) for worker in workers]
+        return [loaded for load in loads for loaded in load.result()]
+
+
+def _load_from(folders: Iterator[PartitionFolder], now_ms: int) -> list[LoadedPartition | SetAside]:
+    """Open partitions from an iterator that several threads share."""
+    return [_load(folder, now_ms) for folder in folders]
+
+
+def set_aside(folder: PartitionFolder, error: Exception) -> SetAside:
+    """Log in one line that a partition is not served, and why."""
+    reason = error.message if isinstance(error, KafkaError) else f"{type(error).__name__}: {error}"
+    _logger.error(
+        "partition is set aside and not served, the others are: look at it with siltstone "
+        "dump-log, mend it or move it away, and restart folder=%s reason=%r",
+        folder.path,
+        reason,
+    )
+    try:
+        topic_id = find_topic_id(folder.path)
+    except OSError:
+        topic_id = UNKNOWN_TOPIC_ID
+    return SetAside(folder, topic_id, reason)
+
+
+def _load(folder: PartitionFolder, now_ms: int) -> LoadedPartition | SetAside:
+    try:
+        return load_partition(folder, now_ms)
+    except OSError as error:
+        if isinstance(error, LegacyFormatError) or error.errno in _WRONG_KIND:
+            return set_aside(folder, error)
+        remedy = remedy_for(error) or "check the disk and the rights, or move the folder away"
+        raise LogDirError(
+            f"partition folder {folder.path} cannot be opened ({error}); {remedy}"
+        ) from error
+    except Exception as error:  # noqa: BLE001  # no content of a folder may stop the others
+        return set_aside(folder, error)
