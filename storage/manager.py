@@ -18,15 +18,15 @@ from typing import Final, TypeAlias
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
-from siltstone.storage import files
+from siltstone.storage import checkpointed, files
 from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
-from siltstone.storage.directory import clean_shutdown, log_checkpoints
+from siltstone.storage.directory import clean_shutdown
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.found_folders import find_folders
 from siltstone.storage.directory.joint_work import JointWork
-from siltstone.storage.directory.log_checkpoints import AnyLog, LogCheckpoints
+from siltstone.storage.directory.log_checkpoints import LogCheckpoints
 from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
 from siltstone.storage.directory.opening import (
     forget_failed_fsyncs,
@@ -452,7 +452,7 @@ class LogManager:
                 future.result()
         return failed
 
-    def _all(self) -> list[AnyLog]:
+    def _all(self) -> list[checkpointed.AnyLog]:
         return [*self.all_logs(), *self.futures.copies]
 
     def _write_checkpoints(self, directory: LogDirectory) -> None:
@@ -461,7 +461,7 @@ class LogManager:
 
     def _write_recovery_points(self, directory: LogDirectory) -> None:
         self._checkpoints[directory.path].write_recovery_points(
-            lambda: log_checkpoints.recovery_points(directory, self._all())
+            lambda: checkpointed.recovery_points(directory, self._all())
         )
 
     def _write_log_starts(self, directory: LogDirectory) -> None:
@@ -469,7 +469,7 @@ class LogManager:
 
     def _write_high_watermarks(self, directory: LogDirectory) -> None:
         self._checkpoints[directory.path].write_high_watermarks(
-            lambda: log_checkpoints.high_watermarks(directory, self._all())
+            lambda: checkpointed.high_watermarks(directory, self._all())
         )
 
     def _log_starts(self, directory: LogDirectory) -> dict[TopicPartition, int]:
@@ -482,7 +482,7 @@ class LogManager:
             for each in list(self.set_aside.values())
             if each.folder.directory is directory and each.folder.log_start_offset
         }
-        return aside | log_checkpoints.log_starts(directory, self._all())
+        return aside | checkpointed.log_starts(directory, self._all())
 
     def _write_later(self, write: Callable[[LogDirectory], None]) -> None:
         def work(directory: LogDirectory) -> None:

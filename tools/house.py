@@ -30,7 +30,7 @@ FLOORS: Final = {
         ("segment", "producers"),
         ("log", "appending"),
         ("moving",),
-        ("manager", "dump"),
+        ("manager", "checkpointed", "dump"),
     ),
     "broker": (
         ("context", "process"),

@@ -319,7 +319,7 @@ class Log:
         The background thread writes the old one's last index entries, fsyncs it and writes the
         producer snapshot. Only then does the recovery point reach its end, so a crash in between
         loses nothing of it: a start scans it. The checkpoint names no offset behind it
-        before: `storage.directory.log_checkpoints.noted_recovery_point`.
+        before: `storage.checkpointed.noted_recovery_point`.
 
         Raises:
             KafkaStorageError: The disk does not take it; the log is as it was.

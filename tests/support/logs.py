@@ -12,9 +12,9 @@ from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import Appends, ValidatedBatch
 from siltstone.storage.appending.values import Origin
+from siltstone.storage.checkpointed import noted_recovery_point
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
-from siltstone.storage.directory.log_checkpoints import noted_recovery_point
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, create_partition, load_partition

@@ -8,7 +8,7 @@ import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
-from siltstone.storage.directory.log_checkpoints import log_starts
+from siltstone.storage.checkpointed import log_starts
 from siltstone.storage.log.log import HIGH_WATERMARK, Log
 from siltstone.storage.log.retention import Doomed, find_doomed
 from tests.support.batches import TIMESTAMP, make_batch

@@ -10,7 +10,7 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError, NotLeaderOrFollower
 from siltstone.storage import files
-from siltstone.storage.directory.log_checkpoints import noted_recovery_point
+from siltstone.storage.checkpointed import noted_recovery_point
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.moving.future_log import FutureLog
 from siltstone.storage.segment import file_set
