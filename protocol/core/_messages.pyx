@@ -648,7 +648,7 @@ cdef int64_t take_length(Source* source, bint is_flexible, int kind) except -2:
     """
     cdef int64_t length
     if is_flexible:
-        length = <int64_t> (take_varint(source, FIVE_OCTETS) & 0xFFFFFFFF) - 1
+        length = <int64_t> <uint32_t> take_varint(source, FIVE_OCTETS) - 1
         return length if length <= 0x7FFFFFFF else -1
     need(source, SIZES[kind])
     length = take_int(source, kind)
