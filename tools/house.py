@@ -25,7 +25,7 @@ WIDE: Final = 160
 
 FLOORS: Final = {
     "storage": (  # from the ground up: files and folders at the top of a package
-        ("files", "clock", "log_lock", "randomness", "topic_partition"),
+        ("files", "clock", "threads", "log_lock", "randomness", "topic_partition"),
         ("directory",),
         ("segment", "producers"),
         ("log", "appending"),

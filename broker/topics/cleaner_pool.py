@@ -12,7 +12,7 @@ from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.cleaner_thread import CleanerServices
 from siltstone.cleaner.threads.pool import CleanerPool
 from siltstone.cleaner.threads.throttle import Throttle
-from siltstone.storage.directory.time_slice import SHORT_NS, ask_for_slice
+from siltstone.storage.threads import SHORT_NS, ask_for_slice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -29,9 +29,9 @@ from siltstone.cleaner.settings import CleanerSettings
 from siltstone.config.topic import FOREVER
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage.clock import Clock
-from siltstone.storage.directory.time_slice import LONG_NS, ask_for_slice
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.retention import find_doomed
+from siltstone.storage.threads import LONG_NS, ask_for_slice
 
 if TYPE_CHECKING:
     from siltstone.cleaner.one_pass.cleaner import Cleaner

@@ -8,7 +8,7 @@ import pytest
 from siltstone.broker.topics.cleaner_pool import make_pool
 from siltstone.cleaner.manager import CleanerManager
 from siltstone.config.server import ServerConfig
-from siltstone.storage.directory.time_slice import SHORT_NS, ask_for_slice
+from siltstone.storage.threads import SHORT_NS, ask_for_slice
 from tests.support.clock import FakeClock
 from tests.support.time_slices import slice_of
 

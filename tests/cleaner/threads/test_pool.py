@@ -13,7 +13,7 @@ from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.states import State
 from siltstone.cleaner.threads import pool as pool_module
 from siltstone.cleaner.threads.pool import CleanerPool
-from siltstone.storage.directory.time_slice import LONG_NS
+from siltstone.storage.threads import LONG_NS
 from tests.support.cleaner import CleanerHome, read_all
 from tests.support.time_slices import slice_of
 from tests.support.waiting import PATIENCE, equals, wait_until

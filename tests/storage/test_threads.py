@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from siltstone.storage.directory.time_slice import LONG_NS, SHORT_NS, ask_for_slice
+from siltstone.storage.threads import LONG_NS, SHORT_NS, ask_for_slice
 from tests.support.time_slices import slice_of
 
 
