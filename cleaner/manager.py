@@ -4,7 +4,6 @@ The rules are in `cleaner.selection`, the states of partitions in `cleaner.state
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.selection import CleanableLog, LogSnapshot
 from siltstone.cleaner.set_aside import Failure, SetAside
 from siltstone.cleaner.states import CleaningStates, State
+from siltstone.storage import threads
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
@@ -77,7 +77,7 @@ class CleanerManager:
         self._logs = logs  # LogManager's: read in one step only
         self._clock = clock
         self._breathe = breathe  # lets the event loop take the GIL
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self.states = CleaningStates(self._lock)
         self._set_aside = SetAside(clock)  # guarded by: _lock
         self._requests: dict[TopicPartition, _Request] = {}  # guarded by: _lock

@@ -8,11 +8,11 @@
 Pauses are counted. Unlike in Kafka, a second abort waits together with the first.
 """
 
-import threading
 from dataclasses import dataclass
 from enum import StrEnum
 
 from siltstone.cleaner.errors import CleaningAborted
+from siltstone.storage import threads
 from siltstone.storage.topic_partition import TopicPartition
 
 
@@ -45,8 +45,8 @@ class CleaningStates:
     not take it.
     """
 
-    def __init__(self, lock: threading.Lock) -> None:
-        self._released = threading.Condition(lock)
+    def __init__(self, lock: threads.Lock) -> None:
+        self._released = threads.Condition(lock)
         self._entries: dict[TopicPartition, _Entry] = {}  # guarded by: lock
 
     def get(self, topic_partition: TopicPartition) -> State:

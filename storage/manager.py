@@ -8,7 +8,6 @@ partition. Stop in the order that makes the marks true: logs, checkpoints, marks
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ from typing import Final, TypeAlias
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
-from siltstone.storage import checkpointed, files
+from siltstone.storage import checkpointed, files, threads
 from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory import clean_shutdown
@@ -151,7 +150,7 @@ class LogManager:
             ]
         for loaded in load_folders(
             folders,
-            threads=self._server.num_recovery_threads_per_data_dir,
+            width=self._server.num_recovery_threads_per_data_dir,
             now_ms=self._clock.now_ms(),
         ):
             self._take(loaded)
@@ -447,7 +446,7 @@ class LogManager:
                 failed.add(log.directory)
 
         workers = self._server.num_recovery_threads_per_data_dir * max(1, len(self.directories))
-        with ThreadPoolExecutor(workers, thread_name_prefix="closing") as pool:
+        with threads.new_pool(workers, "closing") as pool:
             for future in [pool.submit(close, log) for log in self.all_logs()]:
                 future.result()
         return failed

@@ -1,18 +1,83 @@
-"""The time that a thread runs before a waiting one gets its turn: a hint to the scheduler.
+"""Threads, in one place: they are started, wait for each other, and have their turns by these.
 
-Since Linux 6.12 a thread may say how long its turns should be (``sched_setattr`` with a runtime
-under the normal policy, which needs no privilege). Of two threads the one with shorter turns runs
-as soon as it wakes. Without the hint it waits until the other's turn is over, which is checked once
-a tick: 4 ms at 250 Hz. Older kernels accept the call and change nothing. ``sched_setattr`` is not
-in ``os``, so ctypes calls it; where its number is not known nothing happens.
+No other module of the daemon asks the system for them, so that a simulator can run one thing at a
+time. Other modules look the names up here at each call (`threads.Lock()`) and keep none: a
+simulator sets those that it replaces, before it makes a broker, to its own of the same shape. The
+lock of a log is compiled, see `siltstone.storage.log_lock`.
+
+Times are seconds. What blocks waits without the GIL and gives no signal a chance but Python's own.
 """
 
 import os
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from struct import Struct
 from typing import Final
 
+Lock = threading.Lock
+"""A lock that one thread has at a time, not reentrant: ``with``, or ``acquire`` and ``release``.
+
+``acquire(blocking=False)`` returns False where another thread has it.
+"""
+Condition = threading.Condition
+"""A lock, or one that is handed in, with ``wait_for(predicate)`` and ``notify_all()`` inside it."""
+Event = threading.Event
+"""A flag that is down at first: ``set``, ``clear``, ``is_set``; ``wait(seconds)`` returns it."""
+Queue = queue.SimpleQueue
+"""A line without a bound: ``put`` never waits, ``get`` waits for the next; ``qsize`` is a guess."""
+Thread = threading.Thread
+"""A thread by `new_thread`: ``start``, ``join(seconds)``, ``is_alive``, ``ident``, ``native_id``.
+
+``ident`` is None before it has started; ``native_id`` is the number that the system has for it.
+"""
+Timer = threading.Timer
+"""``Timer(seconds, function, arguments)`` calls late, on a thread of its own, unless ``cancel``."""
+Failed = threading.ExceptHookArgs
+"""An error that ended a thread: ``thread`` or None, ``exc_type``, ``exc_value`` or None."""
+Pool = ThreadPoolExecutor
+"""Threads by `new_pool`: ``submit`` returns a future, ``shutdown`` waits for what runs."""
+
+
+def new_thread(name: str, run: Callable[..., object], *arguments: object) -> Thread:
+    """Return a thread that has not started; it does not keep the process from ending."""
+    return threading.Thread(target=run, args=arguments, name=name, daemon=True)
+
+
+def new_pool(count: int, name: str, niceness: int = 0) -> Pool:
+    """Return a pool of at most ``count`` threads, each started when it is needed.
+
+    They are called ``name_0`` and so on, and give others their turns as `be_nice` says. The end of
+    the process waits for what runs.
+    """
+    start = partial(be_nice, niceness) if niceness else None
+    return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=start)
+
+
+def is_current(thread: Thread) -> bool:
+    """Return whether the calling thread is this one."""
+    return threading.current_thread() is thread
+
+
+def find_main_id() -> int:
+    """Return the system's number of the thread that began the process: the loop's."""
+    return threading.main_thread().native_id or 0
+
+
+def on_failure(tell: Callable[[Failed], object]) -> None:
+    """Have ``tell`` called for each error that ends a thread, in that thread; for this process."""
+    threading.excepthook = tell
+
+
+def be_nice(niceness: int) -> None:
+    """Lower the priority of the calling thread alone, as Linux does; 19 is the lowest."""
+    os.nice(niceness)
+
+
 SHORT_NS: Final = 100_000
-"""The shortest possible: for a thread that others wait for and that runs in short bursts."""
+"""The shortest possible turn: for a thread that others wait for and that runs in short bursts."""
 LONG_NS: Final = 10_000_000
 """Longer than the default on any machine, which is up to 2.8 ms."""
 
@@ -22,6 +87,13 @@ _ATTRIBUTES: Final = Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority,
 
 def ask_for_slice(nanoseconds: int, thread_id: int = 0) -> bool:
     """Ask for turns of some length for a thread of this process; true if the kernel took the hint.
+
+    Since Linux 6.12 a thread may say how long its turns should be (``sched_setattr`` with a runtime
+    under the normal policy, which needs no privilege). Of two threads the one with shorter turns
+    runs as soon as it wakes. Without the hint it waits until the other's turn is over, which is
+    checked once a tick: 4 ms at 250 Hz. Older kernels accept the call and change nothing.
+    ``sched_setattr`` is not in ``os``, so ctypes calls it; where its number is not known nothing
+    happens.
 
     0 is the calling thread. A thread to which an operator gave another policy keeps it.
     """

@@ -58,6 +58,7 @@ NEVER = {
     "config": {"asyncio", "uvloop", "prometheus_client", "kio"} | SPARK,
     FOR_TESTS: {"uvloop", "prometheus_client"} | SPARK,
 }  # fmt: skip
+OF_SEAMS = ("storage.threads.",)
 CLOCKS = re.compile(r"\btime\.(?:time|monotonic)(?:_ns)?\b")
 
 
@@ -144,6 +145,14 @@ def test_nothing_is_left_that_nobody_uses() -> None:
 def test_lower_layers_stay_free_of_the_world(package: str) -> None:
     """The loop stays in broker, metrics stay in broker, and protocol has no I/O at all."""
     assert [each for each in imports(package) if within(each.module, NEVER[package])] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_simulator_can_replace_threads(package: str) -> None:
+    """Names of the seam are looked up in it at each call; one that a module keeps is fixed."""
+    kept = [each for each in imports(package) if each.module.startswith(OF_SEAMS)]
+
+    assert kept == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -87,9 +87,10 @@ SEAMS: Final = (
         ("storage/threads", "storage/log_lock"),
         (
             *("threading", "_thread", "queue", "concurrent.futures", "multiprocessing"),
-            *("subprocess", "asyncio.to_thread", "os.fork"),
+            *("subprocess", "asyncio.to_thread"),
+            *_of_os("fork nice posix_spawn sched_setaffinity sched_setscheduler setpriority"),
         ),
-        ("run_in_executor",),
+        ("run_in_executor", "set_default_executor"),
         ("pthread_create", "PyThread_allocate_lock", "PyThread_acquire_lock"),
     ),
     Seam(

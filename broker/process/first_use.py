@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from siltstone.storage import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ class OnFirstUse(Generic[T]):
         self.built: T | None = None
         self._build = build
         self._modules = modules
-        self._lock = Lock()
+        self._lock = threads.Lock()
 
     def get(self) -> T:
         """Return the part; the first call builds it."""

@@ -8,9 +8,9 @@ all release it. Large answers leave on threads of their own (`broker.net.sending
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from siltstone.storage import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,22 +42,18 @@ class IoThreads:
     ) -> None:
         self._senders = senders
         self._tls_senders = tls_senders
-        self._pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix="io")
-        self._codecs = ThreadPoolExecutor(_CODEC_THREADS, thread_name_prefix="codec")
+        self._pool = threads.new_pool(count, "io")
+        self._codecs = threads.new_pool(_CODEC_THREADS, "codec")
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Return a future of ``function``'s result; the call runs on one of the threads."""
-        loop = asyncio.get_running_loop()
-        if kwargs:
-            return loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
-        return loop.run_in_executor(self._pool, function, *args)
+        return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
 
     def unpack(
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[T]:
         """Return a future of ``function``'s result; it spends its time in a codec."""
-        call = partial(function, *args, **kwargs)
-        return asyncio.get_running_loop().run_in_executor(self._codecs, call)
+        return asyncio.wrap_future(self._codecs.submit(function, *args, **kwargs))
 
     def find_senders(self) -> Senders | None:
         """Return the sender threads; the first call starts them."""

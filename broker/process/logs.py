@@ -7,7 +7,6 @@ import logging
 import math
 import re
 import sys
-import threading
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from siltstone.protocol.errors import (
     shorten,
     visible,
 )
+from siltstone.storage import threads
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -163,12 +163,12 @@ def configure(style: str, level: str) -> None:
     handler.setFormatter(JsonLines() if style == "json" else ConsoleLines())
     handler.addFilter(Shortened())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    threading.excepthook = _tell_of_thread
+    threads.on_failure(_tell_of_thread)
     sys.excepthook = _tell_of_end
     sys.unraisablehook = _tell_of_unraisable
 
 
-def _tell_of_thread(failed: threading.ExceptHookArgs) -> None:
+def _tell_of_thread(failed: threads.Failed) -> None:
     name = "" if failed.thread is None else failed.thread.name
     error = failed.exc_value or failed.exc_type()
     if not isinstance(error, SystemExit):

@@ -8,9 +8,9 @@ A wrong password costs what it always costs, whether its user is remembered or n
 from __future__ import annotations
 
 import hmac
-import threading
 from typing import TYPE_CHECKING, Final
 
+from siltstone.storage import threads
 from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class ProvenPasswords:
     def __init__(self) -> None:
         self._key = random_bytes(_KEY_BYTES)
         self._none = random_bytes(_KEY_BYTES)
-        self._noting = threading.Lock()  # held for a few instructions
+        self._noting = threads.Lock()  # held for a few instructions
         self._digests: dict[bytes, bytes] = {}
 
     def has(self, verifier: Verifier, user: str, password: str) -> bool:

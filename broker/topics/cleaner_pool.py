@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from siltstone.cleaner.explaining.predictions import Predictions
@@ -12,7 +11,7 @@ from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.cleaner_thread import CleanerServices
 from siltstone.cleaner.threads.pool import CleanerPool
 from siltstone.cleaner.threads.throttle import Throttle
-from siltstone.storage.threads import SHORT_NS, ask_for_slice
+from siltstone.storage import threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +37,7 @@ def make_pool(
         from siltstone.cleaner.one_pass.cleaner import Cleaner  # noqa: PLC0415  # in a cleaner's thread, by its first pass
 
         # The loop has a thread beside it from now on: it runs in short bursts, a pass for seconds.
-        ask_for_slice(SHORT_NS, threading.main_thread().native_id or 0)
+        threads.ask_for_slice(threads.SHORT_NS, threads.find_main_id())
         return Cleaner.of(settings, clock, throttle)
 
     services = CleanerServices(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.protocol.errors import KafkaError
+from siltstone.storage import threads
 from siltstone.storage.log import pin_links
 from siltstone.storage.randomness import random_bytes
 
@@ -92,7 +92,7 @@ class PinRoom:
         self._pins: dict[str, Pin] = {}  # the oldest first
         self._some = asyncio.Event()
         self._linking = Tasks()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pins")
+        self._thread = threads.new_pool(1, "pins")
         self._closed = False
 
     def all_pins(self) -> list[Pin]:
@@ -275,5 +275,4 @@ class PinRoom:
 
     async def _do(self, work: Callable[[], T]) -> T:
         """Run work on the pins' thread, to its end even if the client disconnects."""
-        done = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        return await asyncio.shield(done)
+        return await asyncio.shield(asyncio.wrap_future(self._thread.submit(work)))

@@ -1,8 +1,7 @@
 """The results of dry runs, until a pass shows whether they were right."""
 
-import threading
-
 from siltstone.cleaner.one_pass.stats import PassResult, Prediction
+from siltstone.storage import threads
 from siltstone.storage.topic_partition import TopicPartition
 
 
@@ -10,7 +9,7 @@ class Predictions:
     """The last prediction for each partition. Any thread may call."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._by_partition: dict[TopicPartition, Prediction] = {}  # guarded by: _lock
 
     def keep(self, prediction: Prediction) -> None:

@@ -4,13 +4,13 @@ The gauges are Kafka's (``LogCleaner``). The use of the map is computed rightly:
 to 0 before it becomes a percentage (KAFKA-18597).
 """
 
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from siltstone.cleaner.explaining.last_pass import Pass, last_pass_of
 from siltstone.cleaner.one_pass.stats import PassResult, Reason
+from siltstone.storage import threads
 from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -22,7 +22,7 @@ class CleanerFigures:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self.passes = 0
         self.aborted = 0
         self.failures: Counter[str] = Counter()  # by the exception's class

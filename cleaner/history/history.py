@@ -8,13 +8,12 @@ missing, and a reader skips what is not JSON.
 import json
 import logging
 import os
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from siltstone.storage import files
+from siltstone.storage import files, threads
 
 FILE_NAME = "cleaner-history.jsonl"
 OLD_FILE_NAME = f"{FILE_NAME}.1"
@@ -35,7 +34,7 @@ class History:
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._failed: set[Path] = set()  # guarded by: _lock
         self._recent: deque[dict[str, Any]] = deque(maxlen=MAX_IN_MEMORY)
 

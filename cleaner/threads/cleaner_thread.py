@@ -5,8 +5,6 @@ goes on; the rest is glue.
 """
 
 import logging
-import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,10 +26,10 @@ from siltstone.cleaner.one_pass.stats import PassResult, Progress
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.config.topic import FOREVER
 from siltstone.protocol.errors import KafkaError
+from siltstone.storage import threads
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.retention import find_doomed
-from siltstone.storage.threads import LONG_NS, ask_for_slice
 
 if TYPE_CHECKING:
     from siltstone.cleaner.one_pass.cleaner import Cleaner
@@ -78,9 +76,9 @@ class CleanerThread:
         self._cleaner: Cleaner | None = None  # of the thread alone
         self._cleaner_settings = settings
         self._next_trim = services.clock.monotonic()
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._stopping = threads.Event()
+        self._wake = threads.Event()
+        self._thread = threads.new_thread(name, self._run)
 
     @property
     def is_alive(self) -> bool:
@@ -126,7 +124,7 @@ class CleanerThread:
         return work is not None
 
     def _run(self) -> None:
-        os.nice(NICE)  # of this thread alone: Linux
+        threads.be_nice(NICE)
         try:
             while not self._stopping.is_set():
                 if not self.step():
@@ -195,8 +193,8 @@ class CleanerThread:
         if self._cleaner is None or self._cleaner_settings != settings:
             if self._cleaner is not None:
                 self._cleaner.close()
-            elif threading.current_thread() is self._thread:
-                ask_for_slice(LONG_NS)  # of this thread alone, too
+            elif threads.is_current(self._thread):
+                threads.ask_for_slice(threads.LONG_NS)  # of this thread alone, too
             self._cleaner = self._services.make_cleaner(settings)
             self._cleaner_settings = settings
         return self._cleaner

@@ -1,7 +1,6 @@
 """The cleaner threads: started, stopped, resized, replaced when one dies (Kafka: LogCleaner)."""
 
 import logging
-import threading
 
 from siltstone.cleaner.errors import CleaningAborted
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
@@ -10,6 +9,7 @@ from siltstone.cleaner.selection import CleanableLog
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.cleaner_thread import CleanerServices, CleanerThread
 from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.storage import threads
 from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -36,11 +36,11 @@ class CleanerPool:
         self.throttle = throttle
         self.died = 0  # threads, since the start
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._threads: dict[int, CleanerThread] = {}  # guarded by: _lock; read by anyone
         self._is_running = False  # guarded by: _lock
-        self._stopping = threading.Event()
-        self._dry_runs = threading.Lock()  # one at a time: each takes a map
+        self._stopping = threads.Event()
+        self._dry_runs = threads.Lock()  # one at a time: each takes a map
 
     @property
     def settings(self) -> CleanerSettings:

@@ -6,10 +6,10 @@ stop notices it while it waits.
 """
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Final
 
+from siltstone.storage import threads
 from siltstone.storage.clock import Clock
 
 BURST_SECONDS: Final = 0.3
@@ -31,8 +31,8 @@ class Throttle:
         wait: Callable[[float], object] | None = None,
     ) -> None:
         self._clock = clock
-        self._wait = wait or threading.Event().wait
-        self._lock = threading.Lock()
+        self._wait = wait or threads.Event().wait
+        self._lock = threads.Lock()
         self.rate = bytes_per_second  # guarded by: _lock
         self._booked = clock.monotonic()  # guarded by: _lock; until when the rate is used up
         self._changes = 0  # guarded by: _lock

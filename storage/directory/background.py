@@ -6,12 +6,11 @@ stalls the loop.
 """
 
 import logging
-import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.parts import HasFileno
+from siltstone.storage import threads
 from siltstone.storage.directory.write_back import start_write_back
 
 _logger = logging.getLogger(__name__)
@@ -29,8 +28,8 @@ class Background:
         self.failures = 0  # written by the thread, read by anyone
         self.error: BaseException | None = None  # likewise
         self._reported: set[str] = set()  # thread only
-        self._queue: SimpleQueue[tuple[str, Callable[[], object]] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
+        self._queue: threads.Queue[tuple[str, Callable[[], object]] | None] = threads.Queue()
+        self._thread = threads.new_thread("housekeeping", self._run)
 
     def start(self) -> None:
         """Start the thread; work that was submitted before waits until then."""
@@ -56,7 +55,7 @@ class Background:
 
     def drain(self) -> None:
         """Wait until all that was submitted before this call is done. Blocks."""
-        done = threading.Event()
+        done = threads.Event()
         self.submit("drain", done.set)
         while self.alive and not done.wait(0.2):
             continue

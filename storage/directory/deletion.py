@@ -6,9 +6,9 @@ What still waits at a stop is found by its suffix at the next start, and deleted
 
 import heapq
 import itertools
-import threading
 from collections.abc import Callable
 
+from siltstone.storage import threads
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.background import Background
 
@@ -23,7 +23,7 @@ class DelayedDeletions:
     def __init__(self, clock: Clock, background: Background) -> None:
         self._clock = clock
         self._background = background
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._numbers = itertools.count()  # orders equal times; work cannot be compared
         self._waiting: list[tuple[float, int, Callable[[], object]]] = []  # guarded by: _lock
 

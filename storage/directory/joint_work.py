@@ -1,7 +1,8 @@
 """Work, such as an fsync, that several threads ask for at once and one does for all of them."""
 
-import threading
 from collections.abc import Callable
+
+from siltstone.storage import threads
 
 
 class JointWork:
@@ -12,8 +13,8 @@ class JointWork:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._working = threading.Lock()
-        self._counting = threading.Lock()  # held for a few instructions
+        self._working = threads.Lock()
+        self._counting = threads.Lock()  # held for a few instructions
         self._asked = 0  # guarded by: _counting
         self._done = 0  # guarded by: _working; the calls up to this one are served
         self._error: OSError | None = None  # likewise; what came of the last time

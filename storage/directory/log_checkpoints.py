@@ -4,12 +4,11 @@ Recovery points are written after the data below them was fsynced, so after a cr
 at worst.
 """
 
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from siltstone.storage import files
+from siltstone.storage import files, threads
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -27,7 +26,7 @@ class LogCheckpoints:
     __slots__ = ("_high_watermarks", "_lock", "_log_starts", "_recovery_points", "_written")
 
     def __init__(self, directory: Path) -> None:
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._recovery_points = OffsetCheckpoint(directory, files.RECOVERY_POINTS)
         self._log_starts = OffsetCheckpoint(directory, files.LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(directory, files.HIGH_WATERMARKS)

@@ -2,12 +2,11 @@
 
 import errno
 import logging
-import threading
 from pathlib import Path
 from typing import Final
 
 from siltstone.protocol.errors import KafkaStorageError
-from siltstone.storage import files
+from siltstone.storage import files, threads
 from siltstone.storage.directory.lock import DirectoryLock
 from siltstone.storage.directory.room import Level, Room
 from siltstone.storage.files import FsyncFailed
@@ -102,7 +101,7 @@ class LogDirectory:
         self._remedy = ""  # what helps against the last refusal; any thread
         self._lock = lock
         self._identity = identity
-        self._state = threading.Lock()  # held for a few instructions
+        self._state = threads.Lock()  # held for a few instructions
         self._announced = False  # guarded by: _state; a refusal has been logged
         self._calm_checks = 0  # likewise
         self._reported: set[str] = set()  # the sentences logged so far, by any thread

@@ -1,10 +1,10 @@
 """Chooses the log directory of a new partition: the preferred one, or the one with the fewest."""
 
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from siltstone.storage import threads
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -19,7 +19,7 @@ class Placement:
     """How many partitions each directory has. Any thread may call."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._placed: Counter[Path] = Counter()  # guarded by: _lock
         self._preferred: dict[TopicPartition, LogDirectory] = {}  # guarded by: _lock
 

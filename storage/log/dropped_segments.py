@@ -1,11 +1,10 @@
 """Segments that were taken out of a log: renamed in the background, unlinked after the delay."""
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from siltstone.storage import files
+from siltstone.storage import files, threads
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.name_gate import NameGate
 from siltstone.storage.segment.segment import LogSegment
@@ -35,7 +34,7 @@ class DroppedSegments:
         directory: LogDirectory,
         services: "LogServices",
         names: NameGate,
-        writing: threading.Lock,
+        writing: threads.Lock,
         is_abandoned: Callable[[], bool],
     ) -> None:
         self._segments = segments

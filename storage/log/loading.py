@@ -3,12 +3,12 @@
 import errno
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from siltstone.protocol.errors import KafkaError
+from siltstone.storage import threads
 from siltstone.storage.directory.log_directory import LogDirError, remedy_for
 from siltstone.storage.log.recovery import (
     UNKNOWN_TOPIC_ID,
@@ -51,9 +51,9 @@ class SetAside:
 
 
 def load_folders(
-    folders: Sequence[PartitionFolder], *, threads: int, now_ms: int
+    folders: Sequence[PartitionFolder], *, width: int, now_ms: int
 ) -> list[LoadedPartition | SetAside]:
-    """Open partitions, ``threads`` of each directory at a time. Blocks.
+    """Open partitions, ``width`` of each directory at a time. Blocks.
 
     Several threads help after a crash, when they wait for the disk or run compiled code. A clean
     start is Python's work; one thread is enough.
@@ -70,11 +70,11 @@ def load_folders(
     workers = [
         iterator
         for group in queues.values()
-        for iterator in [iter(group)] * (1 if group[0].directory.was_clean else threads)
+        for iterator in [iter(group)] * (1 if group[0].directory.was_clean else width)
     ]
     if len(workers) <= 1:
         return [loaded for worker in workers for loaded in _load_from(worker, now_ms)]
-    with ThreadPoolExecutor(len(workers), thread_name_prefix="recovery") as pool:
+    with threads.new_pool(len(workers), "recovery") as pool:
         loads = [pool.submit(_load_from, worker, now_ms) for worker in workers]
         return [loaded for load in loads for loaded in load.result()]
 

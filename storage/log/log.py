@@ -8,7 +8,6 @@ the disk is `storage.segment.swap`. The class is long because one lock covers al
 """
 
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -24,7 +23,7 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.records.batch import CONTROL
-from siltstone.storage import files
+from siltstone.storage import files, threads
 from siltstone.storage.appending._append_kernels import LogEnd
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
@@ -146,7 +145,7 @@ class Log:
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
         self.names = NameGate()
         # Held while writing into the folder; the event loop never takes it.
-        self._flush_lock = threading.Lock()
+        self._flush_lock = threads.Lock()
         self._abandoned = False  # the folder goes; background work stops
         self._swap: SegmentSwap | None = None  # owned by the thread that cleans
         # Deleted segments that a power failure may bring back torn. Guarded by: lock

@@ -1,8 +1,9 @@
 """Keeps pins from linking a log's files while their names change, and the other way round."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from siltstone.storage import threads
 
 
 class NameGate:
@@ -16,7 +17,7 @@ class NameGate:
     __slots__ = ("_changes", "_condition", "_holds")
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        self._condition = threads.Condition()
         self._holds = 0  # guarded by: _condition
         self._changes = 0  # likewise
 

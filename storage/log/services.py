@@ -1,9 +1,9 @@
 """The objects that all logs of a broker share."""
 
-import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from siltstone.storage import threads
 from siltstone.storage.appending._append_kernels import Appends
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.background import Background
@@ -17,7 +17,7 @@ class FlushStats:
     def __init__(self) -> None:
         self.flushes = 0
         self.seconds = 0.0
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def add(self, seconds: float) -> None:
         """Count one flush, also a failed one: its time counts, too."""

@@ -1,7 +1,8 @@
 """How many producers all partitions of a broker remember together (Kafka: ``ProducerIdCount``)."""
 
-import threading
 from typing import Final
+
+from siltstone.storage import threads
 
 NO_LIMIT: Final = (1 << 63) - 1
 
@@ -14,7 +15,7 @@ class ProducerCount:
     def __init__(self, max_count: int = NO_LIMIT) -> None:
         self.max_count = max_count
         self.value = 0
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     @property
     def is_full(self) -> bool:

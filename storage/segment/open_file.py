@@ -2,9 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from threading import Lock
 
-from siltstone.storage import files
+from siltstone.storage import files, threads
 
 DEFAULT_OPEN_FILES = 512
 
@@ -39,7 +38,7 @@ class OpenFiles:
 
     def __init__(self, limit: int = DEFAULT_OPEN_FILES) -> None:
         self._limit = limit
-        self._lock = Lock()
+        self._lock = threads.Lock()
         self._files: OrderedDict[Hashable, SegmentFile] = OrderedDict()  # guarded by: _lock
 
     def __len__(self) -> int:

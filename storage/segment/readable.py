@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import Final, NamedTuple
 
 from siltstone.protocol.errors import CorruptMessage
@@ -18,7 +17,7 @@ from siltstone.protocol.records.batch import (
     BatchHeader,
 )
 from siltstone.protocol.records.record import iterate_records
-from siltstone.storage import files
+from siltstone.storage import files, threads
 from siltstone.storage.appending._append_kernels import UNKNOWN, SegmentEnd
 from siltstone.storage.log._read_kernels import find_cut, find_position, position_before
 from siltstone.storage.segment import batch_walk, transaction_index
@@ -40,7 +39,7 @@ from siltstone.storage.segment.index import (
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 
-NOTING: Final = Lock()
+NOTING: Final = threads.Lock()
 """Held while facts read from a segment's files are noted, unless an append has noted more by then.
 
 Readers of any thread look; the owner of the segment may append meanwhile.

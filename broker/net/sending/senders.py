@@ -13,10 +13,10 @@ import fcntl
 import os
 import select
 from struct import Struct
-from threading import Thread
 from typing import TYPE_CHECKING, ClassVar
 
 from siltstone.broker.net.sending._sending import Table
+from siltstone.storage import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,11 +52,12 @@ class Senders:
         self._table = Table(_widen(self._report) // _NUMBER.size)
         self.max_sockets = self._table.sockets
         self._threads = [
-            Thread(
-                target=self._table.serve,
-                args=(self._epoll.fileno(), self._stop, self._report),
-                name=f"sender-{number}",
-                daemon=True,
+            threads.new_thread(
+                f"sender-{number}",
+                self._table.serve,
+                self._epoll.fileno(),
+                self._stop,
+                self._report,
             )
             for number in range(count)
         ]

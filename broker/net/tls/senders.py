@@ -12,10 +12,10 @@ import os
 import select
 import ssl
 from dataclasses import dataclass
-from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from siltstone.protocol.parts import FileSlice
+from siltstone.storage import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -51,8 +51,7 @@ class TlsSenders:
         self._stop = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll.register(self._stop, select.EPOLLIN)
         self._threads = [
-            Thread(target=self._serve, name=f"tls-sender-{number}", daemon=True)
-            for number in range(count)
+            threads.new_thread(f"tls-sender-{number}", self._serve) for number in range(count)
         ]
         for thread in self._threads:
             thread.start()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import math
-import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jwt
 
 from siltstone.broker.security.oauth.sources import SourceError
+from siltstone.storage import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ class Keys:
         self._clock = clock
         self._read = read
         self._keys: tuple[Key, ...] = ()
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._is_read_until = -math.inf
         self._not_before = -math.inf  # after a failure
         self._search_after = -math.inf  # for a key that is not known

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import threading
 from functools import partial
 from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Final
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 
 from siltstone.config.oauth import path_of
 from siltstone.config.trust import make_client_context, why_untrusted
+from siltstone.storage import threads
 
 if TYPE_CHECKING:
     import ssl
@@ -88,10 +88,10 @@ def fetch(url: str, context: ssl.SSLContext) -> bytes:
     connection = HTTPSConnection(
         str(parts.hostname), parts.port, timeout=CONNECT_SECONDS, context=context
     )
-    is_late = threading.Event()
+    is_late = threads.Event()
     try:
         connection.connect()
-        end = threading.Timer(ANSWER_SECONDS, _shut, [connection.sock, is_late])
+        end = threads.Timer(ANSWER_SECONDS, _shut, [connection.sock, is_late])
         end.start()
         try:
             connection.request("GET", target, headers={"Accept": "application/json"})
@@ -121,7 +121,7 @@ def _why_silent(error: OSError | HTTPException) -> str:
     )
 
 
-def _shut(channel: socket.socket, is_late: threading.Event) -> None:
+def _shut(channel: socket.socket, is_late: threads.Event) -> None:
     """End what waits for a peer, from another thread, below TLS."""
     is_late.set()
     try:

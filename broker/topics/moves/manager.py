@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.process.tasks import Tasks, to_its_end
@@ -27,6 +24,7 @@ from siltstone.protocol.errors import (
     ReplicaNotAvailable,
     UnknownTopicOrPartition,
 )
+from siltstone.storage import threads
 from siltstone.storage.log.recovery import find_topic_id
 from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
 from siltstone.storage.randomness import random_id
@@ -88,7 +86,7 @@ class LogDirMoves:
         self._waiting: list[LogDirMove] = []
         self._copying = 0
         self._altering = asyncio.Lock()
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: threads.Pool | None = None
         self._tasks = Tasks()
         self._is_closing = False
         topics.before_removal(self.cancel)
@@ -269,12 +267,8 @@ class LogDirMoves:
     async def _run(self, work: Callable[[], None]) -> None:
         """Run work on a thread of the moves' own, so that no client waits behind it."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(
-                self._thread_count,
-                thread_name_prefix="ReplicaAlterLogDirsThread",
-                initializer=partial(os.nice, _NICE),  # of the thread alone: Linux
-            )
-        await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            self._threads = threads.new_pool(self._thread_count, "ReplicaAlterLogDirsThread", _NICE)
+        await asyncio.wrap_future(self._threads.submit(work))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.start(work, "moves")

@@ -33,14 +33,13 @@ from siltstone.protocol.core.constants import SLOT_BYTES
 from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
-from siltstone.storage import files
+from siltstone.storage import files, threads
 from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory import lock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.log_directory import LogDirError
-from siltstone.storage.log import loading
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.moving import future_logs
@@ -127,8 +126,7 @@ class History:
         for path in self.paths:
             path.mkdir()
         self.patch.setattr(siltstone.storage.manager, "Background", Steps)
-        self.patch.setattr(siltstone.storage.manager, "ThreadPoolExecutor", InTurn)
-        self.patch.setattr(loading, "ThreadPoolExecutor", InTurn)
+        self.patch.setattr(threads, "new_pool", InTurn)
         self.patch.setattr(siltstone.storage.manager, "random_id", self._new_id)
         self.patch.setattr(future_logs, "random_id", self._new_id)
         self.patch.setattr(file_set, "OPEN_FILES", OpenFiles(CACHED_FILES))
