@@ -598,10 +598,10 @@ class Broker:
         """Return what a test may ask for; nothing, and nothing imported, unless it was allowed."""
         if not any(self._trial):
             return None
+        from siltstone.broker.http.control.passing_time import PassingTime  # noqa: PLC0415
         from siltstone.broker.http.control.trial import TrialPages  # noqa: PLC0415
+        from siltstone.broker.http.control.trial_state import TrialState  # noqa: PLC0415
         from siltstone.broker.net.faults import Faults  # noqa: PLC0415
-        from siltstone.broker.process.passing_time import PassingTime  # noqa: PLC0415
-        from siltstone.broker.process.trial_state import TrialState  # noqa: PLC0415
 
         passing_time = None
         if isinstance(self._clock, ShiftedClock):

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from siltstone.broker.api import Api
+    from siltstone.broker.http.control.passing_time import PassingTime
+    from siltstone.broker.http.control.trial_state import TrialState
     from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
     from siltstone.broker.net.faults import Faults
-    from siltstone.broker.process.passing_time import PassingTime
-    from siltstone.broker.process.trial_state import TrialState
 
 DISCONNECT: Final = "DISCONNECT"
 """In place of an error: the connection closes."""
