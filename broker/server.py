@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.net.login import Logins
     from siltstone.broker.net.sending.senders import Senders
-    from siltstone.broker.net.telemetry import Telemetry
     from siltstone.broker.net.tls.contexts import Endpoint
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.net.tls.handshakes import Handshakes
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
     from siltstone.broker.security.changes import Changes
     from siltstone.broker.security.quotas.book import Quotas
     from siltstone.broker.security.quotas.meter import Meter
+    from siltstone.broker.telemetry import Telemetry
     from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.config.layers import Layers
     from siltstone.config.server import ServerConfig
@@ -536,7 +536,7 @@ class Broker:
         return coordinators
 
     def _build_telemetry(self) -> Telemetry:
-        from siltstone.broker.net.telemetry import Telemetry  # noqa: PLC0415
+        from siltstone.broker.telemetry import Telemetry  # noqa: PLC0415
 
         return Telemetry(self._settings, self._clock)
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from siltstone.broker.fetching.sessions import FetchSessions
     from siltstone.broker.fetching.waiting import Waiting
     from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.net.telemetry import Telemetry
     from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.security.security import Security
+    from siltstone.broker.telemetry import Telemetry
     from siltstone.broker.topics.features import Features
     from siltstone.broker.topics.moves.manager import LogDirMoves
     from siltstone.broker.topics.registry import TopicRegistry

@@ -35,7 +35,7 @@ FLOORS: Final = {
     "broker": (
         ("context", "process"),
         ("security", "topics", "coordination"),
-        ("groups", "transactions", "fetching"),
+        ("groups", "transactions", "fetching", "telemetry"),
         ("services",),
         ("handlers",),
         ("api",),

@@ -17,10 +17,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers.authorized import find_refusal
-from siltstone.broker.net.telemetry import check_subscription
 from siltstone.broker.process import logs
 from siltstone.broker.process.loop_share import work_off
 from siltstone.broker.security.rights import ALTER_CONFIGS
+from siltstone.broker.telemetry import check_subscription
 from siltstone.broker.topics import eligible_leaders
 from siltstone.broker.topics.settings.changes import Change, Operation, apply_changes, check_changes
 from siltstone.broker.topics.settings.resources import (

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.member_bytes import bytes_of
-from siltstone.broker.net.telemetry import ACCEPTED, Client, Pushed
+from siltstone.broker.telemetry import ACCEPTED, Client, Pushed
 from siltstone.protocol.errors import InvalidRecord, KafkaError
 from siltstone.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from siltstone.broker.context import RequestContext
-    from siltstone.broker.net.telemetry import Instance, Room
+    from siltstone.broker.telemetry import Instance, Room
     from siltstone.protocol.messages.get_telemetry_subscriptions import (
         GetTelemetrySubscriptionsRequest,
     )

@@ -10,11 +10,11 @@ from siltstone.broker.coordination.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.net.request_stats import RequestStats
-from siltstone.broker.net.telemetry import Telemetry
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.security import Security
 from siltstone.broker.services import Identity, Services
+from siltstone.broker.telemetry import Telemetry
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.cleaner_pool import make_pool
 from siltstone.broker.topics.cleaning import Cleaning

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from siltstone.broker.groups.offsets import Offsets
-    from siltstone.broker.net.telemetry import Instance, Telemetry
+    from siltstone.broker.telemetry import Instance, Telemetry
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.cleaner.selection import CleanableLog

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from siltstone.broker.net.telemetry import Client, Pushed, Telemetry, check_subscription
+from siltstone.broker.telemetry import Client, Pushed, Telemetry, check_subscription
 from siltstone.protocol.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -164,7 +164,7 @@ def test_only_what_was_asked_for_is_kept_and_not_for_ever() -> None:
 
 def test_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that asks as another each time makes others begin again, not the memory grow."""
-    monkeypatch.setattr("siltstone.broker.net.telemetry._MAX_INSTANCES", 10)
+    monkeypatch.setattr("siltstone.broker.telemetry._MAX_INSTANCES", 10)
     broker = Broker(one={"metrics": "*"})
     first = broker.ask()
     for _ in range(10):
@@ -202,7 +202,7 @@ def test_what_clients_say_of_themselves_is_cut_off() -> None:
 
 def test_points_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all clients together; the last one to push keeps none."""
-    monkeypatch.setattr("siltstone.broker.net.telemetry._MAX_BYTES", 1000)
+    monkeypatch.setattr("siltstone.broker.telemetry._MAX_BYTES", 1000)
     broker = Broker(one={"metrics": "*", "interval.ms": "1000"})
     one, two = broker.push(broker.ask()), broker.push(broker.ask())
     broker.telemetry.keep(one, Pushed([Point("a", (), 1.0)], 900, 0))
