@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from siltstone.broker.commands import explain_text
-from siltstone.broker.commands.advice import choose
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
 from siltstone.broker.commands.options import read_settings, seconds
 from siltstone.broker.commands.terminal import (
@@ -23,6 +22,7 @@ from siltstone.broker.commands.terminal import (
     write_lines,
     write_wrapped,
 )
+from siltstone.cleaner.explaining.advice import choose
 
 if TYPE_CHECKING:
     import argparse

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.commands.advice import ADVICE, advise, is_failed, is_waiting
 from siltstone.broker.commands.terminal import wrap
+from siltstone.cleaner.explaining.advice import ADVICE, advise, is_failed, is_waiting
 from siltstone.cleaner.explaining.explanation import moment
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.commands.advice import DONE, advise
 from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.cleaner.explaining.advice import DONE, advise
 
 if TYPE_CHECKING:
     from siltstone.broker.http.control.explaining import Explainer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siltstone.broker.commands.advice import advise
 from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.cleaner.explaining.advice import advise
 from siltstone.config.describe import describe_topic
 from siltstone.protocol.names import uuid_text
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from siltstone.broker.commands.advice import ADVICE, DONE, FAILED, advise, choose
 from siltstone.broker.commands.cleaner import Asked, print_explanations
 from siltstone.broker.commands.explain_text import explanation_lines
 from siltstone.broker.commands.terminal import find_width, wrap
+from siltstone.cleaner.explaining.advice import ADVICE, DONE, FAILED, advise, choose
 from siltstone.cleaner.explaining.explanation import Rule
 
 BECAUSE = "all that is dirty is in the active segment 0, which is never cleaned; " * 3
