@@ -35,6 +35,7 @@ from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.exposed import warn_of_exposed
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.net.unread import Unread
 from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITIONS, UNREAD_BYTES
@@ -73,11 +74,9 @@ if TYPE_CHECKING:
     from siltstone.broker.coordination.coordinators import Coordinators
     from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.net.login import Logins
-    from siltstone.broker.net.sending.senders import Senders
     from siltstone.broker.net.tls.contexts import Endpoint
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.net.tls.handshakes import Handshakes
-    from siltstone.broker.net.tls.senders import TlsSenders
     from siltstone.broker.security.changes import Changes
     from siltstone.broker.security.quotas.book import Quotas
     from siltstone.broker.security.quotas.meter import Meter
@@ -146,7 +145,8 @@ class Broker:
         directories = [Path(name).absolute() for name in given.log_dirs]
 
         # What the broker has kept from earlier runs
-        io = self._io = _make_io(given.num_io_threads, given.num_network_threads)
+        io = self._io = IoThreads(given.num_io_threads)
+        self._sending = SendingThreads(io, given.num_network_threads)
         self._writer = CatalogWriter(_read_catalog(directories), io, self._fail_first_directory)
         settings = self._settings = BrokerSettings(layers, self._writer)
         self.limits = settings.limits
@@ -232,6 +232,7 @@ class Broker:
             self._services,
             self._buffers,
             self._round,
+            self._sending,
             self._dispatcher.gate,
             self.addresses,
             logins=_make_logins(name, self._security),
@@ -242,7 +243,7 @@ class Broker:
         return HttpPort(
             directory,
             self._settings,
-            self._io,
+            self._sending,
             self._security,
             self._find_handshakes(HTTP),
             self._find_pages,
@@ -395,6 +396,7 @@ class Broker:
         await self._pins.close()
         cleaner_ended = await self._cleaning.stop()
         clean = await self._close_logs(deadline) and cleaner_ended
+        self._sending.close()
         self._io.close()
         self._security.close()
         if self._is_started:
@@ -691,17 +693,6 @@ def _make_buffers(settings: BrokerSettings) -> Buffers:
     return Buffers(settings.server.queued_max_request_bytes, partial(note, QUEUED_BYTES), unread)
 
 
-def _make_io(count: int, sender_count: int) -> IoThreads:
-    """Return the threads that wait."""
-    senders = OnFirstUse(partial(_start_senders, sender_count))
-    tls_senders = OnFirstUse(partial(_start_tls_senders, sender_count))
-    return IoThreads(
-        count,
-        senders if sender_count else None,
-        tls_senders if sender_count else None,
-    )
-
-
 def _read_catalog(directories: Sequence[Path]) -> Catalog:
     catalog = Catalog(directories)
     try:
@@ -709,18 +700,6 @@ def _read_catalog(directories: Sequence[Path]) -> Catalog:
     except LogDirError as error:
         raise StartError(str(error)) from error
     return catalog
-
-
-def _start_senders(count: int) -> Senders:
-    from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415
-
-    return Senders(count)
-
-
-def _start_tls_senders(count: int) -> TlsSenders:
-    from siltstone.broker.net.tls.senders import TlsSenders  # noqa: PLC0415
-
-    return TlsSenders(count)
 
 
 _ALTERED: Final = (

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.contexts import Endpoint
     from siltstone.broker.net.tls.handshakes import Handshakes
     from siltstone.broker.process.io import IoThreads
@@ -46,7 +47,7 @@ class HttpPort:
         self,
         directory: Path,
         settings: BrokerSettings,
-        io: IoThreads,
+        sending: SendingThreads,
         security: Security,
         handshakes: Handshakes | None,
         find_routes: Callable[[], Awaitable[Routes]],
@@ -55,13 +56,13 @@ class HttpPort:
         self.address = ("", 0)
         self._directory = directory
         self._settings = settings
-        self._io = io
+        self._io = sending.io
         self._security = security
         self._handshakes = handshakes
         self._server = HttpServer(
             find_routes,
             admission=self._make_admission(),
-            encryption=None if handshakes is None else (handshakes, io),
+            encryption=None if handshakes is None else (handshakes, sending),
         )
 
     async def start(self) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from siltstone.broker.http.tls_stream import TlsStream
     from siltstone.broker.http.values import HttpRequest, Route
+    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
-    from siltstone.broker.process.io import IoThreads
 
 _logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class HttpServer:
         find_routes: Callable[[], Awaitable[Routes]],
         limits: HttpLimits | None = None,
         admission: Admission | None = None,
-        encryption: tuple[Handshakes, IoThreads] | None = None,
+        encryption: tuple[Handshakes, SendingThreads] | None = None,
     ) -> None:
         self._find_routes = find_routes
         self._limits = limits or HttpLimits()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from siltstone.broker.net.tls.channel import TlsChannel
 
 if TYPE_CHECKING:
+    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.handshakes import Opened
-    from siltstone.broker.process.io import IoThreads
 
 _READ_BYTES = 16 * 1024
 
@@ -21,7 +21,7 @@ _READ_BYTES = 16 * 1024
 class TlsStream:
     """Reader and writer in one (loop only); one call reads or drains at a time."""
 
-    def __init__(self, opened: Opened, peer: tuple[str, int], io: IoThreads) -> None:
+    def __init__(self, opened: Opened, peer: tuple[str, int], sending: SendingThreads) -> None:
         self._loop = asyncio.get_running_loop()
         self._known: dict[str, Any] = {"peername": peer, "certified": opened.name}
         self._buffer = memoryview(bytearray(_READ_BYTES))
@@ -29,7 +29,9 @@ class TlsStream:
         self._drained.set()
         self._input: asyncio.Future[None] | None = None
         self._is_closed = False
-        self._channel = TlsChannel(self._loop, opened.sock, io, self._drained.set, self._on_lost)
+        self._channel = TlsChannel(
+            self._loop, opened.sock, sending, self._drained.set, self._on_lost
+        )
 
     @property
     def transport(self) -> Self:

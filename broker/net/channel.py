@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from siltstone.broker.net.sending.senders import Senders
-    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.net.sending.threads import SendingThreads
 
 # What a consumer asks of a partition by default, and the head of the answer, leave in one turn.
 TURN_BYTES = 1024 * 1024 + INLINE_BYTES
@@ -45,18 +45,18 @@ class PlainChannel(Transport):
     """
 
     __slots__ = (
-        "_io",
         "_loop",
         "_on_drained",
         "_outlet",
         "_rare",
+        "_sending",
     )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         fileno: int,
-        io: IoThreads,
+        sending: SendingThreads,
         on_drained: Callable[[], None],
         on_lost: Callable[[str], None],
     ) -> None:
@@ -64,7 +64,7 @@ class PlainChannel(Transport):
         super().__init__(fileno, on_lost)
         self._loop = loop
         self._rare: socket.socket | None = None
-        self._io = io
+        self._sending = sending
         self._on_drained = on_drained
         self._outlet: Outlet | None = None
 
@@ -119,7 +119,9 @@ class PlainChannel(Transport):
     def _find_outlet(self) -> Outlet:
         """Return what waits until more can be sent: most connections never have to."""
         if self._outlet is None:
-            self._outlet = Outlet(self, self._loop, self._io, self._on_drained, self._on_lost)
+            self._outlet = Outlet(
+                self, self._loop, self._sending.io, self._on_drained, self._on_lost
+            )
         return self._outlet
 
     def _find_socket(self) -> socket.socket:
@@ -164,7 +166,7 @@ class PlainChannel(Transport):
             if not self.is_in_memory(file, position):
                 return self._warm(head, count)
         if count >= HANDED_BYTES:
-            senders = self._io.find_senders()
+            senders = self._sending.find_senders()
             if senders is not None and senders.can_take(self.fileno):
                 return self._hand_over(senders, head, count)
         try:

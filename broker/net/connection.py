@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.gate import Gate
     from siltstone.broker.net.login import Login, Logins
+    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.channel import TlsChannel
     from siltstone.broker.services import Services
     from siltstone.protocol.parts import Answer, FileSlice, LateAnswer
@@ -52,6 +53,7 @@ class Listener(Protocol):
     services: Services
     buffers: Buffers
     loop_round: LoopRound
+    sending: SendingThreads
     max_frame_bytes: int
     logins: Logins | None
 
@@ -117,7 +119,7 @@ class Connection(Turn):
 
         ``is_ours`` says that the other end is within this process: it need not log in.
         """
-        channel = channel_type(loop, sock, listener.services.io, self.resume, self.close)
+        channel = channel_type(loop, sock, listener.sending, self.resume, self.close)
         super().__init__(
             loop,
             channel,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.gate import Gate
     from siltstone.broker.net.login import Logins
+    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
     from siltstone.broker.net.turn._turn_kernels import LoopRound
     from siltstone.broker.services import Services
@@ -58,6 +59,7 @@ class Listener:
         services: Services,
         buffers: Buffers,
         loop_round: LoopRound,
+        sending: SendingThreads,
         dispatcher: Gate,
         addresses: Addresses | None = None,
         *,
@@ -72,6 +74,7 @@ class Listener:
         self.services = services
         self.buffers = buffers
         self.loop_round = loop_round
+        self.sending = sending
         self.dispatcher = dispatcher
         self.logins = logins
         self.handshakes = handshakes

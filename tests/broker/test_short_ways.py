@@ -11,9 +11,6 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.groups.classic import group as classic_group
-from siltstone.broker.net.sending.senders import Senders
-from siltstone.broker.process.first_use import OnFirstUse
-from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
 from siltstone.storage.appending.values import Origin
@@ -124,9 +121,7 @@ async def test_short_ways_answer_as_general_ones(
             talks = await hold(stand, requests, REQUESTS, lambda: close_short_ways_of_logs(home))
     repeat_chances(monkeypatch, seed)
     home = make_home(second)
-    home.io.close()
-    home.io = IoThreads(4, OnFirstUse(lambda: Senders(1)))
-    async with Stand(home) as again:
+    async with Stand(home, sender_count=1) as again:
         await repeat(again, talks, random.Random(seed))
 
     assert again.errors == stand.errors

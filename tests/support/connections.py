@@ -11,6 +11,7 @@ from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import RareRequests
 from siltstone.broker.net.gate import Gate
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.process.io import IoThreads
 from siltstone.storage.appending._append_kernels import Appends
@@ -51,6 +52,7 @@ class Line:
         self.services: Any = self
         self.security = self
         self.io = IoThreads(1)
+        self.sending = SendingThreads(self.io, 0)
         self.buffers = Buffers()
         self.loop_round = LoopRound(asyncio.get_running_loop(), Appends())
         self.dispatcher = ScriptedGate(dispatch)

@@ -19,6 +19,7 @@ from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn._turn_kernels import LoopRound
 from tests.support.waiting import within
 
@@ -46,17 +47,19 @@ class Talk:
 class Stand:
     """A listener without a port before a broker's services; open between ``async with``."""
 
-    def __init__(self, home: ServicesOnDisk) -> None:
+    def __init__(self, home: ServicesOnDisk, sender_count: int = 0) -> None:
         self.home = home
+        self._sender_count = sender_count
         self._clients: list[Client] = []
 
     async def __aenter__(self) -> Self:
         await self.home.open()
         self.stats = RequestStats((api.key, api.name) for api in APIS)
         self.dispatcher = Dispatcher(self.stats).gate
+        self.sending = SendingThreads(self.home.services.io, self._sender_count)
         loop_round = LoopRound(asyncio.get_running_loop(), self.home.services.logs.appends)
         self.listener = Listener(
-            "PLAINTEXT", self.home.services, Buffers(), loop_round, self.dispatcher
+            "PLAINTEXT", self.home.services, Buffers(), loop_round, self.sending, self.dispatcher
         )
         return self
 
@@ -64,6 +67,7 @@ class Stand:
         for client in self._clients:
             client.close()
         await self.listener.drain(0.0)
+        self.sending.close()
         await self.home.close()
 
     def connect(self) -> Client:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.senders import TlsSenders
-    from siltstone.broker.process.io import IoThreads
 
 HANDED_BYTES: Final = 2 * INLINE_BYTES
 """From here on the loop would be held for longer than handing over costs."""
@@ -45,13 +45,13 @@ class TlsChannel(Transport):
     """
 
     __slots__ = (
-        "_io",
         "_is_due",
         "_is_ended",
         "_loop",
         "_offered",
         "_on_input",
         "_outlet",
+        "_sending",
         "_socket",
     )
 
@@ -59,16 +59,16 @@ class TlsChannel(Transport):
         self,
         loop: asyncio.AbstractEventLoop,
         sock: ssl.SSLSocket,
-        io: IoThreads,
+        sending: SendingThreads,
         on_drained: Callable[[], None],
         on_lost: Callable[[str], None],
     ) -> None:
         super().__init__(sock.fileno(), on_lost)
         self._loop = loop
         self._socket = sock
-        self._io = io
+        self._sending = sending
         self._on_input: Callable[[], None] | None = None
-        self._outlet = Outlet(self, loop, io, on_drained, on_lost)
+        self._outlet = Outlet(self, loop, sending.io, on_drained, on_lost)
         self._offered = 0
         self._is_ended = False
         self._is_due = False
@@ -218,7 +218,7 @@ class TlsChannel(Transport):
                 break
         senders: TlsSenders | None = None
         if total >= HANDED_BYTES:
-            senders = self._io.find_tls_senders()
+            senders = self._sending.find_tls_senders()
         if senders is None:
             return False
         over = total - TURN_BYTES

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from siltstone.broker.net.channel import PlainChannel
-from siltstone.broker.net.sending.senders import Senders
-from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice, Parts
 from tests.support.waiting import equals, give_turns_until, within
@@ -35,12 +34,12 @@ class OpenFile:
 
 
 @pytest.fixture(params=[0, 2], ids=["loop", "senders"])
-async def io(request: pytest.FixtureRequest) -> AsyncIterator[IoThreads]:
+async def sending(request: pytest.FixtureRequest) -> AsyncIterator[SendingThreads]:
     """One thread for cold reads, and the senders of large ranges."""
-    count = request.param
-    threads = IoThreads(1, OnFirstUse(lambda: Senders(count)) if count else None)
+    threads = SendingThreads(IoThreads(1), request.param)
     yield threads
     threads.close()
+    threads.io.close()
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ async def _receive(client: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-async def _exchange(io: IoThreads, parts: Parts, expected: bytes) -> list[str]:
+async def _exchange(sending: SendingThreads, parts: Parts, expected: bytes) -> list[str]:
     """Send ``parts`` through a channel and return why it was lost, if it was."""
     client, server = socket.socketpair()
     client.setblocking(False)
@@ -71,7 +70,7 @@ async def _exchange(io: IoThreads, parts: Parts, expected: bytes) -> list[str]:
     lost: list[str] = []
     drained = asyncio.Event()
     channel = PlainChannel(
-        asyncio.get_running_loop(), server.detach(), io, drained.set, lost.append
+        asyncio.get_running_loop(), server.detach(), sending, drained.set, lost.append
     )
     channel.send(parts)
     received = await _receive(client, len(expected))
@@ -85,15 +84,17 @@ async def _exchange(io: IoThreads, parts: Parts, expected: bytes) -> list[str]:
 
 
 async def test_a_large_range_goes_out_between_bytes(
-    io: IoThreads, content: tuple[FileSlice, bytes]
+    sending: SendingThreads, content: tuple[FileSlice, bytes]
 ) -> None:
     """A fetch response: head, file range, tail, larger than any socket buffer."""
     whole, data = content
 
-    assert not await _exchange(io, [b"head", whole, b"tail"], b"head" + data + b"tail")
+    assert not await _exchange(sending, [b"head", whole, b"tail"], b"head" + data + b"tail")
 
 
-async def test_small_ranges_are_joined(io: IoThreads, content: tuple[FileSlice, bytes]) -> None:
+async def test_small_ranges_are_joined(
+    sending: SendingThreads, content: tuple[FileSlice, bytes]
+) -> None:
     """Two hundred small ranges and their heads arrive in order."""
     whole, data = content
     parts: Parts = []
@@ -103,23 +104,25 @@ async def test_small_ranges_are_joined(io: IoThreads, content: tuple[FileSlice, 
         parts += [b"%03d" % number, piece]
         expected += b"%03d" % number + data[piece.position : piece.position + piece.size]
 
-    assert not await _exchange(io, parts, expected)
+    assert not await _exchange(sending, parts, expected)
 
 
-async def test_empty_parts_take_no_time(io: IoThreads, content: tuple[FileSlice, bytes]) -> None:
+async def test_empty_parts_take_no_time(
+    sending: SendingThreads, content: tuple[FileSlice, bytes]
+) -> None:
     """The end of an old fetch response is no bytes at all; it must not be tried for ever."""
     small = FileSlice(content[0].file, 0, 10)
 
-    assert not await _exchange(io, [b"x", small, b""], b"x" + content[1][:10])
-    assert not await _exchange(io, [b"", b""], b"")
+    assert not await _exchange(sending, [b"x", small, b""], b"x" + content[1][:10])
+    assert not await _exchange(sending, [b"", b""], b"")
 
 
 class Holder:
     """A connection, as far as its channel knows one."""
 
-    def __init__(self, io: IoThreads, fileno: int) -> None:
+    def __init__(self, sending: SendingThreads, fileno: int) -> None:
         loop = asyncio.get_running_loop()
-        self.channel = PlainChannel(loop, fileno, io, self.resume, self.close)
+        self.channel = PlainChannel(loop, fileno, sending, self.resume, self.close)
 
     def resume(self) -> None:
         """Take no notice."""
@@ -130,13 +133,13 @@ class Holder:
 
 
 @pytest.mark.parametrize("size", [0, 8 << 20])
-async def test_who_had_a_closed_channel_is_gone(io: IoThreads, size: int) -> None:
+async def test_who_had_a_closed_channel_is_gone(sending: SendingThreads, size: int) -> None:
     """At once, also where something had to wait for room: no garbage has to be looked for."""
     client, server = socket.socketpair()
     server.setblocking(False)
     gc.disable()
     try:
-        holder = Holder(io, server.detach())
+        holder = Holder(sending, server.detach())
         holder.channel.send([bytes(size)])
         assert bool(holder.channel.unsent) == bool(size)
         holder.close()
@@ -176,24 +179,25 @@ async def test_cold_pages_are_fetched_on_a_thread(
     """A page that is not in memory makes the channel wait for an io thread, not the loop."""
     whole, data = content
     io = CountingThreads(1)
+    sending = SendingThreads(io, 0)
     piece = FileSlice(whole.file, 0, size)
 
     for _ in range(_FORGETS):
         _forget(whole.file)  # type: ignore[arg-type]  # the test's own
-        assert not await _exchange(io, [b"x", piece, b"y"], b"x" + data[:size] + b"y")
+        assert not await _exchange(sending, [b"x", piece, b"y"], b"x" + data[:size] + b"y")
         if io.asked:
             break
     assert io.asked, "nothing was cold; a file system in memory forgets nothing"
 
     io.asked = 0
-    assert not await _exchange(io, [b"x", piece, b"y"], b"x" + data[:size] + b"y")
+    assert not await _exchange(sending, [b"x", piece, b"y"], b"x" + data[:size] + b"y")
     assert not io.asked
-    io.close()
+    sending.io.close()
 
 
 @pytest.mark.parametrize("size", [1_000, 1 << 20])
 async def test_a_file_that_is_too_short_loses_the_connection(
-    io: IoThreads, tmp_path: Path, size: int
+    sending: SendingThreads, tmp_path: Path, size: int
 ) -> None:
     """A truncated file must not look like a slow one."""
     path = tmp_path / "short"
@@ -203,7 +207,7 @@ async def test_a_file_that_is_too_short_loses_the_connection(
     server.setblocking(False)
     lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     channel = PlainChannel(
-        asyncio.get_running_loop(), server.detach(), io, lambda: None, lost.set_result
+        asyncio.get_running_loop(), server.detach(), sending, lambda: None, lost.set_result
     )
     file = OpenFile(path)
     channel.send([FileSlice(file, 0, size)])
@@ -225,12 +229,14 @@ def is_open(number: int) -> bool:
 
 async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, bytes]) -> None:
     """Its number would be the next connection's, which would get the rest of the answer."""
-    io = IoThreads(1, OnFirstUse(lambda: Senders(1)))
+    sending = SendingThreads(IoThreads(1), 1)
     client, server = socket.socketpair()
     client.setblocking(False)
     server.setblocking(False)
     number = server.fileno()
-    channel = PlainChannel(asyncio.get_running_loop(), server.detach(), io, lambda: None, print)
+    channel = PlainChannel(
+        asyncio.get_running_loop(), server.detach(), sending, lambda: None, print
+    )
     channel.send([b"head", content[0], b"tail"])
     channel.close()
     channel.close()
@@ -241,18 +247,19 @@ async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, b
     received = await _receive(client, 1 << 30)
     await give_turns_until(lambda: is_open(number), "a closed socket", equals(False))
     client.close()
-    io.close()
+    sending.close()
+    sending.io.close()
 
     assert number not in numbers
     assert (b"head" + content[1]).startswith(received)
 
 
-async def test_a_closed_channel_leaves_its_number_to_others(io: IoThreads) -> None:
+async def test_a_closed_channel_leaves_its_number_to_others(sending: SendingThreads) -> None:
     """The next connection has it, and neither gets nor loses a byte by us; nobody is told."""
     client, server = socket.socketpair()
     lost: list[str] = []
     channel = PlainChannel(
-        asyncio.get_running_loop(), server.detach(), io, lambda: None, lost.append
+        asyncio.get_running_loop(), server.detach(), sending, lambda: None, lost.append
     )
     channel.close()
     client.close()
