@@ -21,7 +21,7 @@ cdef class NewOffsets:
     cpdef add(self, str topic, Grid rows, Py_ssize_t place, str metadata)
 
     @cython.locals(version=int, run=Run, pairs=list, keys=list, values=list, place=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
-    cpdef list journal_rows(self, str group_id)
+    cpdef list journal_rows(self, str group_id, dict ids=*)
 
 @cython.final
 cdef class GroupOffsets:

@@ -10,7 +10,12 @@ import cython
 
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.protocol.coordinator.group_errors import OffsetMetadataTooLarge
-from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
+from siltstone.protocol.coordinator.group_records import (
+    NO_EXPIRY,
+    VERSION,
+    VERSION_WITH_EXPIRY,
+    VERSION_WITH_TOPIC_ID,
+)
 from siltstone.protocol.core import fill_versioned, write_alike
 from siltstone.protocol.errors import UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages import NO_ID
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     Results = list[tuple[str, bytes, Grid]]
 
 
+_NO_IDS: dict[str, bytes] = {}
 _NOTHING_COMMITTED = (-1, -1, "")  # offset, leader epoch, metadata
 _TOO_LARGE = OffsetMetadataTooLarge.code
 _UNKNOWN = UnknownTopicOrPartition.code
@@ -126,16 +132,20 @@ class NewOffsets:
             for place in range(run.start, run.stop)
         ]
 
-    def journal_rows(self, group_id: str) -> "list[tuple[bytes, bytes]]":
-        """Return the journal's keys and values."""
-        version = VERSION if self._expiry_ms == NO_EXPIRY else VERSION_WITH_EXPIRY
-        table = _VALUES[version]
+    def journal_rows(
+        self, group_id: str, ids: dict[str, bytes] = _NO_IDS
+    ) -> "list[tuple[bytes, bytes]]":
+        """Return the journal's keys and values; ``ids`` are those of topics that must be told."""
+        usual = VERSION if self._expiry_ms == NO_EXPIRY else VERSION_WITH_EXPIRY
         pairs: list[tuple[bytes, bytes]] = []
         for run in self.runs:
+            topic_id = ids.get(run.topic, NO_ID)
+            version = VERSION_WITH_TOPIC_ID if run.topic in ids else usual
+            table = _VALUES[version]
             start = run.start
             stop = run.stop
             key = (group_id, run.topic, 0)
-            value = (0, 0, run.metadata, self._now_ms, self._expiry_ms, NO_ID)
+            value = (0, 0, run.metadata, self._now_ms, self._expiry_ms, topic_id)
             keys = write_alike(_KEY, key, _KEY_TYPE, run.rows, _KEY_FROM, start, stop)
             values = write_alike(table, value, version, run.rows, _VALUE_FROM, start, stop)
             for place in range(stop - start):

@@ -16,7 +16,7 @@ from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.expiry import DeletedTopics, expire
 from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
-from siltstone.broker.groups.offsets import Offsets
+from siltstone.broker.groups.offsets import TOMBSTONES_AT_A_TIME, Offsets
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.client_limits import GROUPS, OFFSET_BYTES
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _TIMERS_AT_A_TIME = 500
-_TOMBSTONES_AT_A_TIME = 1000
 _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 
 
@@ -73,7 +72,7 @@ class GroupCoordinator:
         self.clock = clock
         self.groups: dict[str, Group] = {}
         self.journal = CoordinatorLog(OFFSETS_TOPIC, topics, settings, io, clock)
-        self.offsets = Offsets(self.journal.append, self._find_room)
+        self.offsets = Offsets(self.journal.append, self._find_room, topics.retired)
         self.timers = Timers(clock, self._wake_at)
         self.member_bytes = MemberBytes.of(settings.limits)
         self.consumer = ConsumerGroups(self)
@@ -111,6 +110,7 @@ class GroupCoordinator:
     async def _expire_offsets(self) -> None:
         for _ in expire(self):
             await asyncio.sleep(0)
+        self._deleted_topics.forget()
 
     async def load(self) -> None:
         """Read the journal back; `loaded` is set afterwards."""
@@ -293,8 +293,8 @@ class GroupCoordinator:
         Raises:
             KafkaError: It did not take them, ready to be answered.
         """
-        for start in range(0, len(rows), _TOMBSTONES_AT_A_TIME):
-            self.journal.append(group.partition, rows[start : start + _TOMBSTONES_AT_A_TIME])
+        for start in range(0, len(rows), TOMBSTONES_AT_A_TIME):
+            self.journal.append(group.partition, rows[start : start + TOMBSTONES_AT_A_TIME])
 
     def delete(self, group: Group) -> None:
         """Delete a group that is empty, its offsets first.
@@ -315,12 +315,7 @@ class GroupCoordinator:
         Raises:
             KafkaError: The journal did not take it, ready to be answered.
         """
-        return sum(
-            self.offsets.delete(
-                group.group_id, group.partition, named[start : start + _TOMBSTONES_AT_A_TIME]
-            )
-            for start in range(0, len(named), _TOMBSTONES_AT_A_TIME)
-        )
+        return self.offsets.delete(group.group_id, group.partition, named)
 
     def _topic_deleted(self, topic: Topic) -> None:
         """Have the offsets of a deleted topic deleted; if it was the journal, forget everything."""

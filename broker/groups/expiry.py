@@ -1,8 +1,8 @@
 """Deleting unused offsets, groups that have nothing else (KIP-211), and offsets of deleted topics.
 
 All topics that were deleted meanwhile are looked for in one walk over the groups, in slices. Until
-it is over the registry keeps their names, on the disk too, and makes no topic of such a name: so
-offsets of a new topic are not taken for those of the old one, and a start walks again. (Kafka:
+it is over the registry keeps their names, on the disk too, and a start walks again. A new topic of
+such a name may be used meanwhile: `Offsets` tells what is committed for it from the rest. (Kafka:
 ``GroupCoordinator.onPartitionsDeleted``.)
 """
 
@@ -17,8 +17,9 @@ from siltstone.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
+    from uuid import UUID
 
     from siltstone.broker.groups.group import Group
     from siltstone.broker.groups.owner import Owner
@@ -85,6 +86,7 @@ class DeletedTopics:
     """The topics whose offsets groups still have (loop only); ``loaded`` tells when all are known.
 
     `forget` begins a walk unless one is under way, which then does not end before another one.
+    What the journal did not take is tried again when offsets expire, and at the next start.
     """
 
     def __init__(self, owner: Owner, loaded: asyncio.Event) -> None:
@@ -100,24 +102,42 @@ class DeletedTopics:
 
     async def _run(self) -> None:
         topics = self._owner.topics
+        left: set[UUID] = set()
         try:
-            while names := frozenset(topics.retired):
-                await self._walk(names)
-                topics.release(names)
+            while deleted := {
+                name: topic_id
+                for name, topic_id in topics.retired.copy().items()
+                if topic_id not in left
+            }:
+                if not await self._walk_and_release(deleted):
+                    left.update(deleted.values())
         finally:
             self._is_walking = False
 
-    async def _walk(self, names: AbstractSet[str]) -> None:
+    async def _walk_and_release(self, deleted: Mapping[str, UUID]) -> bool:
+        if not await self._walk(deleted.keys()):
+            return False
+        try:
+            await self._owner.topics.release(deleted)
+        except KafkaError as error:
+            _logger.warning("names of deleted topics are kept: %s", error)
+            return False
+        return True
+
+    async def _walk(self, names: AbstractSet[str]) -> bool:
+        """Delete the offsets; tell whether the journal took all of it."""
         offsets = self._owner.offsets
+        is_whole = True
         share = LoopShare()
         for group_ids in offsets.find_groups(names):
             await share.rest()
             for group_id in group_ids:
-                named = offsets.list_of_topics(group_id, names)
-                group = self._owner.find(group_id) if named else None
-                if group is not None:
-                    try:
-                        self._owner.delete_offsets(group, named)
-                    except KafkaError as error:
-                        _logger.warning("offsets not deleted group=%s reason=%s", group_id, error)
+                try:
+                    group = self._owner.find(group_id)
+                    if group is not None:
+                        offsets.delete_old(group_id, group.partition, names)
+                except KafkaError as error:
+                    is_whole = False
+                    _logger.warning("offsets not deleted group=%s reason=%s", group_id, error)
                 await share.rest()
+        return is_whole

@@ -18,6 +18,7 @@ from siltstone.broker.groups._commit_kernels import (
     excess_of,
     growth_of,
 )
+from siltstone.broker.topics.retired import RetiredNames
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from siltstone.protocol.records.journal import Producer, Row
 
 _SHARDS: Final = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
+_NO_IDS: dict[str, bytes] = {}
+TOMBSTONES_AT_A_TIME: Final = 1000
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
 _GROUP_BYTES: Final = 350
 """The bytes of a group in memory besides its name, its topics and their offsets."""
@@ -46,12 +49,16 @@ class Offsets:
     ``find_room(size, growth)`` refuses offsets that grow from so many bytes in memory by so many,
     and tells how many more there may be. As long as what commits could take at most is less than
     it has told, it is not asked again.
+
+    Offsets of deleted topics, ``retired``, do not show, and go with `delete_old`. A group has those
+    of one topic of a name: old ones go before any is committed for a new topic of the name.
     """
 
     def __init__(
         self,
         append: Callable[[int, Sequence[Row], Producer], int],
         find_room: Callable[[int, int], int] | None = None,
+        retired: RetiredNames | None = None,
     ) -> None:
         self.count = 0
         self.commit_count = 0
@@ -61,6 +68,7 @@ class Offsets:
         self._other_bytes = 0  # of groups, and what they have besides
         self._append = append
         self._find_room = find_room or _no_limit
+        self._retired = RetiredNames({}) if retired is None else retired
         self._room = 0
         self._shards: tuple[dict[str, GroupOffsets], ...] = tuple([{} for _ in range(_SHARDS)])
         self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups
@@ -105,9 +113,10 @@ class Offsets:
         Raises:
             KafkaError: The journal did not take them, or they would be too many bytes in memory.
         """
-        rows = offsets.journal_rows(group_id)
+        ids = self._make_place(group_id, partition, offsets) if self._retired else _NO_IDS
+        rows = offsets.journal_rows(group_id, ids)
         self._room -= offsets.max_bytes + _GROUP_BYTES + CHARACTER_BYTES * len(group_id)
-        if self._room < 0:
+        if self._room < 0 or ids:  # values with ids are longer
             growth = self._find_growth(group_id, offsets, rows)
             self._room = min(self._find_room(self.size, growth), _ROOM)
         self._append(partition, rows, NO_PRODUCER)
@@ -127,7 +136,8 @@ class Offsets:
         Raises:
             KafkaError: The journal did not take them, or they would be too many bytes in memory.
         """
-        rows = offsets.journal_rows(group_id)
+        ids = self._make_place(group_id, partition, offsets) if self._retired else _NO_IDS
+        rows = offsets.journal_rows(group_id, ids)
         growth = self._find_pending_growth(group_id, offsets, rows, producer.id)
         self._room = min(self._find_room(self.size, growth), _ROOM)
         self._append(partition, rows, producer)
@@ -153,12 +163,20 @@ class Offsets:
     def topics(self, group_id: str) -> Mapping[str, dict[int, bytes]]:
         """Return what a group has committed by topic and partition, for `read_offset`."""
         group = self._find(group_id)
-        return _NOTHING if group is None else group.committed
+        if group is None:
+            return _NOTHING
+        if self._retired:
+            old = self._find_old(group, self._retired.names)
+            if old:
+                return {topic: each for topic, each in group.committed.items() if topic not in old}
+        return group.committed
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Tell whether an open transaction has an offset."""
         group = self._find(group_id)
-        return group is not None and bool(group.pending) and group.is_pending(topic, partition)
+        if group is None or not group.pending or not group.is_pending(topic, partition):
+            return False
+        return topic not in self._retired or not self._is_old(group, topic)
 
     def has_pending(self, group_id: str) -> bool:
         """Tell whether an open transaction has offsets of the group."""
@@ -179,13 +197,62 @@ class Offsets:
             for topic, index in named
             if index in group.committed.get(topic, {}) or group.is_pending(topic, index)
         ]
-        if there:
-            rows = [(offset_key(group_id, topic, index), None) for topic, index in there]
-            self._append(partition, rows, NO_PRODUCER)
-            for topic, index in there:
-                self._remove(group, topic, index)
+        try:
+            for start in range(0, len(there), TOMBSTONES_AT_A_TIME):
+                some = there[start : start + TOMBSTONES_AT_A_TIME]
+                rows = [(offset_key(group_id, topic, index), None) for topic, index in some]
+                self._append(partition, rows, NO_PRODUCER)
+                for topic, index in some:
+                    self._remove(group, topic, index)
+        finally:
             self._drop_if_empty(group_id, group)
         return len(there)
+
+    def delete_old(self, group_id: str, partition: int, names: AbstractSet[str]) -> int:
+        """Delete what a group has of deleted topics of some names, pending offsets too.
+
+        Raises:
+            KafkaError: The journal did not take it, ready to be answered.
+        """
+        group = self._find(group_id)
+        old = () if group is None else self._find_old(group, names)
+        return self.delete(group_id, partition, self._list_of(group_id, old)) if old else 0
+
+    def _make_place(self, group_id: str, partition: int, offsets: NewOffsets) -> dict[str, bytes]:
+        """Delete what a group has of deleted topics whose names are those of new offsets.
+
+        Returns:
+            The ids that tell the new topics of retired names from those before.
+
+        Raises:
+            KafkaError: The journal did not take it, ready to be answered.
+        """
+        ids = self._retired.new_ids({run.topic for run in offsets.runs})
+        if ids:
+            self.delete_old(group_id, partition, ids.keys())
+        return ids
+
+    def _find_old(self, group: GroupOffsets, names: AbstractSet[str]) -> set[str]:
+        """Return which of some retired names a group has offsets of that are a deleted topic's."""
+        there = names & group.committed.keys()
+        for pending in group.pending.values():
+            there |= {topic for topic, _ in pending if topic in names}
+        return {topic for topic in there if self._is_old(group, topic)}
+
+    def _is_old(self, group: GroupOffsets, topic: str) -> bool:
+        """Tell whether a deleted topic is what a group has offsets of; one tells for all."""
+        topic_id = self._retired.find_id(topic)
+        committed = group.committed.get(topic)
+        if committed is not None:
+            stored = next(iter(committed.values()))
+        else:
+            stored = next(
+                waits[1]
+                for pending in group.pending.values()
+                for (name, _), waits in pending.items()
+                if name == topic and waits is not None
+            )
+        return topic_id is None or read_offset(stored).topic_id != topic_id
 
     def _shard(self, group_id: str) -> dict[str, GroupOffsets]:
         return self._shards[hash(group_id) % _SHARDS]
@@ -261,7 +328,7 @@ class Offsets:
         named = {(topic, index) for topic, indexes in group.committed.items() for index in indexes}
         return sorted(named.union(*group.pending.values()))
 
-    def list_of_topics(self, group_id: str, names: AbstractSet[str]) -> list[tuple[str, int]]:
+    def _list_of(self, group_id: str, names: AbstractSet[str]) -> list[tuple[str, int]]:
         """Return the partitions of some topics that a group has offsets of, pending ones too."""
         group = self._find(group_id)
         if group is None:

@@ -4,7 +4,9 @@ v5 no retention time · v6 leader epoch (KIP-320) · v7 instance id (KIP-345) ·
 GROUP_ID_NOT_FOUND (KIP-848) · v10 topic ids.
 
 Differs from Kafka: what would exceed group.offsets.max.bytes is refused with
-INVALID_COMMIT_OFFSET_SIZE.
+INVALID_COMMIT_OFFSET_SIZE; an offset with a retention time of its own (v2-4), of a topic whose
+name was another's until just now, with UNKNOWN_TOPIC_OR_PARTITION, as long as groups may have
+offsets of that one.
 """
 
 from __future__ import annotations
@@ -150,6 +152,9 @@ def _commit(
     expiry_ms = (
         NO_EXPIRY if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _LATEST_MS)
     )
+    retired = services.topics.retired
+    if retired and expiry_ms != NO_EXPIRY:  # such a record cannot tell the topic's id
+        known = {key: each for key, each in known.items() if each.name not in retired}
     offsets = NewOffsets(now_ms, expiry_ms)
     results, is_any_known, is_any_unknown = judge_offsets(
         request.topics, known, by_id, services.settings, offsets

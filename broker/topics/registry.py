@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
 from siltstone.broker.process.loop_share import work_off
 from siltstone.broker.process.tasks import Reservations, Tasks, to_its_end
+from siltstone.broker.topics.retired import RetiredNames, remove_from
 from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import (
     InvalidPartitions,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from collections.abc import Set as AbstractSet
     from uuid import UUID
 
     from siltstone.broker.process.io import IoThreads
@@ -74,8 +74,8 @@ class TopicRegistry:
     change of topics and partitions, which also empties ``listings``: what answers about all topics
     say of each, kept like `Topic.answers`. A name is reserved while its topic is being created,
     altered or deleted: other requests for it wait. ``retired`` are names of deleted topics of which
-    groups may still have offsets; no topic is made of such a name until `release`. Work that has
-    begun runs to its end even if its client disconnects.
+    groups may still have offsets, until `release`; a topic may have such a name again. Work that
+    has begun runs to its end even if its client disconnects.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TopicRegistry:
         self.logs: dict[tuple[str, int], Log] = {}
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
-        self.retired: set[str] = set()
+        self.retired = RetiredNames(self.topics)
         self.version = 0
         self.listings: dict[Form, list[Any]] = {}
         self._sorted_names: list[str] | None = None
@@ -103,8 +103,6 @@ class TopicRegistry:
         self._partition_count = 0
         self._coming = Counter[str]()  # partitions that are being made, by topic
         self._tasks = Tasks()
-        self._released = asyncio.Event()
-        self._is_closing = False
         self._deleted: list[Callable[[Topic], None]] = []
         self._before_removal: list[Callable[..., Awaitable[None]]] = []
         settings.on_change(self._reconfigure)
@@ -136,12 +134,17 @@ class TopicRegistry:
         """Call ``callback`` with every deleted topic, once no request can find it."""
         self._deleted.append(callback)
 
-    def release(self, names: AbstractSet[str]) -> None:
-        """Let topics of these names be made again: no group has offsets of those before."""
-        self.retired -= names
-        self._catalog.defer(lambda state: _release(state, names))
-        self._released.set()
-        self._released = asyncio.Event()
+    async def release(self, deleted: Mapping[str, UUID]) -> None:
+        """Forget deleted topics by name: no group has offsets of them.
+
+        First on the disk: what is committed afterwards for a topic of the name has no id, and a
+        start that found the name retired would take it for the old topic's.
+
+        Raises:
+            KafkaStorageError: The catalogue could not be written; the names stay retired.
+        """
+        await self._catalog.commit(lambda state: remove_from(state.retired, deleted))
+        self.retired.remove(deleted)
 
     def before_removal(self, callback: Callable[..., Awaitable[None]]) -> None:
         """Await ``callback`` with the partitions before their folders are removed."""
@@ -151,12 +154,10 @@ class TopicRegistry:
         """Serve the topics that a start has found, by name; their logs are loaded."""
         for name, entry in topics.items():
             self._publish(name, entry)
-        self.retired = set(self._catalog.state.retired - self.topics.keys())
+        self.retired.update(self._catalog.state.retired)
 
     async def close(self) -> None:
         """Wait until all work that has begun has ended."""
-        self._is_closing = True
-        self._released.set()
         await self._tasks.finish()
 
     def find_log(self, key: TopicKey, partition: int) -> Log:
@@ -300,7 +301,6 @@ class TopicRegistry:
             if name in self.topics:
                 raise TopicAlreadyExists(f"topic {name} already exists")
             self.check_count(name, partitions)
-            await self._await_release(name)
             entry = CatalogTopic(id=random_id(), partitions=partitions, overrides=dict(overrides))
             with self._claim(name, partitions, overrides=overrides):
                 await self._catalog.commit(_add(name, entry))
@@ -315,32 +315,21 @@ class TopicRegistry:
         )
         return topic
 
-    async def _await_release(self, name: str) -> None:
-        """Wait until groups have no offsets of a deleted topic of this name.
-
-        Raises:
-            TopicAlreadyExists: The broker stops meanwhile.
-        """
-        while name in self.retired and self._deleted:
-            if self._is_closing:
-                raise TopicAlreadyExists(f"topic {name} is still being deleted; try again")
-            await self._released.wait()
-
     async def _delete(self, topic: Topic) -> None:
         async with self._names.hold(topic.name):
             self._check_current(topic)
 
             # Where nobody is told there are no groups, and nobody would release the name.
-            retired = {topic.name} if self._deleted else set()
+            retired = {topic.name: topic.id} if self._deleted else {}
 
             def change(state: CatalogState) -> None:
                 del state.topics[topic.name]
                 state.deleted |= {topic.id}
-                state.retired |= retired
+                state.retired.update(retired)
 
             await self._catalog.commit(change)
             self._unpublish(topic)
-            self.retired |= retired
+            self.retired.update(retired)
             for told in self._deleted:
                 told(topic)
             await self._delete_logs(topic.name, topic.id, range(topic.partitions))
@@ -529,13 +518,8 @@ def _resize(topic: Topic, partitions: int) -> Callable[[CatalogState], None]:
 def _add(name: str, entry: CatalogTopic) -> Callable[[CatalogState], None]:
     def change(state: CatalogState) -> None:
         state.topics[name] = entry
-        state.retired -= {name}
 
     return change
-
-
-def _release(state: CatalogState, names: AbstractSet[str]) -> None:
-    state.retired -= names
 
 
 def _forget(state: CatalogState, topic_id: UUID) -> None:

@@ -5,9 +5,10 @@
 | 0, 1 | `OffsetCommitKey` | `OffsetCommitValue` |
 | 2 | `GroupMetadataKey` | `GroupMetadataValue` |
 
-Written are key types 1 and 2 and values of version 3, which every Kafka since 2.1 reads, and of
-version 1 for an offset with a time of its own to expire. A committed offset is also kept in memory
-as its value's bytes, since a million of them must be cheap.
+Written are key types 1 and 2 and values of version 3, which every Kafka since 2.1 reads, of version
+1 for an offset with a time of its own to expire, and of version 4, which every Kafka since 4.1
+reads, where the topic's name alone does not tell it from a deleted one. A committed offset is also
+kept in memory as its value's bytes, since a million of them must be cheap.
 """
 
 from typing import Final
@@ -33,6 +34,7 @@ from siltstone.protocol.messages.consumer_offsets import (
 
 VERSION: Final = 3
 VERSION_WITH_EXPIRY: Final = 1
+VERSION_WITH_TOPIC_ID: Final = 4
 NO_EXPIRY: Final = -1
 
 _LEGACY_OFFSET: Final = 0

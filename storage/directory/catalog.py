@@ -58,13 +58,14 @@ class CatalogState:
 
     ``deleted`` are ids of topics whose folders may still have their names: the next start removes
     them, so that a topic is deleted as a whole or not at all. ``retired`` are names of deleted
-    topics of which groups may still have offsets. ``generation`` counts the writes, and
-    tells the newer of two files if log.dirs are put in another order.
+    topics of which groups may still have offsets, each with the id of the one deleted last, which
+    the file does not keep. ``generation`` counts the writes, and tells the newer of two files if
+    log.dirs are put in another order.
     """
 
     topics: dict[str, CatalogTopic] = field(default_factory=dict)
     deleted: frozenset[UUID] = frozenset()
-    retired: frozenset[str] = frozenset()
+    retired: dict[str, UUID] = field(default_factory=dict)
     cluster_configs: Mapping[str, str] = field(default_factory=dict)
     broker_configs: Mapping[str, str] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -75,8 +76,8 @@ class CatalogState:
     generation: int = 0
 
     def copy(self) -> "CatalogState":
-        """Return a copy with topics of its own."""
-        return replace(self, topics=dict(self.topics))
+        """Return a copy with topics and retired names of its own."""
+        return replace(self, topics=dict(self.topics), retired=dict(self.retired))
 
 
 class Catalog:
@@ -171,7 +172,7 @@ def decode(text: bytes) -> CatalogState:
     return CatalogState(
         topics=topics,
         deleted=deleted,
-        retired=_names({"retired": [], **content}, "retired"),  # older files lack it
+        retired=dict.fromkeys(_names({"retired": [], **content}, "retired"), UUID(int=0)),
         cluster_configs=_configs(content, "cluster_configs"),
         broker_configs=_configs(content, "broker_configs"),
         group_configs=_configs_by_name(content, "group_configs"),

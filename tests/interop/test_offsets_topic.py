@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.names import uuid_text
 from siltstone.protocol.records.build import COMMIT, build_marker
 from siltstone.protocol.records.journal import Producer
 from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.values import Origin
+from siltstone.storage.randomness import random_id
 from tests.support.committed import new_offsets
 from tests.support.services import ServicesOnDisk
 
@@ -36,7 +38,7 @@ def decoded(printed: str, word: str) -> list[dict[str, Any]]:
 async def test_the_offsets_decoder_reads_our_records(
     tmp_path: Path, kafka_tools: KafkaTools
 ) -> None:
-    """Plain and expiring offsets, a group, tombstones, offsets of a transaction."""
+    """Plain and expiring offsets, those with a topic's id, a group, tombstones, a transaction's."""
     home = await ServicesOnDisk(tmp_path, offsets_topic_num_partitions="1").open()
     groups = home.services.groups()
     await groups.journal.ensure_created()
@@ -54,6 +56,10 @@ async def test_the_offsets_decoder_reads_our_records(
     )
     groups.offsets.complete(0, 5, is_commit=True)
     assert groups.delete_offsets(groups.groups["g"], [("orders", 3)]) == 1
+    topics = home.services.topics
+    again = await topics.create("again", 1, {})
+    topics.retired.update({"again": random_id()})  # as if another one had been deleted
+    groups.offsets.append("g", 0, new_offsets(("again", 0, OffsetCommitValue(45, -1, "", 7))))
     folder = log.path
     await home.close()
 
@@ -63,9 +69,9 @@ async def test_the_offsets_decoder_reads_our_records(
     )
 
     keys = decoded(printed, "key: ")
-    assert [key["type"] for key in keys] == ["2", "1", "1", "1", "1"]
-    assert [key["data"].get("partition") for key in keys] == [None, 3, 4, 5, 3]
-    group, first, second, third = decoded(printed, "payload: ")
+    assert [key["type"] for key in keys] == ["2", "1", "1", "1", "1", "1"]
+    assert [key["data"].get("partition") for key in keys] == [None, 3, 4, 5, 3, 0]
+    group, first, second, third, fourth = decoded(printed, "payload: ")
     assert group["version"] == "3"
     assert group["data"]["members"] == []
     assert (first["version"], first["data"]["offset"], first["data"]["metadata"]) == (
@@ -75,4 +81,6 @@ async def test_the_offsets_decoder_reads_our_records(
     )
     assert (second["version"], second["data"]["expireTimestamp"]) == ("1", 99)
     assert third["data"]["offset"] == 44
+    assert (fourth["version"], fourth["data"]["offset"]) == ("4", 45)
+    assert fourth["data"]["topicId"] == uuid_text(again.id)
     assert "endTxnMarker: COMMIT" in printed

@@ -115,7 +115,7 @@ def test_the_clean_mark_is_taken_at_start_and_left_at_stop(tmp_path: Path) -> No
     assert not (tmp_path / files.LOCK).exists()
 
 
-@pytest.mark.parametrize("fault", ["a checkpoint is a link", "a partition is there twice"])
+@pytest.mark.parametrize("fault", ["a checkpoint is a link", "a partition is present twice"])
 def test_a_start_that_opens_no_log_leaves_the_clean_mark(tmp_path: Path, fault: str) -> None:
     """It is refused with what to do, and once that is done the next one scans nothing."""
     paths = [tmp_path / name for name in ("one", "two")]
@@ -224,7 +224,7 @@ def test_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
 
 
 def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
-    """The folder is out of the way at once; the delay is for those who still read in it."""
+    """The folder is out of the way at once; the delay is for clients that still read in it."""
     clock = FakeClock()
     with _running(tmp_path, clock=clock) as manager:
         log = manager.create(ORDERS, TOPIC_ID, TopicConfig())

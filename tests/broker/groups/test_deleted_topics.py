@@ -3,33 +3,85 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from siltstone.broker.groups import expiry
 from siltstone.broker.groups.offsets import Offsets
-from siltstone.protocol.errors import TopicAlreadyExists
+from siltstone.protocol.errors import KafkaStorageError
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.records.journal import Producer
 from tests.support import group_requests
+from tests.support.committed import new_offsets
 from tests.support.running import running
-from tests.support.waiting import equals, give_turns_until
+from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from tests.support.running import Caller, Running
 
 SETS = ("offsets.topic.num.partitions=1",)
 TOPICS = tuple(f"t{number}" for number in range(5))
+UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
-async def commit(caller: Caller, home: Running, groups: int) -> None:
+class Walk:
+    """A walk over the groups that waits at its first step, and at each later one, until `go`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._may_go = asyncio.Event()
+        monkeypatch.setattr(expiry, "LoopShare", lambda: self)
+
+    async def rest(self) -> None:
+        """Stand in for `LoopShare.rest`."""
+        await self._may_go.wait()
+
+    def go(self) -> None:
+        """Let walks go on."""
+        self._may_go.set()
+
+
+async def commit(caller: Caller, home: Running, groups: int, value: int = 5) -> None:
     """Have so many groups commit an offset of each topic."""
     await caller.ask(group_requests.find("g"))
     await home.groups.loaded.wait()
     for number in range(groups):
-        offsets = {(name, 0): 5 for name in TOPICS}
+        offsets = {(name, 0): value for name in TOPICS}
         await caller.ask(group_requests.commit(f"g{number}", offsets))
+
+
+async def committed(caller: Caller, group: str, topic: str = "t0") -> int:
+    """Return what a client is told that a group has committed; -1 for nothing."""
+    answer = await caller.ask(group_requests.fetch(group, (topic, 0)))
+    offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
+    everything = (await caller.ask(group_requests.fetch(group))).groups[0].topics
+    assert (topic in [each.name for each in everything]) == (offset >= 0)
+    return offset
+
+
+async def walked(home: Running) -> None:
+    """Wait until no group has offsets of a deleted topic."""
+    await give_turns_until(lambda: not home.topics.retired, "names are still retired")
+
+
+async def replace(home: Running, name: str = "t0") -> None:
+    """Delete a topic and make another one of its name."""
+    await home.topics.delete(home.topics.topics[name])
+    await home.topics.create(name, 1, {})
+
+
+async def begin(home: Running, groups: int) -> Caller:
+    """Make the topics, and have so many groups commit an offset of each."""
+    caller = await home.call()
+    for name in TOPICS:
+        await home.topics.create(name, 1, {})
+    await commit(caller, home, groups)
+    return caller
 
 
 async def test_topics_that_are_deleted_together_take_one_walk(
@@ -37,10 +89,7 @@ async def test_topics_that_are_deleted_together_take_one_walk(
 ) -> None:
     """A thousand topics and 50,000 groups would keep everybody waiting for a minute."""
     async with running(tmp_path, *SETS) as home:
-        caller = await home.call()
-        for name in TOPICS:
-            await home.topics.create(name, 1, {})
-        await commit(caller, home, 3)
+        await begin(home, 3)
         walks = 0
         find_groups = Offsets.find_groups
 
@@ -52,7 +101,7 @@ async def test_topics_that_are_deleted_together_take_one_walk(
         monkeypatch.setattr(Offsets, "find_groups", walk)
         *deleted, kept = (home.topics.topics[name] for name in TOPICS)
         await asyncio.gather(*(home.topics.delete(topic) for topic in deleted))
-        await give_turns_until(lambda: home.topics.retired, "no retired names", equals(set()))
+        await walked(home)
 
         assert walks <= 2  # those whose deletion is written meanwhile come with the next one
         left = [list(home.groups.offsets.topics(f"g{number}")) for number in range(3)]
@@ -62,7 +111,7 @@ async def test_topics_that_are_deleted_together_take_one_walk(
 async def test_groups_without_its_offsets_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of them is a step of the walk: making the topic again waits for all of it."""
+    """A walk has no step for any of them."""
     async with running(tmp_path, *SETS) as home:
         caller = await home.call()
         await home.topics.create("t0", 1, {})
@@ -73,15 +122,15 @@ async def test_groups_without_its_offsets_are_passed_over(
             await caller.ask(group_requests.commit(f"g{number}", {("t1", 0): 5}))
         await caller.ask(group_requests.commit("g7", {("t0", 0): 5}))
         asked: list[str] = []
-        find = Offsets.list_of_topics
+        delete = Offsets.delete_old
 
-        def look(offsets: Offsets, group_id: str, names: frozenset[str]) -> list[tuple[str, int]]:
+        def look(offsets: Offsets, group_id: str, number: int, names: AbstractSet[str]) -> int:
             asked.append(group_id)
-            return find(offsets, group_id, names)
+            return delete(offsets, group_id, number, names)
 
-        monkeypatch.setattr(Offsets, "list_of_topics", look)
+        monkeypatch.setattr(Offsets, "delete_old", look)
         await home.topics.delete(home.topics.topics["t0"])
-        await give_turns_until(lambda: home.topics.retired, "no retired names", equals(set()))
+        await walked(home)
 
         assert asked == ["g7"]
         assert list(home.groups.offsets.topics("g7")) == ["t1"]
@@ -96,41 +145,157 @@ async def test_without_groups_no_name_is_kept(tmp_path: Path) -> None:
         assert not home.topics.retired
 
 
-async def test_a_new_topic_of_the_name_waits_for_the_walk(tmp_path: Path) -> None:
-    """Else what is committed for it would be taken for the old one's."""
+async def test_a_new_topic_of_the_name_does_not_wait_for_the_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is used meanwhile: no group has an offset of it but those that commit one."""
     async with running(tmp_path, *SETS) as home:
-        caller = await home.call()
-        for name in TOPICS:
-            await home.topics.create(name, 1, {})
-        await commit(caller, home, 50)
-        await home.topics.delete(home.topics.topics["t0"])
-        await home.topics.create("t0", 1, {})
-        assert not any("t0" in home.groups.offsets.topics(f"g{each}") for each in range(50))
+        caller = await begin(home, 3)
+        walk = Walk(monkeypatch)
+        await replace(home)
 
-        await commit(caller, home, 1)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert home.groups.offsets.find("g0", "t0", 0) is not None
+        assert [await committed(caller, f"g{each}") for each in range(3)] == [-1] * 3
+        await commit(caller, home, 1, 7)
+        assert [await committed(caller, f"g{each}") for each in range(2)] == [7, -1]
+
+        walk.go()
+        await walked(home)
+        assert [await committed(caller, f"g{each}") for each in range(3)] == [7, -1, -1]
+        assert [await committed(caller, f"g{each}", "t1") for each in range(3)] == [7, 5, 5]
+
+
+async def test_a_topic_may_be_deleted_again_during_the_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The walk that began for the first does not let the offsets of the second pass."""
+    async with running(tmp_path, *SETS) as home:
+        caller = await begin(home, 3)
+        walk = Walk(monkeypatch)
+        await replace(home)
+        await commit(caller, home, 2, 7)
+        await replace(home)
+        assert [await committed(caller, f"g{each}") for each in range(3)] == [-1] * 3
+        await commit(caller, home, 1, 9)
+
+        walk.go()
+        await walked(home)
+        assert [await committed(caller, f"g{each}") for each in range(3)] == [9, -1, -1]
+        assert home.groups.offsets.count == 3 * len(TOPICS) - 2
+
+
+@pytest.mark.parametrize("is_walked", [False, True], ids=["before the walk", "behind it"])
+async def test_a_kill_changes_no_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_walked: bool
+) -> None:
+    """Offsets of the new topic stay, and those of the old one never come back."""
+    async with running(tmp_path / "data", *SETS) as home:
+        caller = await begin(home, 3)
+        walk = Walk(monkeypatch)
+        await replace(home)
+        await commit(caller, home, 1, 7)
+        if is_walked:
+            walk.go()
+            await walked(home)
+            await commit(caller, home, 2, 8)
+        expected = [await committed(caller, f"g{each}") for each in range(3)]
+        shutil.copytree(tmp_path / "data", tmp_path / "killed")
+    walk.go()
+    async with running(tmp_path / "killed", *SETS) as home:
+        caller = await home.call()
+        await caller.ask(group_requests.find("g"))
+        await home.groups.loaded.wait()
+        assert [await committed(caller, f"g{each}") for each in range(3)] == expected
+        await walked(home)
+        assert [await committed(caller, f"g{each}") for each in range(3)] == expected
+    assert expected == ([8, 8, -1] if is_walked else [7, -1, -1])
+
+
+async def test_offsets_of_open_transactions_go_with_their_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the old topic are not pending any more; those of the new one are committed."""
+
+    def stage(home: Running, group: str, producer: Producer, value: int) -> None:
+        home.groups.offsets.append_transactional(
+            group, 0, new_offsets(("t0", 0, OffsetCommitValue(value, -1, "", 1))), producer
+        )
+
+    old, new = Producer(5, 0), Producer(6, 0)
+    async with running(tmp_path, *SETS) as home:
+        caller = await begin(home, 2)
+        offsets = home.groups.offsets
+        walk = Walk(monkeypatch)
+        for group in ("g0", "g1", "g8"):
+            stage(home, group, old, 6)
+            assert offsets.is_pending(group, "t0", 0)
+        await replace(home)
+        assert not any(offsets.is_pending(each, "t0", 0) for each in ("g0", "g1", "g8"))
+        stage(home, "g0", new, 7)
+        assert offsets.is_pending("g0", "t0", 0)
+        for each in (old, new):
+            offsets.complete(0, each.id, is_commit=True)
+
+        told = [await committed(caller, each) for each in ("g0", "g1", "g8")]
+        walk.go()
+        await walked(home)
+        again = [await committed(caller, each) for each in ("g0", "g1", "g8")]
+        assert told == again == [7, -1, -1]
+
+
+async def test_an_offset_with_a_time_to_expire_waits_for_the_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of such a one, of clients before Kafka 2.1, has no room for the topic's id."""
+
+    async def try_it() -> int:
+        request = group_requests.commit("g0", {("t0", 0): 7}, version=4, retention_ms=100_000)
+        code: int = (await caller.ask(request)).topics[0].partitions[0].error_code
+        return code
+
+    async with running(tmp_path, *SETS) as home:
+        caller = await begin(home, 1)
+        walk = Walk(monkeypatch)
+        await replace(home)
+        assert await try_it() == UNKNOWN_TOPIC_OR_PARTITION
+        walk.go()
+        await walked(home)
+        assert await try_it() == 0
+        assert await committed(caller, "g0") == 7
+
+
+async def test_what_the_journal_does_not_take_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the old offsets do not show, and the name is kept on the disk."""
+
+    def refuse(*_: Any) -> int:
+        raise KafkaStorageError("no room")
+
+    async with running(tmp_path, *SETS) as home:
+        caller = await begin(home, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(home.groups.offsets, "_append", refuse)
+            await replace(home)
+            await give_turns_until(
+                lambda: not home.groups._deleted_topics._is_walking, "the walk goes on"
+            )
+        assert "t0" in home.topics.retired
+        assert await committed(caller, "g1") == -1
+        await home.groups.catch_up()
+        await walked(home)
+        assert home.groups.offsets.count == 2 * (len(TOPICS) - 1)
 
 
 async def test_a_start_goes_on_with_it(tmp_path: Path) -> None:
     """The broker may die before the walk, and the name is the topic's that comes next."""
     async with running(tmp_path / "data", *SETS) as home:
-        caller = await home.call()
-        for name in TOPICS:
-            await home.topics.create(name, 1, {})
-        await commit(caller, home, 3)
+        await begin(home, 3)
         home.groups.loaded.clear()  # as if the journal were still being read
         await home.topics.delete(home.topics.topics["t0"])
-        making = asyncio.create_task(home.topics.create("t0", 1, {}))
-        await asyncio.sleep(0)
-        assert "t0" in home.groups.offsets.topics("g0")
-    with pytest.raises(TopicAlreadyExists, match="still being deleted; try again"):
-        await making
-    async with running(tmp_path / "data", *SETS) as home:
-        await home.topics.create("t0", 1, {})
-        assert not home.topics.retired
-        assert list(home.groups.offsets.topics("g0")) == list(TOPICS[1:])
-    async with running(tmp_path / "data", *SETS) as home:
-        assert not home.topics.retired
-        assert list(home.groups.offsets.topics("g0")) == list(TOPICS[1:])
+    for _ in range(2):
+        async with running(tmp_path / "data", *SETS) as home:
+            if "t0" not in home.topics.topics:
+                await home.topics.create("t0", 1, {})
+            await walked(home)
+            assert list(home.groups.offsets.topics("g0")) == list(TOPICS[1:])
+            assert home.groups.offsets.count == 3 * (len(TOPICS) - 1)

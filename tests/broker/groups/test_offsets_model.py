@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from siltstone.broker.groups.offsets import Offsets
+from siltstone.broker.topics.retired import RetiredNames
+from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.coordinator.group_records import read_key
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind, Producer
+from siltstone.storage.randomness import random_id
 from tests.support.committed import new_offsets
 
 if TYPE_CHECKING:
@@ -65,6 +68,12 @@ class Model:
         else:
             self.pending.setdefault(record.producer, {})[key] = record
 
+    def forget(self, topic: str) -> None:
+        """Forget a topic that was deleted."""
+        for each in (self.committed, *self.pending.values()):
+            for key in [key for key in each if key[0] == topic]:
+                del each[key]
+
     def read(self) -> dict[tuple[str, int], bytes | None]:
         """Return what is committed."""
         return {key: each.value for key, each in self.committed.items()}
@@ -77,7 +86,9 @@ class Life:
         self.chance = random.Random(seed)
         self.journal: list[Record] = []
         self.model = Model()
-        self.table = Offsets(self._write)
+        self.topics = {name: Topic(name, random_id(), ()) for name in "ab"}
+        self.retired = RetiredNames(self.topics)
+        self.table = Offsets(self._write, retired=self.retired)
         self._count = 0
 
     def _write(self, partition: int, rows: Sequence[Row], producer: Producer) -> int:
@@ -93,6 +104,19 @@ class Life:
         record = Record(len(self.journal), kind, producer, *said)  # type: ignore[arg-type]
         self.journal.append(record)
         self.model.replay(record)
+
+    def replace_topic(self) -> None:
+        """Delete a topic and make another one of its name: the model forgets what it had."""
+        name = self.chance.choice("ab")
+        self.retired.update({name: self.topics[name].id})
+        self.topics[name] = Topic(name, random_id(), ())
+        self.model.forget(name)
+
+    def walk(self) -> None:
+        """Delete the offsets of deleted topics, of which the model has none."""
+        self.table.delete_old(GROUP, PARTITION, self.retired.names)
+        if self.chance.random() < 0.5:
+            self.retired.remove(self.retired.copy())
 
     def step(self) -> None:
         """Do something."""
@@ -137,9 +161,9 @@ def read(table: Offsets) -> dict[tuple[str, int], bytes | None]:
     return {(topic, index): each for topic, found in topics for index, each in found.items()}
 
 
-def replayed(journal: list[Record]) -> Offsets:
+def replayed(journal: list[Record], retired: RetiredNames | None = None) -> Offsets:
     """Return the table that a start would make of a journal."""
-    table = Offsets(lambda *_: 0)
+    table = Offsets(lambda *_: 0, retired=retired)
     for offset, kind, producer, topic, index, value in journal:
         del offset
         if kind >= EntryKind.ABORT:
@@ -185,3 +209,19 @@ def test_the_record_that_stands_last_counts(seed: int) -> None:
         table = replayed(journal)
         assert read(table) == life.model.read()
         assert (table.size, table.count) == (life.table.size, life.table.count)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_offset_is_of_the_topic_that_has_the_name(seed: int) -> None:
+    """Topics go and come again at any moment, and so do walks, transactions and restarts."""
+    life = Life(seed)
+    for number in range(STEPS):
+        act = life.chance.choice([*[life.step] * 8, life.replace_topic, life.walk])
+        act()
+        assert read(life.table) == life.model.read()
+        if not number % 10:
+            assert read(replayed(life.journal, life.retired)) == life.model.read()
+    life.end_all()
+    assert read(life.table) == life.model.read()
+    for journal in (life.journal, compacted(life.journal)):
+        assert read(replayed(journal, life.retired)) == life.model.read()

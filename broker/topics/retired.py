@@ -1,0 +1,63 @@
+"""Names of deleted topics of which groups may still have offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, KeysView, Mapping
+    from uuid import UUID
+
+    from siltstone.broker.topics.topic import Topic
+
+
+class RetiredNames:
+    """The names, each with the id of the topic that was deleted last (loop only).
+
+    A topic may have such a name again. What groups commit for it says the topic's id as long as the
+    name is here; any other offset of the name is of a topic before.
+    """
+
+    def __init__(self, topics: Mapping[str, Topic]) -> None:
+        self._topics = topics
+        self._deleted: dict[str, UUID] = {}
+
+    def __len__(self) -> int:
+        return len(self._deleted)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._deleted
+
+    @property
+    def names(self) -> KeysView[str]:
+        """Return the names."""
+        return self._deleted.keys()
+
+    def update(self, deleted: Mapping[str, UUID]) -> None:
+        """Note deleted topics."""
+        self._deleted.update(deleted)
+
+    def remove(self, deleted: Mapping[str, UUID]) -> None:
+        """Forget deleted topics, but not those of their names that were deleted since."""
+        remove_from(self._deleted, deleted)
+
+    def copy(self) -> dict[str, UUID]:
+        """Return the deleted topics as they are now."""
+        return self._deleted.copy()
+
+    def find_id(self, name: str) -> bytes | None:
+        """Return the id of the topic that has a name now."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.key
+
+    def new_ids(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the ids of topics that exist, of those names that are retired."""
+        retired = self._deleted.keys() & self._topics.keys()
+        return {name: self._topics[name].key for name in names if name in retired}
+
+
+def remove_from(all_deleted: dict[str, UUID], deleted: Mapping[str, UUID]) -> None:
+    """Remove deleted topics by name, unless another one was deleted last."""
+    for name, topic_id in deleted.items():
+        if all_deleted.get(name) == topic_id:
+            del all_deleted[name]
