@@ -3,7 +3,7 @@ cimport cython
 from siltstone.protocol.core._format cimport field_of, number_of, row_of, slot_of
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell, value_of
 from siltstone.storage.appending._append_kernels cimport LogEnd
-from siltstone.storage.log._read_kernels cimport LogReader
+from siltstone.storage.log.reads cimport LogRead, LogReader
 
 include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
@@ -66,7 +66,7 @@ cdef class FetchRead:
     @cython.locals(topics=list, is_id=bint)
     cpdef name_topics(self, object session_id, object told)
 
-    @cython.locals(wanted=Grid, rows=Grid, number="long long", epoch="long long", offset="long long", last_epoch="long long", high_watermark="long long", stable_offset="long long", start_offset="long long", size="long long", end=LogEnd, reader=LogReader, upto="long long")
+    @cython.locals(wanted=Grid, rows=Grid, number="long long", epoch="long long", offset="long long", last_epoch="long long", high_watermark="long long", stable_offset="long long", start_offset="long long", size="long long", end=LogEnd, reader=LogReader, read=LogRead, upto="long long")
     cdef long long _read_partition(self, TopicRead topic, Py_ssize_t place, long long limit, bint at_least_one) except -1
 
     cdef tuple _find_logs(self, object key)

@@ -550,12 +550,12 @@ class FetchRead:
                     raise UnknownServerError(
                         f"at most {limit} bytes cannot be read; ask for 0 or more"
                     )
-                records = field_of(read, 0)
+                records = read.slice
                 topic.records[place] = records
                 size = records.size
                 log.bytes_out += size
                 if self._is_committed:
-                    topic.aborted[place] = log.aborted_transactions(offset, field_of(read, 1))
+                    topic.aborted[place] = log.aborted_transactions(offset, read.next_offset)
             elif self._is_committed:
                 topic.aborted[place] = []
         rows = topic.rows

@@ -88,6 +88,11 @@ class LeaderEpochs:
         self._replace((*entries[:keep], EpochStart(epoch, offset)), write=write)
         return True
 
+    def note(self, epoch: int, offset: int) -> None:
+        """Note the epoch of a batch that recovery reads, unless it is known; `flush` writes it."""
+        if epoch > self.latest:
+            self.assign(epoch, offset, write=False)
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return an epoch, or the next lower one that exists, and the offset after its last.
 

@@ -28,10 +28,10 @@ from siltstone.storage.appending._append_kernels import LogEnd
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log import timestamp_lookup
-from siltstone.storage.log._read_kernels import LogReader
 from siltstone.storage.log.dropped_segments import DroppedSegments
 from siltstone.storage.log.frozen import FrozenLog
 from siltstone.storage.log.name_gate import NameGate
+from siltstone.storage.log.reads import LogReader
 from siltstone.storage.log.retention import Doomed, find_doomed
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
 from siltstone.storage.log.view import base_offset_of, find_index
@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from siltstone.config.topic import TopicConfig
     from siltstone.storage.appending._append_kernels import ValidatedBatch
     from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.reads import LogRead
     from siltstone.storage.log.recovery import LoadedPartition
     from siltstone.storage.log.services import LogServices
-    from siltstone.storage.log.view import LogRead, LogView
+    from siltstone.storage.log.view import LogView
     from siltstone.storage.producers.entry import AppendedBatch
     from siltstone.storage.segment.readable import ReadableSegment
 

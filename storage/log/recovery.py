@@ -258,7 +258,7 @@ class _Loading:
             segment = self.segments[index]
             _logger.warning("segment is scanned file=%s reason=%r", segment.log_path, damage)
             producers = self._producers_at(segment.base_offset)
-            self._note_cut(segment, segment.recover(producers, self.epochs, durably=True))
+            self._note_cut(segment, segment.recover(producers, self.epochs.note, durably=True))
 
     def _scan_unflushed(self) -> None:
         """Scan from the recovery point on; the first damage ends the log."""
@@ -269,7 +269,7 @@ class _Loading:
         for index in range(first, len(self.segments)):
             segment = self.segments[index]
             drop_rest = partial(self._drop_behind_damage, index + 1)
-            bytes_cut = segment.recover(producers, self.epochs, drop_rest)
+            bytes_cut = segment.recover(producers, self.epochs.note, drop_rest)
             self._note_cut(segment, bytes_cut)
             if self.folder.directory.must_rewrite:
                 files.write_again(segment.log_path)

@@ -6,9 +6,7 @@ change.
 """
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
-
-from siltstone.protocol.parts import FileSlice
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,20 +47,6 @@ LogView: TypeAlias = tuple[int, tuple[S, ...], int]
 
 A bare tuple: one is made for each append.
 """
-
-Place: TypeAlias = tuple[Segment, int]
-"""A segment and the position in it where a batch begins (or its end)."""
-
-
-class LogRead(NamedTuple):
-    """Whole batches of one segment, as a range of its file.
-
-    ``next_offset`` is one past the last offset in the range, or more if compaction left a gap.
-    """
-
-    slice: FileSlice
-    next_offset: int
-    segment: Any  # the LogSegment that the file is of
 
 
 def base_offset_of(segment: Segment) -> int:

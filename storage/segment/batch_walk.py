@@ -1,7 +1,7 @@
 """Walking from batch to batch through a ``.log``, by headers alone (Kafka: ``FileRecords``).
 
 A batch that does not end at or before ``end`` is a torn tail and is left out; recovery cuts it.
-Nothing here checks a CRC. Lookups are in `storage.log._read_kernels`.
+Nothing here checks a CRC. Lookups are in `storage.segment.lookup`.
 """
 
 import os

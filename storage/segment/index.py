@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from siltstone.storage import files
-from siltstone.storage.log._read_kernels import count_up_to
+from siltstone.storage.segment.lookup import count_up_to
 from siltstone.storage.segment.open_file import SegmentFile
 
 BLOCK: Final = 4096

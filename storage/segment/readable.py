@@ -19,7 +19,6 @@ from siltstone.protocol.records.batch import (
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files, threads
 from siltstone.storage.appending._append_kernels import UNKNOWN, SegmentEnd
-from siltstone.storage.log._read_kernels import find_cut, find_position, position_before
 from siltstone.storage.segment import batch_walk, transaction_index
 from siltstone.storage.segment.batch_walk import Cut, Located
 from siltstone.storage.segment.file_set import SegmentFiles
@@ -36,6 +35,7 @@ from siltstone.storage.segment.index import (
     TimeEntry,
     TimeIndex,
 )
+from siltstone.storage.segment.lookup import find_cut, find_position, position_before
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 

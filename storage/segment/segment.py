@@ -16,7 +16,6 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from siltstone.storage import files
 from siltstone.storage.appending._append_kernels import UNKNOWN
-from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.randomness import random_below
 from siltstone.storage.segment import damage as segment_damage
@@ -335,7 +334,7 @@ class LogSegment(ReadableSegment):
     def recover(
         self,
         producers: ProducerStateManager | None = None,
-        epochs: LeaderEpochs | None = None,
+        note_epoch: Callable[[int, int], object] = lambda _epoch, _offset: None,
         before_cut: Callable[[], object] = lambda: None,
         *,
         durably: bool = False,
@@ -343,8 +342,8 @@ class LogSegment(ReadableSegment):
         """Check every batch, cut the log before the first bad one, rebuild the indexes. Blocks.
 
         If ``producers`` are given, as of ``base_offset``, their state is brought to the segment's
-        end and the transaction index is rebuilt, too. New leader epochs are noted in ``epochs``;
-        call their `flush` after the last segment. If something has to be cut, ``before_cut`` is
+        end and the transaction index is rebuilt, too. ``note_epoch`` gets the leader epoch of each
+        batch and its offset. If something has to be cut, ``before_cut`` is
         called while the damage can still be seen. Returns the bytes cut.
 
         The offset index goes first and comes last: without it the next start scans the segment
@@ -358,8 +357,7 @@ class LogSegment(ReadableSegment):
         aborted: list[AbortedTransaction] = []
 
         def observe(header: BatchHeader, batch: memoryview) -> None:
-            if epochs is not None and header.leader_epoch > epochs.latest:
-                epochs.assign(header.leader_epoch, header.base_offset, write=False)
+            note_epoch(header.leader_epoch, header.base_offset)
             if producers is not None:
                 entry = producers.replay(header, batch)
                 if entry is not None:

@@ -58,7 +58,7 @@ def test_recovery_rebuilds_kafkas_indexes(folder: Path) -> None:
     producers = ProducerStateManager(folder, TopicPartition("t", 0))
 
     for segment in segments(folder):
-        assert segment.recover(producers, epochs) == 0
+        assert segment.recover(producers, epochs.note) == 0
     epochs.flush()
 
     assert contents(folder) == before

@@ -10,8 +10,8 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from siltstone.storage import files
-from siltstone.storage.log._read_kernels import LogReader
 from siltstone.storage.log.log import Log
+from siltstone.storage.log.reads import LogReader
 from siltstone.storage.segment.file_set import SegmentFiles
 from siltstone.storage.segment.index import TimeEntry
 from siltstone.storage.segment.readable import ReadableSegment

@@ -10,8 +10,7 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from siltstone.storage import files
-from siltstone.storage.log import _read_kernels as read_kernels
-from siltstone.storage.segment import batch_walk
+from siltstone.storage.segment import batch_walk, lookup
 from siltstone.storage.segment.batch_walk import Cut
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.transaction_index import AbortedTransaction
@@ -196,13 +195,13 @@ def test_lookups_are_those_of_a_list(tmp_path: Path, case: tuple[int, str]) -> N
 
     for offset in range(160):
         reaching = [bound for bound, last in zip(bounds, lasts, strict=False) if last >= offset]
-        assert read_kernels.find_position(fd, 0, segment.size, offset) == [*reaching, -1][0]
+        assert lookup.find_position(fd, 0, segment.size, offset) == [*reaching, -1][0]
     for n, start in enumerate(bounds[:-1]):
         for limit in bounds[n + 1 :]:
             for size in (0, 1, 200, 1000, limit - start, limit - start + 1):
                 fits = [each for each in bounds if start <= each <= min(start + size, limit)]
                 for least in (True, False):
-                    end, _ = read_kernels.find_cut(segment, start, size, limit, least)
+                    end, _ = lookup.find_cut(segment, start, size, limit, least)
                     assert end == (bounds[n + 1] if least and fits == [start] else fits[-1])
 
 
@@ -212,12 +211,12 @@ def test_an_index_is_searched_by_either_column() -> None:
 
     for key in (-1, 0, 9, 10, 11, 245, 490, 10**9):
         position = 1000 * min(max(key // 10, 0), 49)
-        assert read_kernels.position_before(entries, key, 0) == position
-        assert read_kernels.position_before(entries, 100 * key, 4) == position
+        assert lookup.position_before(entries, key, 0) == position
+        assert lookup.position_before(entries, 100 * key, 4) == position
     times = b"".join(pack(">qi", n << 40, n) for n in range(9))
     for key in (-1, 0, 1, 1 << 40, 5 << 40, (5 << 40) - 1, 1 << 60):
         count = sum(n << 40 <= key for n in range(9))
-        assert read_kernels.count_up_to(times, 12, key, 8, 0) == count
+        assert lookup.count_up_to(times, 12, key, 8, 0) == count
 
 
 def test_slice_outlives_the_segment(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_epochs_and_producers_are_fed(tmp_path: Path) -> None:
     epochs, producers = LeaderEpochs(tmp_path), producers_of(tmp_path)
 
     reopened = load_segment(tmp_path, CONFIG)
-    reopened.recover(producers, epochs)
+    reopened.recover(producers, epochs.note)
 
     assert epochs.entries == ((2, 0), (4, 5))
     assert not (tmp_path / "leader-epoch-checkpoint").exists()

@@ -1,0 +1,16 @@
+from siltstone.storage.appending._append_kernels cimport LogEnd
+
+
+cdef class LogRead:
+    cdef readonly object slice
+    cdef readonly object segment
+    cdef readonly long long next_offset
+
+
+cdef class LogReader:
+    cdef readonly LogEnd end
+    cdef list _hints
+
+    cpdef LogRead read(
+        self, object log, long long offset, long long max_bytes, long long upto, bint at_least_one
+    )
