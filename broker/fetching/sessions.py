@@ -5,15 +5,15 @@ that a busy partition does not starve the others. An incremental answer names on
 news. Sessions belong to no connection and do not outlive the process (Kafka's FetchSessionCache).
 
 Kafka walks all partitions of a session at each request. Here a partition that is read to its end
-is left alone until its log says that something has changed (``_fetch_kernels``), so a request
-costs what has changed since the last one, not what the session watches.
+is left alone until its log says that something has changed (`broker.fetching.watching`), so a
+request costs what has changed since the last one, not what the session watches.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from siltstone.broker.fetching._fetch_kernels import (
+from siltstone.broker.fetching.session import (
     FetchPlan,
     FetchSession,
     add_row,
@@ -33,7 +33,7 @@ from siltstone.storage.randomness import random_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from siltstone.broker.fetching._fetch_kernels import SessionPartition
+    from siltstone.broker.fetching.session import SessionPartition
     from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
     from siltstone.protocol.names import TopicKey

@@ -1,7 +1,7 @@
 """Fetches that wait for data (in Kafka: DelayedFetch in its purgatory).
 
-What such a fetch watches stands in ``_fetch_kernels``. It counts the bytes that it lacks. When it
-goes on it reads again; nothing read before is kept.
+What such a fetch watches is in `broker.fetching.watching`. It counts the bytes that it lacks. When
+it goes on it reads again; nothing read before is kept.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from siltstone.broker.fetching._fetch_kernels import Parked
+from siltstone.broker.fetching.watching import Parked
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from siltstone.broker.fetching._fetch_kernels import WatchGroup
+    from siltstone.broker.fetching.watching import WatchGroup
     from siltstone.protocol.names import TopicKey
     from siltstone.storage.log.log import Log
 

@@ -14,14 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.fetching._fetch_kernels import (
-    READ_COMMITTED,
-    FetchRead,
-    Watch,
-    WatchGroup,
-    refused,
-)
+from siltstone.broker.fetching.reading import FetchRead, refused
 from siltstone.broker.fetching.sessions import NAMED
+from siltstone.broker.fetching.watching import READ_COMMITTED, Watch, WatchGroup
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
 from siltstone.protocol.messages.fetch import FetchResponse
@@ -31,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from siltstone.broker.context import RequestContext
-    from siltstone.broker.fetching._fetch_kernels import FetchPlan
-    from siltstone.broker.services import Services
+    from siltstone.broker.fetching.session import FetchPlan
     from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
     from siltstone.protocol.names import TopicKey
 
@@ -101,9 +95,6 @@ class _Fetch(FetchRead):
     """One request while it is served: read once, or wait and read again."""
 
     __slots__ = ()
-
-    context: RequestContext
-    services: Services
 
     @property
     def is_of_somebody(self) -> bool:

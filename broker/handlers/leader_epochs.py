@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.fetching._fetch_kernels import list_epoch_ends
+from siltstone.broker.fetching.log_ends import list_epoch_ends
 from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC
 from siltstone.protocol.errors import ErrorCode, TopicAuthorizationFailed
 from siltstone.protocol.messages.offset_for_leader_epoch import (

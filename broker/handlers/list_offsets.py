@@ -11,13 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.fetching._fetch_kernels import (
-    EARLIEST,
-    LATEST,
-    READ_COMMITTED,
-    are_distinct,
-    list_ends,
-)
+from siltstone.broker.fetching.log_ends import EARLIEST, LATEST, are_distinct, list_ends
+from siltstone.broker.fetching.watching import READ_COMMITTED
 from siltstone.broker.handlers.leader_epochs import UNKNOWN, judge_leader_epoch
 from siltstone.broker.net.slices import ELEMENTS
 from siltstone.broker.process.loop_share import finish_in_shares

@@ -6,13 +6,6 @@ compiled modules.
 
 from typing import Final
 
-# Of FetchRequest.
-REPLICA_ID: Final = 1
-REPLICA_STATE: Final = 2
-MIN_BYTES: Final = 4
-MAX_BYTES: Final = 5
-ISOLATION_LEVEL: Final = 6
-
 # Of FetchPartition.
 PARTITION: Final = 0
 LEADER_EPOCH: Final = 1

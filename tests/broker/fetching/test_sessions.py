@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from siltstone.broker.fetching._fetch_kernels import (
-    READ_COMMITTED,
-    FetchPlan,
-    SessionPartition,
-    is_read_up,
-)
+from siltstone.broker.fetching.session import FetchPlan, SessionPartition, is_read_up
 from siltstone.broker.fetching.sessions import EVICTION_SECONDS, FetchSessions, SessionRoom
+from siltstone.broker.fetching.watching import READ_COMMITTED
 from siltstone.protocol.core import Grid
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
@@ -27,7 +23,7 @@ from tests.support.clock import FakeClock
 from tests.support.fetch_requests import FetchRequest, to_message
 
 if TYPE_CHECKING:
-    from siltstone.broker.fetching._fetch_kernels import Fetched
+    from siltstone.broker.fetching.sessions import Fetched
     from siltstone.protocol.names import TopicKey
     from siltstone.storage.log.log import Log
     from siltstone.storage.log.watcher import Watcher

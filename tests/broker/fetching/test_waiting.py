@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from siltstone.broker.fetching._fetch_kernels import READ_COMMITTED, Watch, WatchGroup
+from siltstone.broker.fetching.watching import READ_COMMITTED, Watch, WatchGroup
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.protocol.records.batch import TRANSACTIONAL

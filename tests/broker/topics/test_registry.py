@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.broker.fetching._fetch_kernels import Watch, WatchGroup
+from siltstone.broker.fetching.watching import Watch, WatchGroup
 from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import (
     InvalidPartitions,

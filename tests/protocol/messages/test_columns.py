@@ -6,7 +6,7 @@ import pytest
 
 from siltstone.protocol.messages import columns
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
-from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from siltstone.protocol.messages.fetch import FetchPartition, PartitionData
 from siltstone.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -26,13 +26,6 @@ from siltstone.protocol.messages.offset_for_leader_epoch import (
 from siltstone.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
 
 NAMED = {
-    FetchRequest: {
-        "replica_id": "REPLICA_ID",
-        "replica_state": "REPLICA_STATE",
-        "min_bytes": "MIN_BYTES",
-        "max_bytes": "MAX_BYTES",
-        "isolation_level": "ISOLATION_LEVEL",
-    },
     FetchPartition: {
         "partition": "PARTITION",
         "current_leader_epoch": "LEADER_EPOCH",

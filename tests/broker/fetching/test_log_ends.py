@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from siltstone.broker.fetching import _fetch_kernels as kernel
+from siltstone.broker.fetching import log_ends
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
 from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
@@ -55,7 +55,7 @@ def test_ends_that_need_no_search(
     asked: tuple[int, int, int], is_committed: bool, row: tuple[int, ...] | None
 ) -> None:
     """The latest and the earliest offset, of partitions that are here, to who knows the leader."""
-    rows, left = kernel.list_ends([ListOffsetsPartition(*asked)], LOGS, is_committed)
+    rows, left = log_ends.list_ends([ListOffsetsPartition(*asked)], LOGS, is_committed)
 
     assert left == ([] if row else [0])
     assert rows[0] == (row or (0,) * 5)
@@ -78,7 +78,7 @@ def test_ends_that_need_no_search(
 )
 def test_ends_of_epochs(asked: tuple[int, int, int], row: tuple[int, ...] | None) -> None:
     """Of partitions that are here, to who knows the leader."""
-    rows, left = kernel.list_epoch_ends([OffsetForLeaderPartition(*asked)], LOGS)
+    rows, left = log_ends.list_epoch_ends([OffsetForLeaderPartition(*asked)], LOGS)
 
     assert left == ([] if row else [0])
     assert rows[0] == (row or (0,) * 4)
@@ -90,7 +90,7 @@ def test_partitions_that_are_named_twice_are_seen() -> None:
     for _ in range(200):
         indexes = [rng.randrange(20) for _ in range(rng.randrange(8))]
         asked = [ListOffsetsPartition(index) for index in indexes]
-        assert kernel.are_distinct(asked) is (len(set(indexes)) == len(indexes))
+        assert log_ends.are_distinct(asked) is (len(set(indexes)) == len(indexes))
 
 
 def test_where_one_log_keeps_its_end_says_nothing_of_the_next() -> None:
@@ -109,7 +109,7 @@ def test_where_one_log_keeps_its_end_says_nothing_of_the_next() -> None:
     asked = [ListOffsetsPartition(0, -1, -1)]
 
     def ends_of(log: Any) -> Any:
-        return kernel.list_ends(asked, (log,), False)
+        return log_ends.list_ends(asked, (log,), False)
 
     for log in (slotted, slotted, wider, slotted, first, first, wider, wider):
         assert ends_of(log) == ([(0, 0, -1, 7, 3)], [])

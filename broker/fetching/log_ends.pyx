@@ -1,0 +1,96 @@
+"""Where logs begin and end, and where leader epochs do: the usual partitions of two requests.
+
+The columns are in `protocol.messages.columns`.
+"""
+
+from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
+from siltstone.storage.appending._append_kernels cimport LogEnd
+
+include "columns.pxi"  # of protocol/messages/columns.py, by the build
+
+LATEST = -1
+"""As a timestamp of ListOffsets."""
+EARLIEST = -2
+cdef long long _LATEST = LATEST
+cdef long long _EARLIEST = EARLIEST
+
+
+def are_distinct(partitions):
+    """Tell whether no partition is named twice."""
+    cdef Grid wanted = grid_of(partitions, ASKED_COLUMNS)
+    cdef Py_ssize_t place, count = len(wanted)
+    cdef long long number, before = -1
+    for place in range(count):
+        number = cell_of(wanted, place, PARTITION)
+        if number <= before:  # in another order than clients have them
+            return len({cell_of(wanted, each, PARTITION) for each in range(count)}) == count
+        before = number
+    return True
+
+
+def list_ends(partitions, tuple logs, bint is_committed):
+    """Return the answers of a ListOffsets for its partitions, and the places without one.
+
+    These are the partitions that must be refused, and those of which more is asked than the latest
+    or the earliest offset.
+    """
+    cdef Grid wanted = grid_of(partitions, ASKED_COLUMNS)
+    cdef Py_ssize_t place, count = len(wanted)
+    cdef Grid rows = Grid(count, END_COLUMNS)
+    cdef list left = []
+    cdef LogEnd end
+    cdef long long timestamp, offset, epoch
+    for place in range(count):
+        log = log_of(wanted, place, logs)
+        if log is None:
+            left.append(place)
+            continue
+        end = log.end
+        timestamp = cell_of(wanted, place, QUESTION)
+        if timestamp == _LATEST:
+            offset = end.stable_end() if is_committed else end.log_end_offset
+            epoch = end.leader_epoch
+        elif timestamp == _EARLIEST:
+            offset = end.log_start_offset
+            epoch = log.epochs.epoch_of(offset)
+        else:
+            left.append(place)
+            continue
+        put_cell(rows, place, PARTITION, cell_of(wanted, place, PARTITION))
+        put_cell(rows, place, END_TIMESTAMP, -1)
+        put_cell(rows, place, END_OFFSET, offset)
+        put_cell(rows, place, END_EPOCH, epoch)
+    return rows, left
+
+
+def list_epoch_ends(partitions, tuple logs):
+    """Return the answers of an OffsetForLeaderEpoch, and the places of what must be refused."""
+    cdef Grid wanted = grid_of(partitions, ASKED_COLUMNS)
+    cdef Py_ssize_t place, count = len(wanted)
+    cdef Grid rows = Grid(count, EPOCH_COLUMNS)
+    cdef list left = []
+    cdef LogEnd end
+    cdef long long epoch, end_offset
+    for place in range(count):
+        log = log_of(wanted, place, logs)
+        if log is None:
+            left.append(place)
+            continue
+        end = log.end
+        epoch, end_offset = log.epochs.end_offset_for(
+            cell_of(wanted, place, QUESTION), end.log_end_offset
+        )
+        put_cell(rows, place, EPOCH_PARTITION, cell_of(wanted, place, PARTITION))
+        put_cell(rows, place, EPOCH, epoch)
+        put_cell(rows, place, EPOCH_END, end_offset)
+    return rows, left
+
+
+cdef object log_of(Grid wanted, Py_ssize_t place, tuple logs):
+    """Return the log of a partition; None if it has none, or not the leader epoch that is named."""
+    cdef long long number = cell_of(wanted, place, PARTITION)
+    cdef long long told_epoch = cell_of(wanted, place, LEADER_EPOCH)
+    log = logs[number] if 0 <= number < len(logs) else None
+    if log is None or (told_epoch != -1 and told_epoch != (<LogEnd?> log.end).leader_epoch):
+        return None
+    return log

@@ -1,0 +1,108 @@
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from siltstone.broker.fetching.watching import Watch, WatchGroup
+from siltstone.protocol.core import Grid
+from siltstone.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    PartitionData,
+)
+from siltstone.protocol.names import TopicKey
+from siltstone.storage.log.log import Log
+
+NO_DIVERGENCE: Final[EpochEndOffset]
+
+class FetchPlan:
+    topics: list[tuple[TopicKey, Sequence[FetchPartition]]]
+    count: int
+    session: FetchSession | None
+    epoch: int
+    read: Sequence[SessionPartition]
+    wants_session: bool
+    by_id: bool
+    isolation_level: int
+    def __init__(
+        self,
+        topics: list[tuple[TopicKey, Sequence[FetchPartition]]],
+        session: FetchSession | None = None,
+        epoch: int = 0,
+        read: Sequence[SessionPartition] = (),
+        wants_session: bool = False,
+        by_id: bool = False,
+        isolation_level: int = 0,
+    ) -> None: ...
+    @property
+    def partitions(self) -> list[tuple[TopicKey, FetchPartition]]: ...
+    @property
+    def all_partitions(self) -> list[tuple[TopicKey, FetchPartition]]: ...
+
+def replica_of(request: FetchRequest) -> int: ...
+def list_wanted(
+    request: FetchRequest, by_id: bool
+) -> list[tuple[TopicKey, Sequence[FetchPartition]]]: ...
+def add_row(topics: list[tuple[TopicKey, Any]], key: TopicKey, row: Any) -> None: ...
+def wanted_of(
+    partitions: list[SessionPartition],
+) -> list[tuple[TopicKey, Sequence[FetchPartition]]]: ...
+def is_read_up(wanted: FetchPartition, fetched: Grid, place: int, isolation_level: int) -> bool: ...
+
+class SessionPartition(Watch):
+    turn: int
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    def __init__(
+        self, group: WatchGroup, key: TopicKey, wanted: FetchPartition, turn: int
+    ) -> None: ...
+    def has_news(self, fetched: Grid, place: int) -> bool: ...
+
+class FetchSession:
+    @property
+    def session_id(self) -> int: ...
+    @property
+    def by_id(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def created(self) -> float: ...
+    last_used: float
+    epoch: int
+    @property
+    def isolation_level(self) -> int: ...
+    @property
+    def partitions(self) -> dict[tuple[TopicKey, int], SessionPartition]: ...
+    @property
+    def group(self) -> WatchGroup: ...
+    def __init__(
+        self, session_id: int, by_id: bool, created: float, isolation_level: int
+    ) -> None: ...
+    def update(self, request: FetchRequest) -> None: ...
+    def want(self, key: TopicKey, wanted: FetchPartition) -> SessionPartition: ...
+    def changed(self) -> list[SessionPartition]: ...
+    def select_news(
+        self,
+        read: Iterable[SessionPartition],
+        fetched: list[tuple[TopicKey, Grid]],
+        get_log: Callable[[TopicKey, int], Log | None],
+    ) -> list[tuple[TopicKey, Sequence[PartitionData]]]: ...
+    def settle_late(
+        self,
+        partition: SessionPartition,
+        fetched: Grid,
+        place: int,
+        get_log: Callable[[TopicKey, int], Log | None],
+    ) -> None: ...
+    def tell_again(self, partitions: Iterable[SessionPartition]) -> None: ...
+    def settle(
+        self,
+        partition: SessionPartition,
+        fetched: Grid,
+        place: int,
+        get_log: Callable[[TopicKey, int], Log | None],
+    ) -> None: ...
+    def is_at(self, epoch: int) -> bool: ...
+    def close(self) -> None: ...
+    def take_turn(self) -> int: ...

@@ -1,0 +1,297 @@
+"""One fetch session: its partitions in the order of reading, and what the client knows of them.
+
+Its logs tell which have changed (`broker.fetching.watching`). The columns of what was read are in
+`protocol.messages.columns`.
+"""
+
+cimport cython
+
+from siltstone.broker.fetching.watching cimport Watch, WatchGroup
+from siltstone.protocol.core._messages cimport Grid, cell_of, value_of
+
+from operator import attrgetter
+
+from siltstone.broker.fetching.watching import READ_COMMITTED
+from siltstone.protocol.messages.fetch import PartitionData
+
+include "columns.pxi"  # of protocol/messages/columns.py, by the build
+
+NO_DIVERGENCE = PartitionData._field_defaults["diverging_epoch"]
+"""The default itself: the writer of an answer knows it without a look inside."""
+
+cdef long long COMMITTED = READ_COMMITTED
+cdef object turn_of = attrgetter("turn")
+
+
+@cython.final
+cdef class FetchPlan:
+    """The topics that one request fetches, in reading order, their partitions, and its session.
+
+    No two topics behind each other are the same. ``count`` is that of all partitions; ``read`` has
+    the session's objects for them. ``epoch`` is the session's epoch after the request.
+    """
+
+    cdef readonly list topics
+    cdef readonly Py_ssize_t count
+    cdef readonly object session, epoch, read, isolation_level
+    cdef readonly bint wants_session, by_id
+
+    def __init__(
+        self, list topics, session=None, epoch=0, read=(), wants_session=False, by_id=False,
+        isolation_level=0,
+    ):
+        self.topics = topics
+        for _, partitions in topics:
+            self.count += len(partitions)
+        self.session = session
+        self.epoch = epoch
+        self.read = read
+        self.wants_session = wants_session
+        self.by_id = by_id
+        self.isolation_level = isolation_level
+
+    @property
+    def partitions(self):
+        """Return what has to be read, partition by partition."""
+        return [(key, wanted) for key, partitions in self.topics for wanted in partitions]
+
+    @property
+    def all_partitions(self):
+        """Return all that the request stands for, whether it has to be read or not."""
+        if self.session is None:
+            return self.partitions
+        return [(each.key, each.wanted) for each in self.session.partitions.values()]
+
+
+def replica_of(request):
+    """Return the id of the follower that asks, or -1. Until v14 it is in another field."""
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
+def list_wanted(request, bint by_id):
+    """Return the topics that a request names, with their partitions, in its order.
+
+    One that is named again behind itself is one topic; without partitions it is left out.
+    """
+    cdef list found = []
+    for name, topic_id, partitions in request.topics:
+        if not partitions:
+            continue
+        key = topic_id if by_id else name
+        if found:
+            last, before = found[len(found) - 1]
+            if last == key:
+                found[len(found) - 1] = key, [*before, *partitions]
+                continue
+        found.append((key, partitions))
+    return found
+
+
+cpdef add_row(list topics, object key, object row):
+    """Add a row to the list of the last topic, or to one behind it if that is another."""
+    if topics:
+        last, rows = topics[len(topics) - 1]
+        if last == key:
+            rows.append(row)
+            return
+    topics.append((key, [row]))
+
+
+def wanted_of(list partitions):
+    """Return what was asked of partitions, topic by topic, in their order."""
+    cdef list topics = []
+    cdef SessionPartition partition
+    for partition in partitions:
+        add_row(topics, partition.key, partition.wanted)
+    return topics
+
+
+cpdef bint is_read_up(object wanted, Grid fetched, Py_ssize_t place, long long isolation_level) except *:
+    """Tell whether every read finds what a row of ``fetched`` says until the log changes.
+
+    This is never so for a client that names the epoch of its last record: old epochs can go without
+    a change of the log.
+    """
+    cdef int column = STABLE_OFFSET if isolation_level == COMMITTED else HIGH_WATERMARK
+    cdef long long offset, last_epoch
+    if (
+        value_of(fetched, place, RECORDS)
+        or cell_of(fetched, place, ERROR_CODE)
+        or value_of(fetched, place, DIVERGENCE) != NO_DIVERGENCE
+    ):
+        return False
+    offset = wanted.fetch_offset
+    last_epoch = wanted.last_fetched_epoch
+    return last_epoch < 0 and offset >= cell_of(fetched, place, column)
+
+
+@cython.final
+cdef class SessionPartition(Watch):
+    """One partition of a session: what the client asked last and what it was told last.
+
+    ``turn`` is its place in the order of reading.
+    """
+
+    cdef public long long turn
+    cdef readonly long long high_watermark, log_start_offset
+
+    def __init__(self, group, key, wanted, turn):
+        Watch.__init__(self, group, key, wanted)
+        self.turn = turn
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    cpdef bint has_news(self, Grid fetched, Py_ssize_t place) except *:
+        """Tell whether the client must hear of this row, and remember what it hears."""
+        cdef long long code = cell_of(fetched, place, ERROR_CODE)
+        cdef long long high_watermark = cell_of(fetched, place, HIGH_WATERMARK)
+        cdef long long log_start_offset = cell_of(fetched, place, START_OFFSET)
+        cdef bint news = (
+            high_watermark != self.high_watermark
+            or log_start_offset != self.log_start_offset
+            or code != 0
+            or len(value_of(fetched, place, RECORDS)) > 0
+            or value_of(fetched, place, DIVERGENCE) != NO_DIVERGENCE
+        )
+        # After an error the watermark counts as unknown, so that the client hears when it is over.
+        self.high_watermark = -1 if code else high_watermark
+        self.log_start_offset = log_start_offset
+        return news
+
+
+@cython.final
+cdef class FetchSession:
+    """A session; ``epoch`` is the one that the next request must carry."""
+
+    cdef readonly object session_id
+    cdef readonly bint by_id, is_closed
+    cdef readonly double created
+    cdef public double last_used
+    cdef public long long epoch
+    cdef readonly long long isolation_level
+    cdef readonly dict partitions
+    cdef readonly WatchGroup group
+    cdef long long _turns
+
+    def __init__(self, session_id, by_id, created, isolation_level):
+        self.session_id = session_id
+        self.by_id = by_id
+        self.created = created
+        self.last_used = created
+        self.isolation_level = isolation_level
+        self.epoch = 1
+        self.partitions = {}
+        self.group = WatchGroup()
+
+    def update(self, request):
+        """Add, change and forget partitions as an incremental request says."""
+        cdef SessionPartition known
+        for name, topic_id, wanted_list in request.topics:
+            key = topic_id if self.by_id else name
+            for wanted in wanted_list:
+                self.want(key, wanted)
+        for name, topic_id, indexes in request.forgotten_topics_data:
+            key = topic_id if self.by_id else name
+            for index in indexes:
+                known = self.partitions.pop((key, index), None)
+                if known is not None:
+                    known.leave()
+                    self.group.changed.discard(known)
+        if request.isolation_level != self.isolation_level or replica_of(request) >= 0:
+            # With another isolation level there may be something to read.
+            self.isolation_level = request.isolation_level
+            self.group.changed.update(self.partitions.values())
+
+    cpdef SessionPartition want(self, object key, object wanted):
+        """Note what the client asks of a partition. A new partition is read last."""
+        cdef tuple place = (key, wanted.partition)
+        cdef SessionPartition known = self.partitions.get(place)
+        if known is None:
+            known = SessionPartition(self.group, key, wanted, self.take_turn())
+            self.partitions[place] = known
+        else:
+            known.wanted = wanted
+        self.group.changed.add(known)
+        return known
+
+    def changed(self):
+        """Return what an incremental request must read, in the order of reading.
+
+        No log tells a closed session of changes, so a request that still waits reads everything.
+        """
+        return sorted(
+            self.partitions.values() if self.is_closed else self.group.changed, key=turn_of
+        )
+
+    def select_news(self, read, list fetched, get_log):
+        """Return what an incremental answer names; partitions with data go to the end."""
+        cdef list told = []
+        cdef Grid rows
+        cdef Py_ssize_t place
+        cdef SessionPartition partition
+        partitions = iter(read)
+        for key, rows in fetched:
+            for place in range(len(rows)):
+                partition = next(partitions)
+                if partition.has_news(rows, place):
+                    add_row(told, key, rows[place])
+                    if len(value_of(rows, place, RECORDS)):
+                        partition.turn = self.take_turn()
+                self.settle(partition, rows, place, get_log)
+        return told
+
+    def settle_late(self, SessionPartition partition, Grid fetched, Py_ssize_t place, get_log):
+        """Do what `settle` does when others were served since the partition was read."""
+        if self.is_closed:
+            return
+        self.settle(partition, fetched, place, get_log)
+        log = get_log(partition.key, partition.wanted.partition)
+        end = None if log is None else log.end
+        if (
+            end is None
+            or end.log_end_offset != cell_of(fetched, place, HIGH_WATERMARK)
+            or end.last_stable_offset != cell_of(fetched, place, STABLE_OFFSET)
+        ):
+            self.group.changed.add(partition)
+
+    def tell_again(self, partitions):
+        """Name these partitions in the next answer: the client did not get the last one."""
+        cdef SessionPartition partition
+        if not self.is_closed:
+            for partition in partitions:
+                partition.high_watermark = -1
+                self.group.changed.add(partition)
+
+    cpdef settle(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log):
+        """Leave a partition in which there is nothing to read now to the watch of its log.
+
+        ``fetched`` says so at this place.
+        """
+        if not is_read_up(partition.wanted, fetched, place, self.isolation_level):
+            return
+        self.group.changed.discard(partition)
+        partition.available = 0
+        log = get_log(partition.key, partition.wanted.partition)
+        if log is None or self.is_closed:
+            return
+        partition.stand_on(log)
+        if log.end.log_start_offset != partition.log_start_offset:
+            self.group.changed.add(partition)  # a cleaner thread moved its start meanwhile
+
+    def is_at(self, long long epoch):
+        """Tell whether the request that has brought the session to ``epoch`` is the newest."""
+        return self.epoch == epoch and not self.is_closed
+
+    def close(self):
+        """Leave all logs. A fetch that waits goes on, as the session's last."""
+        cdef SessionPartition partition
+        self.is_closed = True
+        for partition in self.partitions.values():
+            partition.leave()
+        self.group.changed.clear()
+        self.group.release()
+
+    cpdef long long take_turn(self):
+        """Return a place at the end of the order of reading."""
+        self._turns += 1
+        return self._turns

@@ -1,0 +1,121 @@
+"""Logs tell their changes to fetch sessions, and to fetches that wait for data.
+
+A `Watch` is one partition. It is among the watchers of its log (`Log.watchers`), which calls it at
+every change. So neither an idle session nor a fetch that waits looks at its partitions one by one.
+"""
+
+cimport cython
+
+from siltstone.protocol.errors import KafkaError
+
+READ_COMMITTED = 1
+"""As an isolation level."""
+
+
+cdef class Watch:
+    """One partition that is watched: what was asked of it, and its log.
+
+    ``available`` is the number of bytes that a waiting fetch has counted in it, else 0.
+    """
+
+    def __init__(self, WatchGroup group not None, key, wanted):
+        self.group = group
+        self.key = key
+        self.wanted = wanted
+
+    cpdef stand_on(self, object log):
+        """Be told when this log changes."""
+        if self.log is not log:
+            self.leave()
+            self.log = log
+            log.watchers[self] = None
+
+    cpdef leave(self):
+        """Be told no more; safe to call again."""
+        cdef dict watchers
+        log = self.log
+        if log is not None:
+            self.log = None
+            watchers = log.watchers
+            del watchers[self]
+            if not watchers:
+                watchers.clear()  # an emptied dict keeps its memory
+
+    def log_changed(self):
+        """Mark this partition as changed for the group."""
+        self.group.note_change(self)
+
+    def log_gone(self):
+        """Mark this partition as changed for the group; if a fetch waits, look at once."""
+        self.leave()
+        self.group.changed.add(self)
+        self.group.release()
+
+
+@cython.final
+cdef class WatchGroup:
+    """The partitions of a session, or of one fetch that waits, and those that have ``changed``.
+
+    Every partition is among the changed, or watches its log, or both. One that has changed need not
+    be told again before it is read, unless a fetch of the group, ``parked``, waits.
+    """
+
+    def __init__(self):
+        self.changed = set()
+
+    cdef note_change(self, Watch watch):
+        """Note a partition whose log has changed."""
+        self.changed.add(watch)
+        if self.parked is None:
+            watch.leave()
+        else:
+            self.parked.count(watch)
+
+    cpdef release(self):
+        """Resume the waiting fetch, if there is one."""
+        if self.parked is not None:
+            self.parked.release()
+
+    def leave(self):
+        """Stop watching the logs of the changed partitions; without a session, of all."""
+        cdef Watch watch
+        for watch in self.changed:
+            watch.leave()
+        self.changed.clear()
+
+
+@cython.final
+cdef class Parked:
+    """A fetch that waits until ``missing`` bytes have come, it is released, or its time is over."""
+
+    def __init__(self, future, min_bytes, isolation_level):
+        self.future = future
+        self._missing = min_bytes
+        self._is_committed = isolation_level == READ_COMMITTED
+
+    cpdef count(self, Watch watch):
+        """Count again what one partition has, and go on if it is enough."""
+        cdef long long available = 0, offset, upto
+        log = watch.log
+        wanted = watch.wanted
+        if log is None:
+            self.release()
+            return
+        end = log.end
+        upto = end.last_stable_offset if self._is_committed else end.log_end_offset
+        offset = wanted.fetch_offset
+        if offset < upto:
+            try:
+                available = min(log.available_bytes(offset, upto), wanted.partition_max_bytes)
+            except KafkaError:  # the fetch reports it; the append that calls this goes on
+                self.release()
+                return
+        self._missing -= available - watch.available
+        watch.available = available
+        if self._missing <= 0:
+            self.release()
+
+    cpdef release(self):
+        """Resume the request; safe to call again."""
+        if not self.future.done():
+            self.future.set_result(None)
