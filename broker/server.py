@@ -344,7 +344,7 @@ class Broker:
 
     async def _watch_file(self, path: Path) -> None:
         # Late, since a start has no use for it.
-        from siltstone.broker.topics.settings.reload import SettingsFile  # noqa: PLC0415
+        from siltstone.broker.reload import SettingsFile  # noqa: PLC0415
 
         await SettingsFile(path, self._settings, self._io, self.certificates).run()
 
@@ -358,7 +358,7 @@ class Broker:
 
     async def reload(self) -> None:
         """Read the settings again and put in force what may change; a fault is only logged."""
-        from siltstone.broker.topics.settings.reload import reload  # noqa: PLC0415
+        from siltstone.broker.reload import reload  # noqa: PLC0415
 
         with suppress(ConfigError):
             await reload(self._settings, self._io, self.certificates)

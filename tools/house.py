@@ -39,7 +39,7 @@ FLOORS: Final = {
         ("services",),
         ("handlers",),
         ("api",),
-        ("commands", "http", "net"),
+        ("reload", "commands", "http", "net"),
         ("server", "__main__"),
     ),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.http.values import Route, json_answer, text
-from siltstone.broker.topics.settings.reload import plan_reload, reload
+from siltstone.broker.reload import plan_reload, reload
 from siltstone.config.describe import show_as_json
 from siltstone.config.errors import ConfigError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from siltstone.broker.reload import SettingsFile, reload
 from siltstone.broker.server import Broker
-from siltstone.broker.topics.settings.reload import SettingsFile, reload
 from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
 from siltstone.storage.clock import Clock
