@@ -71,7 +71,7 @@ from siltstone.storage.manager import LogManager
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.net.login import Logins
     from siltstone.broker.net.tls.contexts import Endpoint
@@ -103,7 +103,7 @@ COORDINATOR_MODULES = (
     "siltstone.broker.groups.coordinator",
     "siltstone.broker.transactions.markers",
     "siltstone.broker.transactions.coordinator",
-    "siltstone.broker.coordination.coordinators",
+    "siltstone.broker.coordinators",
 )
 """The modules of the coordinators, in pieces of some milliseconds."""
 
@@ -523,7 +523,7 @@ class Broker:
 
     def _build_coordinators(self) -> Coordinators:
         """Build both coordinators, which read their journals; the topics are known."""
-        from siltstone.broker.coordination.coordinators import Coordinators  # noqa: PLC0415
+        from siltstone.broker.coordinators import Coordinators  # noqa: PLC0415
 
         coordinators = Coordinators(
             self.topics,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.fetching.sessions import FetchSessions
     from siltstone.broker.fetching.waiting import Waiting
     from siltstone.broker.groups.coordinator import GroupCoordinator

@@ -36,7 +36,7 @@ FLOORS: Final = {
         ("context", "process"),
         ("security", "topics", "coordination"),
         ("groups", "transactions", "fetching", "telemetry"),
-        ("services",),
+        ("coordinators", "services"),
         ("handlers",),
         ("api",),
         ("reload", "commands", "http", "net"),

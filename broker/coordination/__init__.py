@@ -1,5 +1,5 @@
 """Code that the coordinators of groups and of transactions share.
 
-Here go the journal that both write their state into and the place that makes both. What is written
-is in `broker.groups` and `broker.transactions`.
+Here goes the journal that both write their state into. What is written is in `broker.groups` and
+`broker.transactions`; `broker.coordinators` makes both.
 """

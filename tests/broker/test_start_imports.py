@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 LATER = (
-    "siltstone.broker.coordination.coordinators",
+    "siltstone.broker.coordinators",
     "siltstone.broker.coordination.journal",
     "siltstone.broker.groups.classic.group",
     "siltstone.broker.groups.coordinator",

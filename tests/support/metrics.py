@@ -21,7 +21,7 @@ from siltstone.storage.clock import Clock
 from tests.support.committed import new_offsets
 
 if TYPE_CHECKING:
-    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.topics.registry import TopicRegistry
 

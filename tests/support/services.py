@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.context import RequestContext
-from siltstone.broker.coordination.coordinators import Coordinators
+from siltstone.broker.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.net.request_stats import RequestStats

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.process.housekeeping import Housekeeping
     from siltstone.broker.process.io import IoThreads

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.security.security import Security
     from siltstone.broker.topics.registry import TopicRegistry

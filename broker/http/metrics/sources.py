@@ -14,7 +14,7 @@ from siltstone.broker.http.metrics.scans import CleanableScan, ClientScan, LagSc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from siltstone.broker.coordination.coordinators import Coordinators
+    from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.metrics.recent import Recent
     from siltstone.broker.net.buffers import Buffers
