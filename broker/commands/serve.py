@@ -45,8 +45,8 @@ def run_serve(options: argparse.Namespace) -> int:
     layers = read_settings(options)
     # Faults of the settings are told before the broker is imported.
     from siltstone.broker.process import logs  # noqa: PLC0415
-    from siltstone.broker.process.run import run  # noqa: PLC0415
     from siltstone.broker.process.trial import Trial  # noqa: PLC0415
+    from siltstone.broker.run import run  # noqa: PLC0415
     from siltstone.config.errors import StartError  # noqa: PLC0415
 
     logs.configure("json" if options.json else options.log_format, options.log_level)

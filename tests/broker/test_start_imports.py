@@ -45,7 +45,7 @@ import json, sys
 sys.modules["hypothesis"] = None  # as `siltstone serve` has it
 from siltstone.broker.commands.parser import parser_for
 parser_for(["serve"]).parse_args(["serve"])
-import siltstone.broker.process.run
+import siltstone.broker.run
 from siltstone.broker.handlers import create_topics, metadata, produce
 print(json.dumps([name for name in sys.argv[1:] if name in sys.modules]))
 """
@@ -53,7 +53,7 @@ MAX_CALLS = 30_000
 COUNTER = """
 import json, os, sys
 sys.modules["hypothesis"] = None
-import siltstone.broker.process.run
+import siltstone.broker.run
 
 calls = 0
 

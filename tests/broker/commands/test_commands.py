@@ -73,7 +73,7 @@ def test_the_log_looks_as_the_environment_says(
     monkeypatch.setattr(
         "siltstone.broker.process.logs.configure", lambda *given: seen.append(given)
     )
-    monkeypatch.setattr("siltstone.broker.process.run.run", lambda *_: 0)
+    monkeypatch.setattr("siltstone.broker.run.run", lambda *_: 0)
     monkeypatch.delenv("SILTSTONE_LOG_FORMAT", raising=False)
     monkeypatch.delenv("SILTSTONE_LOG_LEVEL", raising=False)
     for name, value in environ.items():
