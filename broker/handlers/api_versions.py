@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.api import APIS
 from siltstone.broker.topics.features import SUPPORTED
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.api_versions import (
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.api_versions import ApiVersionsRequest
 
-_KEY = 18
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0 = 4
 
@@ -66,13 +65,4 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             for name in SUPPORTED
             if (level := features.level(name))
         ],
-    )
-
-
-def refuse_version() -> ApiVersionsResponse:
-    """Return the answer to a version that is not served; it is written as version 0."""
-    lowest, highest = BY_KEY[_KEY].advertised
-    return ApiVersionsResponse(
-        error_code=ErrorCode.unsupported_version,
-        api_keys=[ApiVersion(_KEY, lowest, highest)],
     )

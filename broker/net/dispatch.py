@@ -20,7 +20,7 @@ from siltstone.broker.net.gate import AT_ONCE, Gate, Route
 from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.process.loop_share import finish_in_shares, free, parts_of
 from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps
-from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.errors import ErrorCode, ProtocolError
 from siltstone.protocol.framing import API_VERSIONS, FIRST_FLEXIBLE
 from siltstone.storage.clock import perf_counter
 
@@ -253,11 +253,15 @@ class RareRequests:
         """
         api = BY_KEY.get(key)
         if key == API_VERSIONS:
-            from siltstone.broker.handlers.api_versions import refuse_version  # noqa: PLC0415
-            from siltstone.protocol.messages.api_versions import RESPONSE  # noqa: PLC0415
+            from siltstone.protocol.messages import api_versions  # noqa: PLC0415
 
             connection.note_refused_handshake(f"version {version} of ApiVersions is not served")
-            refused: Answer = RESPONSE.respond(0, correlation_id, refuse_version())
+            lowest, highest = BY_KEY[key].advertised
+            response = api_versions.ApiVersionsResponse(
+                error_code=ErrorCode.unsupported_version,
+                api_keys=[api_versions.ApiVersion(key, lowest, highest)],
+            )
+            refused: Answer = api_versions.RESPONSE.respond(0, correlation_id, response)
             return refused
         self._stats.refused += 1
         if api is None:
