@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from siltstone.broker.commands.http_client import REMEDY, ControlAnswer, ask, nobody_answers
+from siltstone.broker.commands.terminal import CommandFailed
 from siltstone.broker.http.control.token import read_address, read_token
 from siltstone.config.listeners import parse_host_port
 from siltstone.storage.directory.control import ENCRYPTED, find_trust
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 10.0
 
 
-class Refusal(Exception):  # noqa: N818  # an answer of the broker, not a fault
+class Refusal(CommandFailed):
     """The broker does not answer as it should; the text says why."""
 
 
-class NobodyAnswers(Exception):  # noqa: N818  # likewise
+class NobodyAnswers(CommandFailed):
     """No broker runs where the settings say; ``advice`` is for commands that need one."""
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.advice = f"{sentence}; {REMEDY}"
+    @property
+    def advice(self) -> str:
+        """The sentence, and how a broker is found."""
+        return f"{self}; {REMEDY}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,6 @@ def run_backup(options: argparse.Namespace) -> int:
         facts = backup.run()
     except NobodyAnswers as error:
         return fail(f"{error.advice}; of a broker that does not run, copy the log directories")
-    except Refusal as error:
-        return fail(str(error))
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
         return fail(f"the backup is not made, {where}{error.strerror or error}")

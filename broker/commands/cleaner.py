@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from siltstone.broker.commands import explain_text
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
+from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.options import read_settings, seconds
 from siltstone.broker.commands.terminal import (
+    CommandFailed,
     complain,
-    fail,
     find_width,
     write_json,
     write_lines,
@@ -92,30 +93,28 @@ def run_explain(options: argparse.Namespace) -> int:
             body = channel.post("/v1/dry-run", which, timeout_seconds=DRY_RUN_SECONDS).body
             _add_predictions(answer, json.loads(body)["predictions"])
     except NobodyAnswers as error:
-        explained = _ask_folders(
+        answer = _ask_folders(
             layers,
             str(error),
             lambda stopped: stopped.explain(meant_by(name), is_dry_run=asked.is_dry_run),
         )
-        if explained is None:
-            return 1
-        answer = explained
-    except Refusal as error:
-        return fail(str(error))
     print_explanations(answer, asked, in_detail=name is not None)
     return 0
 
 
-def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) -> T | None:
-    """Return what the folders say where no broker runs; None if they cannot be read."""
+def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) -> T:
+    """Return what the folders say where no broker runs.
+
+    Raises:
+        CommandFailed: They cannot be read, or have no such partition.
+    """
     from siltstone.broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
     from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
 
     try:
         answer = ask(StoppedBroker(layers))
     except (LogDirError, LookupError, OSError) as error:
-        fail(f"{why}, and its folders say: {error}")
-        return None
+        raise CommandFailed(f"{why}, and its folders say: {error}") from error
     complain(f"{why}; this is what its folders say")
     return answer
 
@@ -130,8 +129,9 @@ def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool)
     if not every:
         sys.stdout.write("there are no partitions\n")
     elif not partitions:
-        counted = explain_text.counted(len(every), "partition")
-        sys.stdout.write(f"none of {counted} {_filter_words(asked)}\n")
+        filters = (("waits", asked.waiting), ("failed", asked.failed))
+        words = " or ".join(word for word, is_set in filters if is_set)
+        sys.stdout.write(f"none of {counted(len(every), 'partition')} {words}\n")
     in_detail = in_detail or len(partitions) <= explain_text.MAX_IN_DETAIL
     lines = explain_text.explanation_lines(
         partitions,
@@ -141,13 +141,6 @@ def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool)
         of_many=len(every),
     )
     write_lines(lines)
-
-
-def _filter_words(asked: Asked) -> str:
-    words = [
-        word for word, is_set in (("waits", asked.waiting), ("failed", asked.failed)) if is_set
-    ]
-    return " or ".join(words)
 
 
 def add_clean(parser: argparse.ArgumentParser) -> None:
@@ -167,28 +160,20 @@ def run_clean(options: argparse.Namespace) -> int:
     """Ask for a pass and print what it came to."""
     name, as_json = options.name, options.json
     channel = Channel(read_settings(options))
-    try:
-        which, _ = find(channel, name)
-        asked = json.loads(channel.post("/v1/clean", which, _query(options)).body)
-        count = len(asked["requested"])
-        if not options.wait:
-            if as_json:
-                write_json(asked)
-                return 0
-            sys.stdout.write(f"asked for a pass over {explain_text.counted(count, 'partition')}")
-            clean = asked["nothing_to_clean"]
-            sys.stdout.write(
-                f"; {explain_text.counted(clean, 'partition')} had nothing to clean\n"
-                if clean
-                else "\n"
-            )
+    which, _ = find(channel, name)
+    query = "&".join(f"{each}=1" for each in ("force", "roll") if getattr(options, each))
+    asked = json.loads(channel.post("/v1/clean", which, query).body)
+    if not options.wait:
+        if as_json:
+            write_json(asked)
             return 0
-        left = _wait(channel, which, options.timeout)
-        events = list(_events(channel, which, asked["now_ms"]))
-    except NobodyAnswers as error:
-        return fail(error.advice)
-    except Refusal as error:
-        return fail(str(error))
+        clean = asked["nothing_to_clean"]
+        idle_words = f"; {counted(clean, 'partition')} had nothing to clean" if clean else ""
+        many = counted(len(asked["requested"]), "partition")
+        sys.stdout.write(f"asked for a pass over {many}{idle_words}\n")
+        return 0
+    left = _wait(channel, which, options.timeout)
+    events = list(_events(channel, which, asked["now_ms"]))
     done = {(event["topic"], event["partition"]): event for event in events}
     idle = [each for each in left["partitions"] if (each["topic"], each["partition"]) not in done]
     if as_json:
@@ -198,10 +183,6 @@ def run_clean(options: argparse.Namespace) -> int:
     failed = not done or any(event["outcome"] != "cleaned" for event in done.values())
     is_left = any(each["rule"] in _UNFINISHED | _PREVENTED for each in left["partitions"])
     return 1 if failed or is_left else 0
-
-
-def _query(options: argparse.Namespace) -> str:
-    return "&".join(f"{each}=1" for each in ("force", "roll") if getattr(options, each))
 
 
 def _print_passes(
@@ -230,24 +211,12 @@ def run_history(options: argparse.Namespace) -> int:
         which = Which() if name is None else find(channel, name)[0]
         events = list(_events(channel, which, 0))
     except NobodyAnswers as error:
-        told = _ask_folders(layers, str(error), lambda stopped: stopped.history(meant_by(name)))
-        if told is None:
-            return 1
-        events = told
-    except Refusal as error:
-        return fail(str(error))
-    _print_events(events, as_json=as_json)
+        events = _ask_folders(layers, str(error), lambda stopped: stopped.history(meant_by(name)))
+    if as_json:
+        sys.stdout.writelines(json.dumps(event) + "\n" for event in events)
+    else:
+        write_wrapped(map(explain_text.event_line, events) if events else ["there was no pass yet"])
     return 0
-
-
-def _print_events(events: list[dict[str, Any]], *, as_json: bool) -> None:
-    if not (events or as_json):
-        sys.stdout.write("there was no pass yet\n")
-    for event in events:
-        if as_json:
-            sys.stdout.write(json.dumps(event) + "\n")
-        else:
-            write_wrapped([explain_text.event_line(event)])
 
 
 def _wait(channel: Channel, which: Which, seconds: float) -> dict[str, Any]:

@@ -6,15 +6,13 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.asking import Channel
 from siltstone.broker.commands.explain_text import counted, duration, size
 from siltstone.broker.commands.options import read_settings
-from siltstone.broker.commands.terminal import fail, write_json, write_lines
+from siltstone.broker.commands.terminal import write_json, write_lines
 
 if TYPE_CHECKING:
     import argparse
-
-    from siltstone.broker.commands.http_client import ControlAnswer
 
 
 def add_pins(parser: argparse.ArgumentParser) -> None:
@@ -26,32 +24,17 @@ def run_pins(options: argparse.Namespace) -> int:
     """Print the pins there are, or end one; return the exit code: 0 fine, 1 a fault."""
     release = options.release
     channel = Channel(read_settings(options))
-    try:
-        if release is None:
-            answer = channel.get("/v1/pins")
-        else:
-            body = json.dumps({"id": release}).encode()
-            answer = channel.post("/v1/pins/release", body=body)
-    except NobodyAnswers as error:
-        return fail(error.advice)
-    except Refusal as error:
-        return fail(str(error))
     if release is not None:
+        channel.post("/v1/pins/release", body=json.dumps({"id": release}).encode())
         told = json.dumps({"released": release}) if options.json else f"released {release}"
         sys.stdout.write(f"{told}\n")
-    else:
-        _print(answer, as_json=options.json)
-    return 0
-
-
-def _print(answer: ControlAnswer, *, as_json: bool) -> None:
-    listed = json.loads(answer.body)
-    if as_json:
+        return 0
+    listed = json.loads(channel.get("/v1/pins").body)
+    if options.json:
         write_json(listed)
-        return
-    write_lines(map(_line, listed["pins"]))
-    if not listed["pins"]:
-        sys.stdout.write("there are no pins\n")
+    else:
+        write_lines(map(_line, listed["pins"]) if listed["pins"] else ["there are no pins"])
+    return 0
 
 
 def _line(pin: dict[str, Any]) -> str:

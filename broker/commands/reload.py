@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.asking import Channel, Refusal
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import fail, write_json, write_wrapped
 
@@ -32,8 +32,6 @@ def _run(options: argparse.Namespace, path: str) -> int:
     layers = read_settings(options)
     try:
         plan = json.loads(Channel(layers).post(path).body)
-    except NobodyAnswers as error:
-        return fail(error.advice)
     except Refusal as error:
         return fail(f"nothing is changed: {error}")
     if options.json:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from siltstone.broker.commands.terminal import CommandFailed, fail
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
@@ -36,9 +38,12 @@ class Command(NamedTuple):
             add(parser)
 
     def run(self, options: argparse.Namespace) -> int:
-        """Run it and return the exit code."""
+        """Run it and return the exit code; if it failed, print why."""
         run: Callable[[argparse.Namespace], int] = getattr(self._load(), f"run_{self._function}")
-        return run(options)
+        try:
+            return run(options)
+        except CommandFailed as error:
+            return fail(error.advice)
 
     @property
     def _function(self) -> str:

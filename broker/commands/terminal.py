@@ -23,6 +23,18 @@ _NUMBER = re.compile(r"-|-?[0-9]+(\.[0-9]+)?( [KMGT]?i?B)?")
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 36, "dim": 2, "bold": 1}
 
 
+class CommandFailed(Exception):  # noqa: N818  # an answer, not a fault of ours
+    """A command cannot do what it was asked; its text says why and ``advice`` what to do as well.
+
+    The table of commands prints that.
+    """
+
+    @property
+    def advice(self) -> str:
+        """The sentence of a command that ends with it."""
+        return str(self)
+
+
 def find_width() -> int | None:
     """Return the columns of the terminal that stdout is; None if it is a file and nobody says."""
     columns = os.environ.get("COLUMNS", "")
