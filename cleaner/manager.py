@@ -337,9 +337,7 @@ class CleanerManager:
                     self.checkpoints.update(directory, offsets, self._logs)
             except OSError as error:
                 _logger.warning(
-                    "cleaner checkpoint cannot be corrected directory=%s error=%s",
-                    directory,
-                    error,
+                    "cleaner checkpoint cannot be corrected directory=%s error=%s", directory, error
                 )
 
     def _take(self, log: Log, cleanable: CleanableLog) -> bool:

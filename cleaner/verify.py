@@ -48,11 +48,7 @@ class Report:
 
 
 def verify_partition(
-    path: Path,
-    checkpoint: int | None,
-    events: Iterable[dict[str, Any]],
-    *,
-    recovery_point: int = 0,
+    path: Path, checkpoint: int | None, events: Iterable[dict[str, Any]], *, recovery_point: int = 0
 ) -> Report:
     """Verify a partition folder that no broker has open. Blocks, for as long as it takes to read.
 
@@ -224,10 +220,7 @@ def _verify_last(
 
 
 def _below(
-    receipt: Receipt,
-    logs: Iterable[Path],
-    aborted: list[AbortedTransaction],
-    report: Report,
+    receipt: Receipt, logs: Iterable[Path], aborted: list[AbortedTransaction], report: Report
 ) -> Iterator[Record]:
     """Yield the data records below the end of a pass, without aborted ones."""
     for log in logs:

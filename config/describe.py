@@ -15,14 +15,7 @@ from siltstone.config.keys import Kind, Setting
 from siltstone.config.known import Known, broker_synonym, known_broker, known_settings, known_topic
 from siltstone.config.layers import Layers, Source, checked, may_alter
 from siltstone.config.security import parse_name
-from siltstone.config.table import (
-    BROKER,
-    OBEYED,
-    TOPIC,
-    counting_name,
-    names_of,
-    synonyms_of,
-)
+from siltstone.config.table import BROKER, OBEYED, TOPIC, counting_name, names_of, synonyms_of
 from siltstone.config.values import parse, text_of
 
 _KEPT = "A setting of Apache Kafka that is kept here and has no effect."
@@ -161,12 +154,7 @@ def _known_broker_row(layers: Layers, known: Known) -> ConfigRow:
 
 
 def _known_row(
-    known: Known,
-    value: str | None,
-    synonyms: tuple[Synonym, ...],
-    where: str,
-    *,
-    read_only: bool,
+    known: Known, value: str | None, synonyms: tuple[Synonym, ...], where: str, *, read_only: bool
 ) -> ConfigRow:
     return ConfigRow(
         name=known.name,

@@ -27,14 +27,7 @@ from siltstone.config.known import known_broker, known_settings
 from siltstone.config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
 from siltstone.config.security import ListenerName, check_value, parse_name
 from siltstone.config.server import ServerConfig
-from siltstone.config.table import (
-    BROKER,
-    OBEYED,
-    SERVER,
-    TOPIC,
-    counting_name,
-    topic_value,
-)
+from siltstone.config.table import BROKER, OBEYED, SERVER, TOPIC, counting_name, topic_value
 from siltstone.config.tls import OF_LISTENER as OF_TLS
 from siltstone.config.topic import TopicConfig
 from siltstone.config.values import read
@@ -119,10 +112,7 @@ class Layers:
         return replace(base, **values)
 
     def with_dynamic(
-        self,
-        *,
-        cluster: Mapping[str, str] | None = None,
-        broker: Mapping[str, str] | None = None,
+        self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> "Layers":
         """Return these layers with other dynamic values; None keeps what there is.
 

@@ -48,8 +48,7 @@ class OAuthConfig:
         ours=True,
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = key(
-        (),
-        "The audiences of which a token must name one; empty: a token for any service is taken.",
+        (), "The audiences of which a token must name one; empty: a token for any service is taken."
     )
     sasl_oauthbearer_expected_issuer: str | None = key(
         None,

@@ -9,12 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from siltstone.config.checks import (
-    ADVERTISED,
-    advertising_faults,
-    contradictions,
-    resize_faults,
-)
+from siltstone.config.checks import ADVERTISED, advertising_faults, contradictions, resize_faults
 from siltstone.config.errors import ConfigError
 from siltstone.config.keys import Kind
 from siltstone.config.known import known_broker

@@ -255,10 +255,7 @@ def listener_faults(
     encrypting = {name.lower() for name, each in protocols.items() if each.endswith("SSL")}
     listening = {name.lower() for name in protocols if name != HTTP}
     unopened = {name.lower() for name in controllers}
-    serving = {
-        **dict.fromkeys(OF_LISTENER, encrypting),
-        **dict.fromkeys(LIMITS, listening),
-    }
+    serving = {**dict.fromkeys(OF_LISTENER, encrypting), **dict.fromkeys(LIMITS, listening)}
     yield from _unasked(config, asking)
     yield from unasked(config.tls, encrypting)
     for name, text in given.items():

@@ -12,12 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from siltstone.config.connection_limits import are_overrides
-from siltstone.config.consumer_groups import (
-    ASSIGNORS,
-    KNOWN_ASSIGNORS,
-    PROTOCOLS,
-    MigrationPolicy,
-)
+from siltstone.config.consumer_groups import ASSIGNORS, KNOWN_ASSIGNORS, PROTOCOLS, MigrationPolicy
 from siltstone.config.keys import (
     NOT_EMPTY,
     PART,
@@ -222,9 +217,7 @@ class ServerConfig:
         check=between_or(1, (1 << 31) - 1, -1),
     )
     socket_request_max_bytes: int = key(
-        104_857_600,
-        "The largest request; a larger one closes its connection.",
-        check=at_least(1),
+        104_857_600, "The largest request; a larger one closes its connection.", check=at_least(1)
     )
     queued_max_request_bytes: int = long_key(
         -1,
@@ -241,8 +234,7 @@ class ServerConfig:
         ours=True,
     )
     connections_max_idle_ms: int = long_key(
-        600_000,
-        "Close a connection that was silent this long and is owed no answer.",
+        600_000, "Close a connection that was silent this long and is owed no answer."
     )
     max_connections: int = key(
         (1 << 31) - 1,

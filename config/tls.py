@@ -86,9 +86,7 @@ class TlsConfig:
         kind=Kind.PASSWORD,
     )
     ssl_key_password: str | None = key(
-        None,
-        "The password of the private key, if it is encrypted in PEM.",
-        kind=Kind.PASSWORD,
+        None, "The password of the private key, if it is encrypted in PEM.", kind=Kind.PASSWORD
     )
     ssl_truststore_type: str = key(
         "PEM",

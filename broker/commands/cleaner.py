@@ -134,11 +134,7 @@ def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool)
         sys.stdout.write(f"none of {counted(len(every), 'partition')} {words}\n")
     in_detail = in_detail or len(partitions) <= explain_text.MAX_IN_DETAIL
     lines = explain_text.explanation_lines(
-        partitions,
-        answer["now_ms"],
-        in_detail=in_detail,
-        width=find_width(),
-        of_many=len(every),
+        partitions, answer["now_ms"], in_detail=in_detail, width=find_width(), of_many=len(every)
     )
     write_lines(lines)
 

@@ -163,10 +163,7 @@ class StoppedBroker:
         cleaner = Cleaner.of(settings, self._clock, Throttle(self._clock))
         began = self._clock.monotonic()
         try:
-            prediction = cleaner.dry_run(
-                log.log_to_clean(cleanable),
-                lambda: None,
-            )
+            prediction = cleaner.dry_run(log.log_to_clean(cleanable), lambda: None)
         except (CorruptSegment, OSError) as error:
             return {"fault": f"{type(error).__name__}: {error}"}
         finally:

@@ -58,10 +58,7 @@ def wrap(line: str, width: int | None, hang: int = 4) -> list[str]:
     # The first words may be a column or an indent: their blanks are kept.
     begun, rest = line[:hang], line[hang:]
     words = wrap_words(
-        rest,
-        max(_NARROWEST, width - hang),
-        break_long_words=False,
-        break_on_hyphens=False,
+        rest, max(_NARROWEST, width - hang), break_long_words=False, break_on_hyphens=False
     )
     if not words or not begun.endswith(" "):
         indent = " " * hang

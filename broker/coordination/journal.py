@@ -344,10 +344,7 @@ class CoordinatorLog:
             offset = read.next_offset
 
     async def _unfold(
-        self,
-        folded: Folded,
-        partition: int,
-        apply: Callable[[int, list[Entry]], None],
+        self, folded: Folded, partition: int, apply: Callable[[int, list[Entry]], None]
     ) -> None:
         """Apply a compressed batch up to where it can be read, some entries at a time.
 

@@ -61,11 +61,7 @@ class Probe:
     """
 
     def __init__(
-        self,
-        logs: LogManager,
-        registered: dict[tuple[str, int], Log],
-        io: IoThreads,
-        clock: Clock,
+        self, logs: LogManager, registered: dict[tuple[str, int], Log], io: IoThreads, clock: Clock
     ) -> None:
         self.name = f"siltstone probe {random_bytes(16).hex()}"
         self._registered = registered
@@ -74,10 +70,7 @@ class Probe:
         self._logs = logs
         self._folder_name = folder_name(LOG, FolderState.DELETE, random_id())
         self._services = LogServices(
-            clock=clock,
-            background=logs.background,
-            deletions=logs.deletions,
-            appends=logs.appends,
+            clock=clock, background=logs.background, deletions=logs.deletions, appends=logs.appends
         )
         self._address = ("", 0)
         self._dial: Dial | None = None

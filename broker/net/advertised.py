@@ -91,11 +91,7 @@ async def find_faults(
 
 
 async def _find_fault(
-    address: tuple[str, int],
-    bound: Collection[tuple[str, int]],
-    seconds: float,
-    *,
-    connects: bool,
+    address: tuple[str, int], bound: Collection[tuple[str, int]], seconds: float, *, connects: bool
 ) -> str | None:
     """Return which clients fail and why, None if the address leads somewhere."""
     host, port = address

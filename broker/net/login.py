@@ -23,11 +23,7 @@ from siltstone.broker.process.fair_places import FairPlaces
 from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.principals import USER, Principal
 from siltstone.broker.security.scram import SaslFailure
-from siltstone.protocol.errors import (
-    ErrorCode,
-    IllegalSaslState,
-    ProtocolError,
-)
+from siltstone.protocol.errors import ErrorCode, IllegalSaslState, ProtocolError
 from siltstone.protocol.framing import API_VERSIONS
 from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
@@ -162,12 +158,7 @@ class Login(Gate):
         "state",
     )
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        dispatcher: Gate,
-        logins: Logins,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, dispatcher: Gate, logins: Logins) -> None:
         # What a gate has of its own is the dispatcher's: this one only lets pass.
         self.timer = None  # nothing is timed until it has logged in
         self._loop = loop

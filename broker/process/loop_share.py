@@ -18,14 +18,7 @@ from weakref import WeakKeyDictionary
 from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Awaitable,
-        Callable,
-        Collection,
-        Generator,
-        Iterable,
-        Sequence,
-    )
+    from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 
 T = TypeVar("T")
 Row = TypeVar("Row")

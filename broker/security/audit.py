@@ -81,11 +81,7 @@ class AuditFile(logging.Handler):
 class Audit:
     """Writes the lines (loop only)."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        file: Path | None = None,
-    ) -> None:
+    def __init__(self, clock: Clock, file: Path | None = None) -> None:
         """Raises OSError if the file cannot be opened."""
         self.refused_count = 0
         self._clock = clock

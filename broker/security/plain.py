@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.security.scram import (
-    OTHER_AUTHORIZATION_ID,
-    SHA_512,
-    SaslFailure,
-    proves,
-)
+from siltstone.broker.security.scram import OTHER_AUTHORIZATION_ID, SHA_512, SaslFailure, proves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

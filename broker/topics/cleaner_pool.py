@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def make_pool(
-    manager: CleanerManager,
-    clock: Clock,
-    server: ServerConfig,
-    directories: Iterable[Path] = (),
+    manager: CleanerManager, clock: Clock, server: ServerConfig, directories: Iterable[Path] = ()
 ) -> CleanerPool:
     """Return the pool, not yet started, with the history that log directories have. Blocks."""
     settings = CleanerSettings.of(server)

@@ -52,11 +52,7 @@ class MarkerWriter:
     """
 
     def __init__(
-        self,
-        topics: TopicRegistry,
-        offsets: Offsets,
-        io: IoThreads,
-        clock: Clock,
+        self, topics: TopicRegistry, offsets: Offsets, io: IoThreads, clock: Clock
     ) -> None:
         self.unflushed: set[Log] = set()  # `flush` waits for these before any answer
         self._topics = topics

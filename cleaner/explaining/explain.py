@@ -141,9 +141,7 @@ def _find_selection(view: PartitionView, cleanable: CleanableLog | None) -> Find
     if cleanable.is_eligible:
         ratio = view.setting("min.cleanable.dirty.ratio", cleanable.threshold)
         return Finding(
-            Rule.RATIO_ABOVE,
-            f"its dirty ratio is {cleanable.ratio:.4g}, more than {ratio}",
-            ratio,
+            Rule.RATIO_ABOVE, f"its dirty ratio is {cleanable.ratio:.4g}, more than {ratio}", ratio
         )
     held = _find_limit(view, cleanable)
     return held or _with_tombstones(view, _find_lack(view, cleanable))

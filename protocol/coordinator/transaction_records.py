@@ -101,9 +101,7 @@ def group_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]
     return {topic: sorted(topics[topic]) for topic in sorted(topics)}
 
 
-def _put_partitions(
-    partitions: frozenset[tuple[str, int]],
-) -> tuple[tables.PartitionsSchema, ...]:
+def _put_partitions(partitions: frozenset[tuple[str, int]]) -> tuple[tables.PartitionsSchema, ...]:
     """Return the topics; a producer has the same ones in one transaction after another."""
     return (_group_few if len(partitions) <= _FEW else _group)(partitions)
 

@@ -118,11 +118,7 @@ def frame_batch(
 
 
 def build_marker(
-    offset: int,
-    timestamp: int,
-    kind: int,
-    coordinator_epoch: int,
-    **fields: "Unpack[BatchFields]",
+    offset: int, timestamp: int, kind: int, coordinator_epoch: int, **fields: "Unpack[BatchFields]"
 ) -> bytearray:
     """Return the control batch that ends a transaction; `kind` is ABORT or COMMIT (KIP-98)."""
     payload = _MARKER.pack(_MARKER_HEAD, kind, _MARKER_VALUE_SIZE, coordinator_epoch)

@@ -17,11 +17,7 @@ from siltstone.protocol.core.constants import (
     UNREADABLE,
 )
 from siltstone.protocol.errors import CorruptMessage, KafkaError
-from siltstone.protocol.records.batch import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    BatchHeader,
-)
+from siltstone.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
 from siltstone.protocol.records.record import RecordReader
 
 if TYPE_CHECKING:

@@ -127,10 +127,7 @@ def _writer(write: Callable[[str], object], *, as_json: bool) -> Callable[[Path,
 
 
 def follow(
-    path: Path,
-    wanted: Wanted,
-    wait: Callable[[], object],
-    write: Callable[[Path, Line], None],
+    path: Path, wanted: Wanted, wait: Callable[[], object], write: Callable[[Path, Line], None]
 ) -> int:
     """Write the lines of a ``.log``, or of a folder's, and what comes to them.
 

@@ -91,11 +91,7 @@ class Broker:
         return found
 
     def offsets(
-        self,
-        wanted: Mapping[str, Iterable[int]],
-        timestamp: int,
-        *,
-        is_committed: bool = False,
+        self, wanted: Mapping[str, Iterable[int]], timestamp: int, *, is_committed: bool = False
     ) -> dict[tuple[str, int], int]:
         """Return the offsets of a time in ms, `START` or `END`; -1 where no record is as late.
 

@@ -102,8 +102,7 @@ def _describe(broker: Broker, options: argparse.Namespace) -> int:
             f"{counted(len(group['members']), 'member')}, lag {lag}\n\n"
         )
         write_table(
-            ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT", "HOST"),
-            list(_rows(group)),
+            ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT", "HOST"), list(_rows(group))
         )
         sys.stdout.write("\n")
     return 0

@@ -101,10 +101,7 @@ class _Sender:
     """Sends lines to one topic."""
 
     def __init__(
-        self,
-        broker: Broker,
-        options: argparse.Namespace,
-        headers: tuple[tuple[bytes, bytes], ...],
+        self, broker: Broker, options: argparse.Namespace, headers: tuple[tuple[bytes, bytes], ...]
     ) -> None:
         self._broker = broker
         self._options = options

@@ -153,11 +153,7 @@ class CleanerPages:
             "nothing_to_clean": len(compacted) - len(dirty),
         }
         for log in dirty:
-            await self._io.run(
-                self._cleaning.request,
-                log.topic_partition,
-                is_forced=is_forced,
-            )
+            await self._io.run(self._cleaning.request, log.topic_partition, is_forced=is_forced)
         return json_answer(answer, 202)
 
     async def _roll(self, logs: list[Log]) -> None:

@@ -20,12 +20,7 @@ from siltstone.broker.http.metrics.coordinator_metrics import (
 from siltstone.broker.http.metrics.disks import DISK_METRICS, MOVE_METRICS, PIN_METRICS
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES, by_listener, request_errors
 from siltstone.broker.http.metrics.metric import Metric, Summary, single
-from siltstone.broker.http.metrics.partitions import (
-    PARTITION,
-    TOPIC,
-    PartitionColumn,
-    TopicColumn,
-)
+from siltstone.broker.http.metrics.partitions import PARTITION, TOPIC, PartitionColumn, TopicColumn
 from siltstone.broker.http.metrics.quotas import QUOTA_METRICS
 from siltstone.broker.process import stats as process_stats
 from siltstone.storage.appending.refused_batches import (

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from siltstone.broker.context import Unwritten
 from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.security.principals import OURSELVES
-from siltstone.broker.security.quotas.book import (
-    CONNECTION,
-    CONSUMER,
-    MUTATION,
-    PRODUCER,
-    REQUEST,
-)
+from siltstone.broker.security.quotas.book import CONNECTION, CONSUMER, MUTATION, PRODUCER, REQUEST
 from siltstone.broker.security.quotas.rates import Mutations, TokenBucket, Windows
 from siltstone.protocol.messages.fetch import FetchResponse, PartitionData
 from siltstone.storage.clock import perf_counter
