@@ -18,7 +18,7 @@ from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import checkpointed, files, threads
-from siltstone.storage.appending._append_kernels import Appends
+from siltstone.storage.appending._append_kernels import Appends, LogEnd
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory import clean_shutdown
 from siltstone.storage.directory.background import Background
@@ -38,9 +38,9 @@ from siltstone.storage.log import pin_links
 from siltstone.storage.log.loading import SetAside, load_folders, set_aside
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
-from siltstone.storage.log.services import FlushStats, LogServices, Watched
+from siltstone.storage.log.services import FlushStats, LogServices
 from siltstone.storage.moving.future_logs import FutureLogs
-from siltstone.storage.producers.count import ProducerCount
+from siltstone.storage.producers.entry import ProducerCount
 from siltstone.storage.randomness import random_id
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
@@ -99,7 +99,7 @@ class LogManager:
         return self._services.appends
 
     @property
-    def moved_starts(self) -> set[Watched]:
+    def moved_starts(self) -> set[LogEnd]:
         """Return the watched logs whose start offset has moved."""
         return self._services.moved_starts
 

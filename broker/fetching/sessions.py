@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
     from siltstone.protocol.names import TopicKey
+    from siltstone.storage.appending._append_kernels import LogEnd
     from siltstone.storage.log.log import Log
-    from siltstone.storage.log.services import Watched
 
     Fetched = tuple[TopicKey, Grid]
     Told = tuple[TopicKey, Sequence[PartitionData]]
@@ -75,7 +75,7 @@ class FetchSessions:
         room: SessionRoom,
         monotonic: Callable[[], float],
         get_log: Callable[[TopicKey, int], Log | None],
-        moved_starts: set[Watched],
+        moved_starts: set[LogEnd],
     ) -> None:
         self._room = room
         self._monotonic = monotonic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.cleaner.explaining.predictions import Predictions
+from siltstone.cleaner.explaining.last_pass import Predictions
 from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
 from siltstone.cleaner.settings import CleanerSettings

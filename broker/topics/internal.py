@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from siltstone.protocol import names
 
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from siltstone.config.server import ServerConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
+class Preset(NamedTuple):
     """Partitions and settings instead of the broker's defaults."""
 
     partitions: int
@@ -25,31 +23,15 @@ def preset_for(name: str, server: ServerConfig) -> Preset:
     """Return how a topic is made without a description."""
     match name:
         case names.OFFSETS_TOPIC:
-            return Preset(
-                partitions=server.offsets_topic_num_partitions,
-                overrides={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(server.offsets_topic_segment_bytes),
-                },
-            )
+            partitions, codec = server.offsets_topic_num_partitions, "producer"
+            segment_bytes = server.offsets_topic_segment_bytes
         case names.TRANSACTIONS_TOPIC:
-            return Preset(
-                partitions=server.transaction_state_log_num_partitions,
-                overrides={
-                    "cleanup.policy": "compact",
-                    "compression.type": "uncompressed",
-                    "segment.bytes": str(server.transaction_state_log_segment_bytes),
-                },
-            )
+            partitions, codec = server.transaction_state_log_num_partitions, "uncompressed"
+            segment_bytes = server.transaction_state_log_segment_bytes
         case names.SHARE_STATE_TOPIC:
-            return Preset(
-                partitions=50,
-                overrides={
-                    "cleanup.policy": "delete",
-                    "retention.ms": "-1",
-                    "segment.bytes": str(100 << 20),
-                },
-            )
+            kept = {"cleanup.policy": "delete", "retention.ms": "-1"}
+            return Preset(50, kept | {"segment.bytes": str(100 << 20)})
         case _:
-            return Preset(partitions=server.num_partitions, overrides={})
+            return Preset(server.num_partitions, {})
+    compacted = {"cleanup.policy": "compact", "compression.type": codec}
+    return Preset(partitions, compacted | {"segment.bytes": str(segment_bytes)})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
-from siltstone.cleaner.explaining.predictions import Predictions
+from siltstone.cleaner.explaining.last_pass import Predictions
 from siltstone.cleaner.history.events import (
     Span,
     abort_event,

@@ -17,7 +17,7 @@ from siltstone.pipeline.options import EARLIEST, LAST_TIME, LATEST
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.aborted import AbortedIndex
 from siltstone.pipeline.reading.decoder import Decoder
-from siltstone.pipeline.reading.quarantine import Quarantine
+from siltstone.pipeline.reading.resync import Quarantine
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.protocol.errors import ErrorCode, error_name
 from siltstone.protocol.messages import fetch

@@ -20,8 +20,7 @@ from siltstone.pipeline.planning.ranges import check_start
 from siltstone.pipeline.planning.split import Piece, Split
 from siltstone.pipeline.reading.aborted import AbortedIndex
 from siltstone.pipeline.reading.decoder import Decoder, Fault
-from siltstone.pipeline.reading.quarantine import Quarantine
-from siltstone.pipeline.reading.resync import find_batch_after
+from siltstone.pipeline.reading.resync import Quarantine, find_batch_after
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.stores import StoredFile, open_store
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from siltstone.storage import files, threads
 from siltstone.storage.directory.log_directory import LogDirectory
-from siltstone.storage.log.name_gate import NameGate
+from siltstone.storage.log.frozen import NameGate
 from siltstone.storage.segment.segment import LogSegment
 
 if TYPE_CHECKING:

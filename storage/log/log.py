@@ -29,13 +29,12 @@ from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log import timestamp_lookup
 from siltstone.storage.log.dropped_segments import DroppedSegments
-from siltstone.storage.log.frozen import FrozenLog
-from siltstone.storage.log.name_gate import NameGate
+from siltstone.storage.log.frozen import FrozenLog, NameGate
 from siltstone.storage.log.reads import LogReader
 from siltstone.storage.log.retention import Doomed, find_doomed
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
 from siltstone.storage.log.view import base_offset_of, find_index
-from siltstone.storage.producers.count import ProducerCount
+from siltstone.storage.producers.entry import ProducerCount
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.swap import SegmentSwap

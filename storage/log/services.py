@@ -1,14 +1,13 @@
 """The objects that all logs of a broker share."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from siltstone.storage import threads
-from siltstone.storage.appending._append_kernels import Appends
+from siltstone.storage.appending._append_kernels import Appends, LogEnd
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
-from siltstone.storage.producers.count import ProducerCount
+from siltstone.storage.producers.entry import ProducerCount
 
 
 class FlushStats:
@@ -24,13 +23,6 @@ class FlushStats:
         with self._lock:
             self.flushes += 1
             self.seconds += seconds
-
-
-class Watched(Protocol):
-    """The end of a log that has watchers."""
-
-    def tell_watchers(self) -> None:
-        """Tell the watchers that the log has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,4 +42,4 @@ class LogServices:
     appends: Appends = field(default_factory=Appends)
     flush_stats: FlushStats = field(default_factory=FlushStats)
     producers: ProducerCount = field(default_factory=ProducerCount)
-    moved_starts: set[Watched] = field(default_factory=set)
+    moved_starts: set[LogEnd] = field(default_factory=set)

@@ -1,11 +1,17 @@
-"""The batches of a producer in a partition (Kafka: ``ProducerStateEntry``, ``BatchMetadata``)."""
+"""The batches of a producer in a partition, and how many producers are remembered in all.
+
+Kafka: ``ProducerStateEntry``, ``BatchMetadata``, ``ProducerIdCount``.
+"""
 
 from typing import Final, NamedTuple
+
+from siltstone.storage import threads
 
 SEQUENCES: Final = 1 << 31
 """Sequences run from 0 to 2147483647 and begin at 0 again."""
 KEPT_BATCHES: Final = 5
 """How many batches a client may have in flight, and so may send again."""
+NO_LIMIT: Final = (1 << 63) - 1
 
 
 class AppendedBatch(NamedTuple):
@@ -16,3 +22,24 @@ class AppendedBatch(NamedTuple):
     first_offset: int
     last_offset: int
     timestamp: int
+
+
+class ProducerCount:
+    """Counts the producers of all partitions, for any thread, and tells whether there is room."""
+
+    __slots__ = ("_lock", "max_count", "value")
+
+    def __init__(self, max_count: int = NO_LIMIT) -> None:
+        self.max_count = max_count
+        self.value = 0
+        self._lock = threads.Lock()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a new producer would be one too many."""
+        return self.value >= self.max_count
+
+    def add(self, count: int) -> None:
+        """Note that a partition remembers so many more; fewer, if ``count`` is negative."""
+        with self._lock:
+            self.value += count

@@ -18,8 +18,7 @@ from siltstone.storage.appending.refused_batches import ALL_PRODUCERS_LIMIT, PRO
 from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.checks import ProducerBatch, check_data, check_marker
-from siltstone.storage.producers.count import NO_LIMIT, ProducerCount
-from siltstone.storage.producers.entry import AppendedBatch
+from siltstone.storage.producers.entry import NO_LIMIT, AppendedBatch, ProducerCount
 from siltstone.storage.producers.markers import Marker, MarkerKind, read_marker
 from siltstone.storage.producers.snapshot import CorruptSnapshot, Snapshot
 from siltstone.storage.segment.transaction_index import AbortedTransaction

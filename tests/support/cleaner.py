@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from siltstone.cleaner.explaining.predictions import Predictions
+from siltstone.cleaner.explaining.last_pass import Predictions
 from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
 from siltstone.cleaner.manager import CleanerManager

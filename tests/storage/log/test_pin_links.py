@@ -14,7 +14,7 @@ from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
 from siltstone.storage.log import pin_links
-from siltstone.storage.log.name_gate import NameGate
+from siltstone.storage.log.frozen import NameGate
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
