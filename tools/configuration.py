@@ -3,6 +3,7 @@
 `docs/configuration.md` and `config/server.yaml` are never edited by hand; a test compares them.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import wrap
@@ -88,8 +89,9 @@ names, and `allow.everyone.if.no.acl.found` unless it is true.
 
 _SAMPLE = """\
 # The settings of the broker, all at their defaults. Take the # away from a line to change it.
-# Made from the table in config/ by `make docs`; docs/configuration.md says where else a value may
-# come from. `siltstone check --config FILE` finds mistakes without starting.
+# Made from the table in config/ by `make docs`. Each has one sentence here; docs/configuration.md
+# has the rest, and says where else a value may come from. `siltstone check --config FILE` finds
+# mistakes without starting.
 """
 
 
@@ -173,15 +175,18 @@ def _listed(known: Iterable[Known], obeyed: Iterable[str]) -> str:
 def sample_file() -> str:
     """Return the text of config/server.yaml."""
     parts = [_SAMPLE, "# ---- the broker\n", *_samples(SERVER.values())]
-    parts += ["# ---- what topics do when they do not say otherwise\n"]
-    parts += [*_samples(SYNONYMS.values())]
+    parts += ["\n# ---- what topics do when they do not say otherwise\n"]
+    parts += [*_samples(SYNONYMS.values()), ""]
     return "\n".join(parts)
 
 
 def _samples(settings: Iterable[Setting]) -> Iterator[str]:
+    """Yield each setting below the first sentence of its documentation."""
     for setting in settings:
-        text = "\n".join(f"# {line}" for line in wrap(setting.documentation, 98))
-        yield f"{text}\n{_sample_line(setting)}\n"
+        words = re.sub(r"^Where a topic does not set \S+ ", "", setting.documentation)
+        sentence = re.split(r"(?<=\.) (?=[A-Z`])", words, maxsplit=1)[0]
+        yield from (f"# {line}" for line in wrap(sentence, 98))
+        yield _sample_line(setting)
 
 
 def _sample_line(setting: Setting) -> str:
