@@ -242,8 +242,8 @@ def _is_aborted(header: BatchHeader, aborted: list[AbortedTransaction]) -> bool:
 
 def _aborted(path: Path) -> list[AbortedTransaction]:
     """Return the aborted transactions of a folder, also those of replaced segments."""
-    indexes = path.glob(f"*{files.TRANSACTION_INDEX}*")
-    return [entry for index in sorted(indexes) for entry in transaction_index.read(index)]
+    names = sorted(name for name in files.list_names(path) if files.TRANSACTION_INDEX in name)
+    return [entry for name in names for entry in transaction_index.read(path / name)]
 
 
 def _logs(path: Path) -> list[Path]:

@@ -137,8 +137,7 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """No fsync, which would only cost time here: a killed process loses no page cache."""
-    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.disk.fsync", lambda _: None)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACT
 from siltstone.protocol.records.journal import NO_PRODUCER, Folded, LeftOut, read_entries
 from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.values import Origin
+from siltstone.storage.files import disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -404,4 +404,4 @@ async def flush_all(logs: set[Log], io: IoThreads) -> None:
 
 def _read(source: FileSlice) -> bytes:
     """Return the bytes of a range. Blocks."""
-    return os.pread(source.file.fileno(), source.size, source.position)
+    return disk.pread(source.file.fileno(), source.size, source.position)

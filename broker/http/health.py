@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.values import text
@@ -150,7 +149,7 @@ def write_and_sync(directory: Path) -> None:
         files.write_all(file, b"siltstone\n", 0)
         files.fsync(file)
     finally:
-        os.close(file)
+        files.close(file)
 
 
 class Health:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES
+from siltstone.storage.files import disk
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,10 +33,10 @@ def warm(file: int, position: int, size: int) -> None:
     Raises:
         OSError: The disk fails, or the file is shorter than the range says.
     """
-    os.posix_fadvise(file, position, size, os.POSIX_FADV_WILLNEED)
+    disk.posix_fadvise(file, position, size, os.POSIX_FADV_WILLNEED)
     end = position + size
     while position < end:
-        got = len(os.pread(file, min(INLINE_BYTES * 4, end - position), position))
+        got = len(disk.pread(file, min(INLINE_BYTES * 4, end - position), position))
         if not got:
             raise OSError(errno.EIO, f"file ends before position {end}")
         position += got

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from siltstone.storage import files
+from siltstone.storage.files import disk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,12 +70,12 @@ class ReadyFile:
         """Remove what an earlier broker left; return why the file cannot be written, if so."""
         folder = self._path.absolute().parent
         try:
-            self._path.unlink(missing_ok=True)
+            files.unlink(self._path)
         except OSError as error:
             return self._sentence(error)
-        if not folder.is_dir():
+        if not files.is_folder(folder):
             return f"cannot write --ready-file {self._path}: there is no folder {folder}; make it"
-        if not os.access(folder, os.W_OK):
+        if not disk.access(folder, os.W_OK):
             return f"cannot write --ready-file {self._path}: {folder} is not writable; allow it"
         return None
 
@@ -91,7 +92,7 @@ class ReadyFile:
     def remove(self) -> None:
         """Remove it: clients are no longer served."""
         with suppress(OSError):
-            self._path.unlink(missing_ok=True)
+            files.unlink(self._path)
 
     def _sentence(self, error: OSError) -> str:
         return (

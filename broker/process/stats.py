@@ -7,12 +7,14 @@ when thousands of files are open; since Linux 6.2 the folder's size is their num
 from __future__ import annotations
 
 import resource
-from pathlib import Path
 from typing import NamedTuple
 
-_STATM = Path("/proc/self/statm")
-_DESCRIPTORS = Path("/proc/self/fd")
-_IO = Path("/proc/self/io")
+from siltstone.storage import files
+from siltstone.storage.files import disk
+
+_STATM = "/proc/self/statm"
+_DESCRIPTORS = "/proc/self/fd"
+_IO = "/proc/self/io"
 _PAGE_BYTES = resource.getpagesize()
 
 
@@ -31,17 +33,17 @@ def cpu_seconds() -> float:
 
 def virtual_bytes() -> int:
     """Return the size of the address space."""
-    return int(_STATM.read_bytes().split()[0]) * _PAGE_BYTES
+    return int(files.read_bytes(_STATM).split()[0]) * _PAGE_BYTES
 
 
 def resident_bytes() -> int:
     """Return the memory that is in RAM."""
-    return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
+    return int(files.read_bytes(_STATM).split()[1]) * _PAGE_BYTES
 
 
 def open_descriptors() -> int:
     """Return how many file descriptors are open."""
-    return _DESCRIPTORS.stat().st_size or sum(1 for _ in _DESCRIPTORS.iterdir())
+    return disk.stat(_DESCRIPTORS).st_size or len(disk.listdir(_DESCRIPTORS))
 
 
 def max_descriptors() -> int:
@@ -52,7 +54,7 @@ def max_descriptors() -> int:
 def disk_bytes() -> DiskBytes | None:
     """Return what went to and from disks; None where the kernel does not say it."""
     try:
-        lines = _IO.read_text(encoding="ascii").splitlines()
+        lines = files.read_bytes(_IO).decode("ascii").splitlines()
     except OSError:
         return None
     values = dict(line.split(": ") for line in lines)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.logs import moment_text
+from siltstone.storage.files import disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ class AuditFile(logging.Handler):
         """Write a line; if the disk does not take it, the broker's log says so, once."""
         try:
             self._follow()
-            os.write(self._fd, record.getMessage().encode() + b"\n")
+            disk.write(self._fd, record.getMessage().encode() + b"\n")
         except OSError as error:
             if not self._is_failing:
                 _logger.error(  # noqa: TRY400  # the traceback says nothing more
@@ -55,25 +56,25 @@ class AuditFile(logging.Handler):
     def close(self) -> None:
         """Close the file."""
         if self._fd >= 0:
-            os.close(self._fd)
+            disk.close(self._fd)
             self._fd = -1
         super().close()
 
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(self._path, flags, _MODE)
+        self._fd = disk.open(self._path, flags, _MODE)
 
     def _follow(self) -> None:
         """Have the file that has the name now."""
         try:
-            status = os.stat(self._path)  # noqa: PTH116  # of each line
-            mine = os.fstat(self._fd) if self._fd >= 0 else None
+            status = disk.stat(self._path)
+            mine = disk.fstat(self._fd) if self._fd >= 0 else None
             if mine is not None and (mine.st_dev, mine.st_ino) == (status.st_dev, status.st_ino):
                 return
         except FileNotFoundError:
             pass
         if self._fd >= 0:
-            os.close(self._fd)
+            disk.close(self._fd)
             self._fd = -1
         self._open()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.process.tasks import OneByOne
@@ -37,20 +38,11 @@ def read_private(path: Path) -> bytes | None:
             cannot be read.
     """
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return files.read_checked(path, partial(_check, path))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise PrivateFileError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        status = os.fstat(file)
-        _check(path, status)
-        if status.st_size > MAX_BYTES:
-            raise PrivateFileError(f"{path} has more than {MAX_BYTES} bytes")
-        with open(file, "rb", closefd=False) as stream:
-            return stream.read()
-    finally:
-        os.close(file)
 
 
 def load_private(path: Path, decode: Callable[[bytes], T], remedy: str) -> T | None:
@@ -95,6 +87,8 @@ def _check(path: Path, status: os.stat_result) -> None:
             f"{path} has the rights {stat.S_IMODE(status.st_mode):04o}, so that others may have "
             "read or written it; look at what it holds, then run chmod 0600 on it"
         )
+    if status.st_size > MAX_BYTES:
+        raise PrivateFileError(f"{path} has more than {MAX_BYTES} bytes")
 
 
 def replace_private(path: Path, content: bytes) -> None:

@@ -7,13 +7,13 @@ missing, and a reader skips what is not JSON.
 
 import json
 import logging
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from siltstone.storage import files, threads
+from siltstone.storage.files import disk
 
 FILE_NAME = "cleaner-history.jsonl"
 OLD_FILE_NAME = f"{FILE_NAME}.1"
@@ -84,7 +84,7 @@ class History:
         fd = files.open_file(path, create=True)
         try:
             size = files.size_of(fd)
-            if size and os.pread(fd, 1, size - 1) != b"\n":
+            if size and disk.pread(fd, 1, size - 1) != b"\n":
                 line = b"\n" + line  # after a line that a crash has cut
             files.write_all(fd, line, size)
         finally:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from siltstone.storage.files import disk
 from siltstone.storage.segment.check import checksum_of
 
 
@@ -17,7 +18,7 @@ class ReceiptFile(NamedTuple):
 
     def matches(self, path: Path) -> bool:
         """Tell whether a file is this one, byte for byte. Blocks."""
-        return path.stat().st_size == self.size and crc_of(path) == self.crc
+        return disk.stat(path).st_size == self.size and crc_of(path) == self.crc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

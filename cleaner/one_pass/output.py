@@ -15,6 +15,7 @@ from siltstone.protocol.core import SegmentScan, crc32c, find_end
 from siltstone.protocol.core.constants import FAULTS
 from siltstone.storage import files
 from siltstone.storage.directory.write_back import start_write_back
+from siltstone.storage.files import disk
 from siltstone.storage.segment.index import IndexRow
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
@@ -115,8 +116,10 @@ class CountedOutput:
 
 def drop_unfinished(path: Path) -> None:
     """Delete the ``.cleaned`` files of a folder, which a pass leaves if the disk fails."""
-    for left in path.glob(f"*{files.CLEANED}"):
-        files.unlink(left)
+    with suppress(FileNotFoundError):  # the folder is gone, and they with it
+        for name in sorted(disk.listdir(path)):
+            if name.endswith(files.CLEANED):
+                files.unlink(path / name)
 
 
 class SegmentOutput(CountedOutput):

@@ -5,7 +5,6 @@ Both walk over segments in chunks that begin with a batch and hand each chunk to
 Kafka: ``buildOffsetMap`` and ``cleanSegments``.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.batch import HEADER_SIZE
 from siltstone.protocol.records.compression import UnfoldsTooFar
 from siltstone.storage import files
+from siltstone.storage.files import disk
 from siltstone.storage.segment.readable import ReadableSegment
 
 Consume = Callable[[ReadableSegment, memoryview, int], int | None]
@@ -111,7 +111,7 @@ class SegmentWalk:
         if needed > len(self._buffer):
             self._buffer = bytearray(needed)
         view = memoryview(self._buffer)[: min(len(self._buffer), left)]
-        return view[: os.preadv(fd, [view], position)]
+        return view[: disk.preadv(fd, [view], position)]
 
 
 class Mapping:

@@ -14,8 +14,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SILTSTONE_HAS_CRC_INSTRUCTION 1
@@ -333,23 +331,6 @@ static inline uint32_t checksum_software(const uint8_t *data, Py_ssize_t start, 
     return ~crc_software(UINT32_C(0xFFFFFFFF), data + start, (size_t)(end - start));
 }
 
-/* What os.pwrite does, with the GIL. */
-static inline Py_ssize_t write_at(int fd, PyObject *buffer, long long position) {
-    Py_buffer view;
-    if (PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0) {
-        return -1;
-    }
-    ssize_t written;
-    do {
-        written = pwrite(fd, view.buf, (size_t)view.len, (off_t)position);
-    } while (written < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
-    if (written < 0 && !PyErr_Occurred()) {
-        PyErr_SetFromErrno(PyExc_OSError);
-    }
-    PyBuffer_Release(&view);
-    return written;
-}
-
 /* Of a socket that does not block; the negative error number, so that "not now" is no exception. */
 static inline Py_ssize_t receive_octets(int socket, unsigned char *data, Py_ssize_t start,
                                         Py_ssize_t end) {
@@ -361,20 +342,6 @@ static inline Py_ssize_t send_octets(int socket, const unsigned char *data, Py_s
                                      int flags) {
     ssize_t sent = send(socket, data, (size_t)size, MSG_NOSIGNAL | flags);
     return sent < 0 ? -errno : sent;
-}
-
-/* Of a file, without waiting for the disk: -EAGAIN if a page is not in memory, as far as the file
-   system can say so (tmpfs and some others cannot). */
-static inline Py_ssize_t read_resident(int file, unsigned char *data, Py_ssize_t start,
-                                       Py_ssize_t end, long long position) {
-    static int flags = RWF_NOWAIT;
-    struct iovec room = {data + start, (size_t)(end - start)};
-    ssize_t got = preadv2(file, &room, 1, (off_t)position, flags);
-    if (got < 0 && errno == EOPNOTSUPP && flags) {
-        flags = 0;
-        got = preadv2(file, &room, 1, (off_t)position, flags);
-    }
-    return got < 0 ? -errno : got;
 }
 
 #endif

@@ -34,7 +34,6 @@ cdef extern from "_format.h" nogil:
 
     Py_ssize_t receive_octets(int socket, unsigned char* data, Py_ssize_t start, Py_ssize_t end)
     Py_ssize_t send_octets(int socket, const unsigned char* data, Py_ssize_t size, int flags)
-    Py_ssize_t read_resident(int file, unsigned char* data, Py_ssize_t start, Py_ssize_t end, long long position)
 
 cdef extern from "<sys/socket.h>" nogil:
     int MSG_MORE
@@ -49,7 +48,6 @@ cdef extern from "_format.h":
     object row_of(object type, tuple fields)
     object slot_of(object holder, str name)
     long long number_of(object row, Py_ssize_t column) except? -1
-    Py_ssize_t write_at(int fd, object buffer, long long position) except -1
 
 
 cdef struct Header:

@@ -20,10 +20,10 @@ from siltstone.protocol.core._format cimport (
     release_target,
     row_of,
     slot_of,
-    write_at,
     write_int32,
     write_int64,
 )
+from siltstone.storage.files._disk cimport write_at
 from siltstone.storage.log_lock cimport LogLock
 
 cdef class ProducerEntry

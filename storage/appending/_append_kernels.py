@@ -6,7 +6,6 @@ it. For what is rare the log or the segment is asked. The types of C stand in
 """
 
 import logging
-from os import pwrite
 from typing import TYPE_CHECKING, Any
 
 import cython
@@ -16,8 +15,6 @@ from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers.entry import KEPT_BATCHES, AppendedBatch
 
 if not cython.compiled:  # for the type checkers: what the .pxd has
-    from os import pwrite as write_at
-
     from siltstone.protocol.core import take_plain
     from siltstone.protocol.core._format import (
         INT32_MAX,
@@ -35,6 +32,7 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
         write_int64,
     )
     from siltstone.protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
+    from siltstone.storage.files._disk import write_at
     from siltstone.storage.log_lock import LogLock
 
 if TYPE_CHECKING:
@@ -162,9 +160,6 @@ _logger = logging.getLogger(__name__)
 
 WRITE_BACK_BYTES = 16 << 20
 """Appended bytes after which the kernel is asked to start writing them."""
-
-SHORT_BYTES = 16 << 10
-"""A write of at most so many bytes ends before another thread could have taken the GIL."""
 
 JOINED_BYTES = 64 << 10
 """Batches that wait are written together up to this size: what a connection receives at once."""
@@ -527,10 +522,7 @@ class SegmentEnd:
         position = self.size
         if self.fd < 0:
             segment.activate()
-        if size <= SHORT_BYTES:
-            written = write_at(self.fd, buffer, position)
-        else:
-            written = pwrite(self.fd, buffer, position)
+        written = write_at(self.fd, buffer, position)
         if written != size:
             segment.write_rest(buffer, written)
 

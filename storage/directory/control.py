@@ -38,7 +38,7 @@ def find_trust(directory: Path | None) -> "ssl.SSLContext":
                 f"{authorities} has no certificates of authorities that can be read "
                 f"({getattr(error, 'reason', None) or error.strerror}); name a PEM file"
             ) from error
-    if own is None or not own.exists():
+    if own is None or not files.exists(own):
         return make_client_context()
     context = make_client_context(own)  # this very one, signed by any authority
     context.check_hostname = False  # and with any names in it
@@ -65,6 +65,6 @@ def note_certificate(directory: Path, pem: str | None) -> None:
     """
     path = directory / files.CONTROL_CERTIFICATE
     if pem is None:
-        path.unlink(missing_ok=True)
+        files.unlink(path)
     else:
         files.replace_file(path, pem.encode(), durable=False)

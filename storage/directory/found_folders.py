@@ -1,13 +1,14 @@
 """Finding the partition folders of the log directories when the broker starts."""
 
 import logging
-import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
+from siltstone.storage.files import disk
 from siltstone.storage.topic_partition import FolderState, TopicPartition, parse_folder
 
 _KRAFT_METADATA = TopicPartition("__cluster_metadata", 0)
@@ -50,14 +51,14 @@ def find_folders(directories: Sequence[LogDirectory]) -> FoundFolders:
     found = FoundFolders()
     for directory in directories:
         try:
-            with os.scandir(directory.path) as entries:
-                names = sorted(each.name for each in entries if each.is_dir() or each.is_symlink())
+            kinds = disk.scan(directory.path)
         except OSError as error:
             raise LogDirError(
                 f"log directory {directory.path} cannot be listed ({error}); check the disk"
             ) from error
-        for name in names:
-            _note(found, directory, name)
+        for name in sorted(kinds):
+            if kinds[name] in {stat.S_IFDIR, stat.S_IFLNK}:
+                _note(found, directory, name)
     return found
 
 
@@ -71,7 +72,7 @@ def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
         if name not in _NOT_OURS and not name.startswith("."):
             _logger.warning("folder is left alone: it is no partition's folder=%s", path)
         return
-    if state is not FolderState.LIVE and path.is_symlink():
+    if state is not FolderState.LIVE and files.is_link(path):
         _logger.warning("folder is left alone: it is a link folder=%s", path)
     elif state is FolderState.DELETE:
         found.doomed.append(path)

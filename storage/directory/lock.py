@@ -1,21 +1,21 @@
 """The ``.lock`` file that keeps a second broker, ours or Apache Kafka's, out of a log directory.
 
 Java's channel lock is a POSIX record lock on Linux, so this is one, too: a ``flock`` would not
-exclude a Java process. A record lock does not exclude its own process, so this module keeps a set
-of what this process has locked. And it ends when the process closes *any* descriptor of the file,
+exclude a Java process. A record lock does not exclude its own process, so the disk keeps a set of
+what this process has locked. And it ends when the process closes *any* descriptor of the file,
 so nothing else here opens ``.lock``.
 """
 
-import fcntl
 import os
 import struct
 from contextlib import suppress
+from fcntl import F_GETLK, F_UNLCK, F_WRLCK, LOCK_EX, LOCK_NB
 from pathlib import Path
 
 from siltstone.storage import files
+from siltstone.storage.files import disk
 
 _FLOCK = struct.Struct("hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid on 64-bit Linux
-_held: set[str] = set()
 
 
 class DirectoryLocked(Exception):  # noqa: N818  # a state of the directory, said in one word
@@ -27,7 +27,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / files.LOCK
-        self._key = os.path.realpath(self._path)  # Path.resolve() fails where links go round
+        self._key = disk.realpath(self._path)  # Path.resolve() fails where links go round
         self._fd = -1
 
     def acquire(self) -> None:
@@ -37,11 +37,11 @@ class DirectoryLock:
             DirectoryLocked: Another broker has it.
             OSError: The directory is missing or cannot be written.
         """
-        if self._key in _held:
+        if self._key in disk.locked:
             raise DirectoryLocked(self._refusal(os.getpid()))
         fd = files.open_file(self._path, create=True)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            disk.lockf(fd, LOCK_EX | LOCK_NB)
         except OSError as error:
             holder = _holder(fd)
             files.close(fd)
@@ -49,7 +49,7 @@ class DirectoryLock:
                 raise
             raise DirectoryLocked(self._refusal(holder)) from error
         self._fd = fd
-        _held.add(self._key)
+        disk.locked.add(self._key)
 
     def release(self) -> None:
         """Delete the file and release the lock. Idempotent."""
@@ -59,7 +59,7 @@ class DirectoryLock:
             files.unlink(self._path)
         files.close(self._fd)
         self._fd = -1
-        _held.discard(self._key)
+        disk.locked.discard(self._key)
 
     def _refusal(self, holder: int) -> str:
         holds = f"process {holder}" if holder else "another process"
@@ -82,7 +82,7 @@ def is_held(directory: Path) -> bool:
         kind, _ = _ask(fd)
     finally:
         files.close(fd)
-    return kind != fcntl.F_UNLCK
+    return kind != F_UNLCK
 
 
 def _holder(fd: int) -> int:
@@ -91,11 +91,11 @@ def _holder(fd: int) -> int:
         kind, pid = _ask(fd)
     except OSError:
         return 0
-    return pid if kind != fcntl.F_UNLCK else 0
+    return pid if kind != F_UNLCK else 0
 
 
 def _ask(fd: int) -> tuple[int, int]:
     """Return the kind of lock that another process has on a file, and the process."""
-    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, question))
+    question = _FLOCK.pack(F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(disk.fcntl(fd, F_GETLK, question))
     return kind, pid

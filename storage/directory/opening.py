@@ -13,6 +13,7 @@ from siltstone.storage.directory.checkpoint import MalformedCheckpoint
 from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
 from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
+from siltstone.storage.files import disk
 from siltstone.storage.randomness import random_id
 from siltstone.storage.topic_partition import FolderState, TopicPartition, parse_folder
 
@@ -78,8 +79,7 @@ def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
     found = []
     for path in paths:
         try:
-            with os.scandir(path):
-                found.append(path)
+            disk.listdir(path)
         except FileNotFoundError:
             continue
         except NotADirectoryError:
@@ -89,6 +89,8 @@ def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
                 f"log directory {path} cannot be read ({error.strerror}); run this as the user "
                 "whose it is, or choose another log.dirs"
             )
+        else:
+            found.append(path)
     if not found and not faults:
         missing = ", ".join(map(str, paths))
         faults.append(f"log directory {missing} does not exist; choose another log.dirs")
@@ -102,11 +104,11 @@ def live_folders(directories: Iterable[Path]) -> Iterator[tuple[TopicPartition, 
     Folders of deleted topics and foreign folders are left out.
     """
     for directory in directories:
-        for path in sorted(directory.iterdir()):
+        for name in sorted(disk.listdir(directory)):
             with suppress(ValueError):
-                folder = parse_folder(path.name)
-                if folder.state is FolderState.LIVE and path.is_dir():
-                    yield folder.topic_partition, path
+                folder = parse_folder(name)
+                if folder.state is FolderState.LIVE and files.is_folder(directory / name):
+                    yield folder.topic_partition, directory / name
 
 
 def forget_failed_fsyncs(directories: Iterable[LogDirectory]) -> None:
@@ -158,11 +160,11 @@ def _lock(path: Path) -> _Locked:
     try:
         if not files.exists(path):
             files.create_folder(path)
-        if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
+        if files.is_folder(path) and not disk.access(path, os.W_OK | os.X_OK):
             raise LogDirError(
                 f"log directory {path} cannot be written by user {os.geteuid()}, it belongs to "
-                f"{path.stat().st_uid}; chown -R {os.geteuid()} {path} (of a container: the folder "
-                "that is mounted there), or choose another log.dirs"
+                f"{disk.stat(path).st_uid}; chown -R {os.geteuid()} {path} (of a container: the "
+                "folder that is mounted there), or choose another log.dirs"
             )
         lock = DirectoryLock(path)
         lock.acquire()

@@ -21,6 +21,7 @@ from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.dump import indexes as dump_indexes
 from siltstone.storage.dump.line import Fault, Line
 from siltstone.storage.dump.log_file import EVERYTHING, INT64_MAX, LogLines, Wanted, dump_log
+from siltstone.storage.files import disk
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.snapshot import CorruptSnapshot, decode
 
@@ -45,7 +46,7 @@ def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
         return
     name = files.parse_name(path.name)
     if name is None:
-        if not path.exists():
+        if not files.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         raise ValueError(f"{path} is not a file of a log directory")
     if name.kind == files.LOG:
@@ -142,7 +143,7 @@ def follow(
                 for line in tail.read():
                     write(tail.path, line)
             except FileNotFoundError as error:
-                if not path.is_dir():
+                if not files.is_folder(path):
                     write(path, Fault(str(error)))
                     return 1
                 tail.rest = 0  # compacted or deleted: what comes is in the next
@@ -155,18 +156,20 @@ def follow(
 
 
 def _expand_logs(path: Path, wanted: Wanted) -> Iterator[Path]:
-    return _logs_with(path, wanted) if path.is_dir() else iter([path])
+    return _logs_with(path, wanted) if files.is_folder(path) else iter([path])
 
 
 def _logs(path: Path) -> list[Path]:
     """Return the logs of a folder, the oldest first; a file is its own only one."""
-    return sorted(path.glob("*.log")) if path.is_dir() else [path]
+    if not files.is_folder(path):
+        return [path]
+    return [path / name for name in sorted(disk.listdir(path)) if name.endswith(files.LOG)]
 
 
 def _expand(paths: Sequence[Path], wanted: Wanted = EVERYTHING) -> Iterator[Path]:
     """Yield files as they are; of folders, the files that are known, or the logs with offsets."""
     for path in paths:
-        if not path.is_dir():
+        if not files.is_folder(path):
             yield path
         elif wanted.is_part:
             yield from _logs_with(path, wanted)
@@ -175,10 +178,10 @@ def _expand(paths: Sequence[Path], wanted: Wanted = EVERYTHING) -> Iterator[Path
 
 
 def _known_files(folder: Path) -> Iterator[Path]:
-    for inner in sorted(folder.iterdir()):
-        known = inner.name in _DUMPERS or files.parse_name(inner.name)
-        if inner.is_file() and known:
-            yield inner
+    for name in sorted(disk.listdir(folder)):
+        known = name in _DUMPERS or files.parse_name(name)
+        if known and files.is_file(folder / name):
+            yield folder / name
 
 
 def _logs_with(folder: Path, wanted: Wanted) -> Iterator[Path]:
@@ -192,7 +195,7 @@ def _logs_with(folder: Path, wanted: Wanted) -> Iterator[Path]:
 
 def _dump_snapshot(path: Path) -> Iterator[Line]:
     try:
-        producers = decode(path.read_bytes())
+        producers = decode(files.read_bytes(path))
     except CorruptSnapshot as error:
         yield Fault(f"snapshot is corrupt: {error}")
         return

@@ -16,7 +16,7 @@ from siltstone.storage.segment.readable import ReadableSegment, open_segment
 
 def dump_offset_index(path: Path, name: SegmentName) -> Iterator[Line]:
     """Yield the entries: the batch at a position has to end with the entry's offset."""
-    data = path.read_bytes()
+    data = files.read_bytes(path)
     batches = _Batches(path, name)
     before = (0, 0)
     for relative, position in OFFSET_ENTRY.iter_unpack(_whole(data, OFFSET_ENTRY.size)):
@@ -36,7 +36,7 @@ def dump_offset_index(path: Path, name: SegmentName) -> Iterator[Line]:
 
 def dump_time_index(path: Path, name: SegmentName) -> Iterator[Line]:
     """Yield the entries: the batch that ends with the offset has to have the timestamp."""
-    data = path.read_bytes()
+    data = files.read_bytes(path)
     batches = _Batches(path, name)
     before = (-1, 0)
     for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(data, TIME_ENTRY.size)):

@@ -16,6 +16,7 @@ from siltstone.protocol.records.compression import NAMES, UNLIMITED
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
 from siltstone.storage.dump.line import Fault, Line, RecordLine
+from siltstone.storage.files import disk
 from siltstone.storage.producers.markers import read_marker
 
 INT64_MAX: Final = (1 << 63) - 1
@@ -90,11 +91,10 @@ class LogLines:
         Raises:
             OSError: The file cannot be read.
         """
-        with self.path.open("rb") as log:
-            size = self.path.stat().st_size
+        with files.opened(self.path) as log:
+            size = files.size_of(log)
             while size - self.position >= HEADER_SIZE and not self.is_broken:
-                log.seek(self.position)
-                header = BatchHeader.read(log.read(HEADER_SIZE))
+                header = BatchHeader.read(disk.pread(log, HEADER_SIZE, self.position))
                 if header.length < MIN_LENGTH or header.magic != MAGIC:
                     self.is_broken = True
                     yield Fault(
@@ -105,8 +105,7 @@ class LogLines:
                 if header.size > size - self.position:
                     break
                 if self._wanted.has_batch(header):
-                    log.seek(self.position)
-                    batch = log.read(header.size)
+                    batch = disk.pread(log, header.size, self.position)
                     yield from _dump_batch(self.position, header, batch, self._expected)
                     if self._wanted.deep:
                         yield from _dump_records(batch, header, self._wanted, self._describe)

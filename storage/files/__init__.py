@@ -1,20 +1,22 @@
 """Names of the files, and the only place that creates, renames, fsyncs and unlinks them.
 
-Everything that has to survive a crash goes through these functions, and they use ``os`` alone: a
-test that puts another object in its place can record their order, or let the Nth call of a kind
-fail (`tests.support.faults`). No link is followed: what it leads to is not ours. A log directory
-itself may be one. The content of a named file changes only by `replace_file`: temporary
-file, fsync, rename, fsync of the directory (KAFKA-16541, KAFKA-3968).
+Everything that has to survive a crash goes through these functions. They are built of the calls in
+`disk`, the seam: where another disk stands in its place they work on that one. No link is followed:
+what it leads to is not ours. A log directory itself may be one. The content of a named file changes
+only by `replace_file`: temporary file, fsync, rename, fsync of the directory (KAFKA-16541,
+KAFKA-3968).
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from siltstone.storage.files import disk
 from siltstone.storage.randomness import random_bytes
 
 LOG = ".log"
@@ -61,6 +63,7 @@ FILE_MODE = 0o644
 _FOLDER_MODE = 0o755
 _FALLOCATE_KEEP_SIZE = 1
 _OFFSET_DIGITS = 20
+_SMALL = 1 << 12
 _CHUNK = 1 << 20
 _WHOLE_BYTES = 1 << 28
 _ROOM_CHUNK = 1 << 16
@@ -104,7 +107,7 @@ def create_folder(path: Path, *, durably: bool = True) -> None:
     Only its owner may change names in it, whatever umask the process has.
     """
     with suppress(FileExistsError):
-        os.mkdir(path, _FOLDER_MODE)  # noqa: PTH102  # all changes of the disk go through os
+        disk.mkdir(path, _FOLDER_MODE)
     if durably:
         fsync_directory(path.parent)
 
@@ -116,12 +119,12 @@ def create_file(path: Path, mode: int = FILE_MODE) -> int:
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        return os.open(path, flags, mode)
+        return disk.open(path, flags, mode)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
     unlink(path)
-    return os.open(path, flags, mode)
+    return disk.open(path, flags, mode)
 
 
 def list_folder(path: Path) -> set[str]:
@@ -130,15 +133,13 @@ def list_folder(path: Path) -> set[str]:
     Raises:
         OSError: It cannot be read, or it or something in it is a link.
     """
-    if path.is_symlink():
+    if is_link(path):
         raise _is_link(path)
-    with os.scandir(path) as entries:
-        names = set()
-        for entry in entries:
-            if entry.is_symlink():
-                raise _is_link(entry.path)
-            names.add(entry.name)
-    return names
+    found = disk.scan(path)
+    for name, kind in found.items():
+        if kind == stat.S_IFLNK:
+            raise _is_link(path / name)
+    return set(found)
 
 
 def list_names(folder: Path | int) -> list[str]:
@@ -147,7 +148,7 @@ def list_names(folder: Path | int) -> list[str]:
     Raises:
         OSError: It is missing, or cannot be read.
     """
-    return os.listdir(folder)  # noqa: PTH208  # it takes no descriptor
+    return disk.listdir(folder)
 
 
 def _is_link(path: Path | str) -> OSError:
@@ -163,7 +164,7 @@ def find_size(path: str) -> int | None:
         OSError: Something else has that name, or it cannot be looked at.
     """
     try:
-        status = os.stat(path)  # noqa: PTH116  # a Path costs more than the call
+        status = disk.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     _check_regular(status, path)
@@ -172,7 +173,7 @@ def find_size(path: str) -> int | None:
 
 def find_identity(path: Path | str, folder: int | None = None) -> tuple[int, int]:
     """Return device and inode of a file or folder, or of a name in an open folder."""
-    found = os.stat(path, dir_fd=folder)
+    found = disk.stat(path, dir_fd=folder)
     return found.st_dev, found.st_ino
 
 
@@ -188,25 +189,29 @@ def open_file(path: Path | str, *, write: bool = False, create: bool = False) ->
     mode = os.O_RDWR if write or create else os.O_RDONLY
     flags = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     try:
-        fd = os.open(path, mode | flags, FILE_MODE)
+        fd = disk.open(path, mode | flags, FILE_MODE)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise _is_link(path) from None
         raise
     if write:
         try:
-            _check_regular(os.fstat(fd), path)
+            _check_regular(disk.fstat(fd), path)
         except OSError:
-            os.close(fd)
+            disk.close(fd)
             raise
     return fd
 
 
 def _check_regular(status: os.stat_result, path: Path | str) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    _check_no_folder(status, path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def _check_no_folder(status: os.stat_result, path: Path | str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
 
 
 def read_whole(path: Path) -> bytes:
@@ -218,14 +223,13 @@ def read_whole(path: Path) -> bytes:
     """
     fd = open_file(path)
     try:
-        status = os.fstat(fd)
+        status = disk.fstat(fd)
         _check_regular(status, path)
         if status.st_size > _WHOLE_BYTES:
             raise OSError(errno.EFBIG, f"{status.st_size} bytes are no such file", str(path))
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            return file.read()
+        return _read_rest(fd, status)
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def read_bytes(path: Path | str) -> bytes:
@@ -234,12 +238,64 @@ def read_bytes(path: Path | str) -> bytes:
     Raises:
         OSError: It is missing or cannot be read.
     """
-    return Path(path).read_bytes()
+    with opened(path) as fd:
+        status = disk.fstat(fd)
+        _check_no_folder(status, path)
+        return _read_rest(fd, status)
+
+
+@contextmanager
+def opened(path: Path | str) -> Iterator[int]:
+    """Yield the descriptor of a file to read, of any kind; a link is followed.
+
+    Raises:
+        OSError: It is missing or cannot be opened.
+    """
+    fd = disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        disk.close(fd)
+
+
+def read_checked(
+    path: Path | str,
+    check: Callable[[os.stat_result], None],
+    limit: int = sys.maxsize,
+    *,
+    follow: bool = False,
+) -> bytes:
+    """Return the first ``limit`` bytes of a file, after its status has passed ``check``.
+
+    Where a pipe stands in its place this does not wait for the other end.
+
+    Raises:
+        OSError: It is missing, cannot be read, or is a link that is not to be followed.
+        Exception: The check raises it.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    fd = disk.open(path, flags)
+    try:
+        status = disk.fstat(fd)
+        check(status)
+        return _read_rest(fd, status, limit)
+    finally:
+        disk.close(fd)
+
+
+def _read_rest(fd: int, status: os.stat_result, limit: int = sys.maxsize) -> bytes:
+    """Return all from the present position of an open file on, up to a limit."""
+    most = max(status.st_size, _SMALL) + 1  # of some files the status has no size
+    parts = []
+    while limit and (data := disk.read(fd, min(most, limit))):
+        parts.append(data)
+        limit -= len(data)
+    return b"".join(parts)
 
 
 def size_of(fd: int) -> int:
     """Return the size of an open file."""
-    return os.fstat(fd).st_size
+    return disk.fstat(fd).st_size
 
 
 def read_text(path: Path) -> str:
@@ -257,7 +313,7 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> N
     view = memoryview(data)
     done = 0
     while done < len(view):
-        written = os.pwrite(fd, view[done:], position + done)
+        written = disk.pwrite(fd, view[done:], position + done)
         if not written:
             raise OSError(errno.ENOSPC, "the disk took no bytes")
         done += written
@@ -265,12 +321,12 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> N
 
 def close(fd: int) -> None:
     """Give a descriptor back."""
-    os.close(fd)
+    disk.close(fd)
 
 
 def truncate(fd: int, size: int) -> None:
     """Cut an open file to ``size`` bytes."""
-    os.ftruncate(fd, size)
+    disk.ftruncate(fd, size)
 
 
 def preallocate(fd: int, size: int) -> None:
@@ -282,17 +338,16 @@ def preallocate(fd: int, size: int) -> None:
     Raises:
         OSError: The disk does not have the room.
     """
-    import ctypes  # noqa: PLC0415  # 1 MiB and 5 ms for a setting that is rarely used
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    arguments = (fd, _FALLOCATE_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size))
-    if libc.fallocate(*arguments) and ctypes.get_errno() not in {errno.EOPNOTSUPP, errno.ENOSYS}:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    try:
+        disk.fallocate(fd, _FALLOCATE_KEEP_SIZE, 0, size)
+    except OSError as error:
+        if error.errno not in {errno.EOPNOTSUPP, errno.ENOSYS}:
+            raise
 
 
 def set_modified(path: Path, modified_ns: int) -> None:
     """Set the modification time of a file, in ns since the epoch."""
-    os.utime(path, ns=(modified_ns, modified_ns))
+    disk.utime(path, ns=(modified_ns, modified_ns))
 
 
 def fsync(fd: int) -> None:
@@ -302,7 +357,7 @@ def fsync(fd: int) -> None:
         FsyncFailed: They may never be, even if a later call succeeds.
     """
     try:
-        os.fsync(fd)
+        disk.fsync(fd)
     except OSError as error:
         raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}") from error
 
@@ -310,28 +365,28 @@ def fsync(fd: int) -> None:
 def fsync_directory(path: Path) -> None:
     """Wait until the names in a folder are on the disk; a folder that is gone needs none."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return  # renamed or deleted meanwhile, and fsynced by that (KAFKA-15391)
     try:
         fsync(fd)
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def rename(old: Path, new: Path) -> None:
     """Rename a file or folder, replacing a file of that name; the caller fsyncs the directory."""
-    os.rename(old, new)  # noqa: PTH104  # all changes of the disk go through os
+    disk.rename(old, new)
 
 
 @contextmanager
 def open_folder(path: Path) -> Iterator[int]:
     """Yield a folder's descriptor; files in it are then found without walking its path."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield fd
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def link(old: str, new: str, source: int, target: int) -> None:
@@ -339,7 +394,7 @@ def link(old: str, new: str, source: int, target: int) -> None:
 
     Nothing is made durable.
     """
-    os.link(old, new, src_dir_fd=source, dst_dir_fd=target)
+    disk.link(old, new, src_dir_fd=source, dst_dir_fd=target)
 
 
 def write_in_folder(name: str, data: bytes, folder: int) -> None:
@@ -349,17 +404,17 @@ def write_in_folder(name: str, data: bytes, folder: int) -> None:
         FileExistsError: The name exists; it may be a link to a file in use.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    fd = os.open(name, flags, FILE_MODE, dir_fd=folder)
+    fd = disk.open(name, flags, FILE_MODE, dir_fd=folder)
     try:
         write_all(fd, data, 0)
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def unlink(path: Path) -> None:
     """Delete a file, if it exists (KAFKA-6624)."""
     with suppress(FileNotFoundError):
-        os.unlink(path)  # noqa: PTH108  # all changes of the disk go through os
+        disk.unlink(path)
 
 
 def exists(path: Path, *, follow: bool = True) -> bool:
@@ -369,26 +424,75 @@ def exists(path: Path, *, follow: bool = True) -> bool:
         OSError: It cannot be told. ``Path.exists`` answers no then, since Python 3.14.
     """
     try:
-        os.stat(path, follow_symlinks=follow)  # noqa: PTH116
+        disk.stat(path, follow_symlinks=follow)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 
 
+def is_folder(path: Path | str) -> bool:
+    """Tell whether a path leads to a folder.
+
+    Raises:
+        OSError: It cannot be told.
+    """
+    return _has_kind(path, stat.S_ISDIR)
+
+
+def is_file(path: Path | str) -> bool:
+    """Tell whether a path leads to a regular file.
+
+    Raises:
+        OSError: It cannot be told.
+    """
+    return _has_kind(path, stat.S_ISREG)
+
+
+def is_link(path: Path | str) -> bool:
+    """Tell whether a path is a link.
+
+    Raises:
+        OSError: It cannot be told.
+    """
+    return _has_kind(path, stat.S_ISLNK, follow=False)
+
+
+def _has_kind(path: Path | str, is_kind: Callable[[int], bool], *, follow: bool = True) -> bool:
+    try:
+        return is_kind(disk.stat(path, follow_symlinks=follow).st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a zero byte
+        return False
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
+
+
 def remove_folder(path: Path, *, durably: bool = True) -> None:
     """Delete a folder with everything in it, if it exists; of a link, the link."""
-    if path.is_symlink():
+    if is_link(path):
         unlink(path)
     elif exists(path):
-        import shutil  # noqa: PLC0415  # with every format of archives: half a MiB
-
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            if exists(path):
-                raise
+        with suppress(FileNotFoundError):
+            _remove_tree(path)
     if durably:
         fsync_directory(path.parent)
+
+
+def _remove_tree(path: Path | str, parent: int | None = None) -> None:
+    """Delete a folder, which may be a name in an open one, with everything in it."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = disk.open(path, flags, dir_fd=parent)
+    try:
+        for name in sorted(disk.listdir(folder)):
+            with suppress(FileNotFoundError):
+                try:
+                    disk.unlink(name, dir_fd=folder)
+                except IsADirectoryError:
+                    _remove_tree(name, folder)
+    finally:
+        disk.close(folder)
+    disk.rmdir(path, dir_fd=parent)
 
 
 def deleted_name(path: Path) -> Path:
@@ -427,7 +531,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
                 if durable:
                     fsync(fd)
             finally:
-                os.close(fd)
+                disk.close(fd)
             rename(temporary, path)
         except OSError:
             with suppress(OSError):  # half a file takes room on a full disk
@@ -464,18 +568,18 @@ def write_again(path: Path) -> None:
     fd = open_file(path, write=True)
     try:
         position = 0
-        while data := os.pread(fd, _CHUNK, position):
+        while data := disk.pread(fd, _CHUNK, position):
             write_all(fd, data, position)
             position += len(data)
         fsync(fd)
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def note_failed_fsync(directory: Path) -> None:
     """Leave a mark for the next start, if the disk takes it."""
     with suppress(OSError):
-        os.close(create_file(directory / FSYNC_FAILED))
+        disk.close(create_file(directory / FSYNC_FAILED))
         fsync_directory(directory)
 
 
@@ -485,8 +589,8 @@ def find_room(directory: Path) -> tuple[int, int]:
     Raises:
         OSError: The disk does not say.
     """
-    disk = os.statvfs(directory)
-    return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    system = disk.statvfs(directory)
+    return system.f_bavail * system.f_frsize, system.f_blocks * system.f_frsize
 
 
 def try_room(directory: Path, size: int) -> None:
@@ -502,14 +606,14 @@ def try_room(directory: Path, size: int) -> None:
         for position in range(0, size, _ROOM_CHUNK):
             write_all(fd, data, position)
     finally:
-        os.close(fd)
+        disk.close(fd)
         unlink(path)
 
 
 def look_at(path: Path | str) -> Look | None:
     """Return the facts that change when a file does; None if it is missing. Blocks."""
     try:
-        status = os.stat(path)  # noqa: PTH116  # as a tuple of numbers
+        status = disk.stat(path)
     except (OSError, ValueError):  # no file has such a path
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
@@ -518,9 +622,9 @@ def look_at(path: Path | str) -> Look | None:
 @contextmanager
 def in_memory(text: str) -> Iterator[str]:
     """Yield a path of a file in memory: OpenSSL takes keys from nowhere else."""
-    file = os.memfd_create("siltstone", os.MFD_CLOEXEC)
+    file = disk.memfd_create("siltstone", os.MFD_CLOEXEC)
     try:
-        os.write(file, text.encode())
+        disk.write(file, text.encode())
         yield f"/proc/self/fd/{file}"
     finally:
-        os.close(file)
+        disk.close(file)

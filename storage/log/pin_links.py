@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from siltstone.protocol.names import uuid_text
 from siltstone.storage import files
+from siltstone.storage.files import disk
 from siltstone.storage.log.frozen import FrozenLog
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -97,7 +98,7 @@ def remove_empty(directories: Iterable[Path]) -> None:
     """Delete the folders of pins that are empty. Blocks."""
     for directory in directories:
         with suppress(OSError):  # not empty, or missing
-            (directory / files.PINS).rmdir()
+            disk.rmdir(directory / files.PINS)
 
 
 def sweep(directory: Path) -> int:
@@ -178,6 +179,6 @@ def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
 def _count_links(folder: Path, segment: PinnedSegment) -> int:
     """Return how many names a pinned ``.log`` has; 0 if the pin's own is gone, or out of sight."""
     try:
-        return (folder / files.segment_file_name(segment.base_offset)).stat().st_nlink
+        return disk.stat(folder / files.segment_file_name(segment.base_offset)).st_nlink
     except OSError:  # one that the disk does not show counts as held
         return 0

@@ -5,12 +5,12 @@ free meanwhile. Nothing is made durable here.
 """
 
 import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from siltstone.storage import files
+from siltstone.storage.files import disk
 
 _NOT_BY_KERNEL: Final = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
@@ -45,7 +45,7 @@ def copy_range(source: int, target: int, position: int, size: int) -> None:
     done = 0
     while done < size:
         try:
-            count = os.copy_file_range(
+            count = disk.copy_file_range(
                 source, target, size - done, position + done, position + done
             )
         except OSError as error:
@@ -71,7 +71,7 @@ def _copy_through(source: int, target: int, position: int, size: int) -> None:
 
 def _read(source: int, position: int, size: int) -> bytes:
     with reading_source():
-        data = os.pread(source, size, position)
+        data = disk.pread(source, size, position)
     if not data:
         raise _too_short(position)
     return data

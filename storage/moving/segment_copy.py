@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from siltstone.storage import files
+from siltstone.storage.files import disk
 from siltstone.storage.moving.file_copy import copy_range, reading_source
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.segment import LogSegment
@@ -151,7 +152,7 @@ class SegmentCopy:
     def _is_same(self, path: Path) -> bool:
         """Tell whether an earlier try has copied it."""
         try:
-            found = path.stat()
+            found = disk.stat(path)
         except FileNotFoundError:
             return False
         source = self._source

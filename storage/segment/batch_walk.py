@@ -4,13 +4,13 @@ A batch that does not end at or before ``end`` is a torn tail and is left out; r
 Nothing here checks a CRC. Lookups are in `storage.segment.lookup`.
 """
 
-import os
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from siltstone.storage.files import disk
 
 SCAN_CHUNK: Final = 64 * 1024
 
@@ -42,7 +42,7 @@ def iterate_batches(fd: int, position: int, end: int) -> Iterator[Located]:
         CorruptMessage: No batch begins where one has to.
     """
     while end - position >= HEADER_SIZE:
-        chunk = os.pread(fd, min(SCAN_CHUNK, end - position), position)
+        chunk = disk.pread(fd, min(SCAN_CHUNK, end - position), position)
         at, last = 0, len(chunk) - HEADER_SIZE
         if last < 0:
             return

@@ -16,6 +16,8 @@ from siltstone.protocol.records.batch import (
     MIN_LENGTH,
     BatchHeader,
 )
+from siltstone.storage import files
+from siltstone.storage.files import disk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -53,8 +55,8 @@ def checksum_of(path: Path) -> int:
     """Return the CRC-32C of a whole file. Blocks."""
     checksum = find_checksum()
     value = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+    with files.opened(path) as file:
+        while chunk := disk.read(file, _CHUNK):
             value = checksum(chunk, value)
     return value
 
@@ -65,16 +67,14 @@ def check_log(log: Path, fault: Callable[[str], None]) -> Iterator[CheckedBatch]
     Behind bytes that are no batch it is not known where the next one begins, so it ends there.
     """
     checksum = find_checksum()
-    size = log.stat().st_size
     position = 0
-    with log.open("rb") as file:
+    with files.opened(log) as file:
+        size = files.size_of(file)
         while size - position >= HEADER_SIZE:
-            file.seek(position)
-            header = BatchHeader.read(file.read(HEADER_SIZE))
+            header = BatchHeader.read(disk.pread(file, HEADER_SIZE, position))
             if header.length < MIN_LENGTH or header.magic != MAGIC or header.size > size - position:
                 break
-            file.seek(position)
-            batch = file.read(header.size)
+            batch = disk.pread(file, header.size, position)
             if checksum(batch[ATTRIBUTES_POSITION:]) == header.crc:
                 yield CheckedBatch(log, position, header, batch)
             else:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from siltstone.storage import files
+from siltstone.storage.files import disk
 from siltstone.storage.segment.open_file import OPEN_FILES, SegmentFile
 
 _logger = logging.getLogger(__name__)
@@ -49,8 +50,8 @@ class SegmentFiles:
             FileNotFoundError: There is no ``.log``.
         """
         with suppress(FileNotFoundError):
-            return self.log_path.stat().st_mtime_ns
-        return Path(self._path_text(files.LOG, self._moving_to)).stat().st_mtime_ns
+            return disk.stat(self._path_text(files.LOG, self.suffix)).st_mtime_ns
+        return disk.stat(self._path_text(files.LOG, self._moving_to)).st_mtime_ns
 
     def path(self, kind: str) -> Path:
         """Return where the file of a kind, such as `files.INDEX`, is or would be."""

@@ -8,12 +8,12 @@ Neither has a header, a footer or a checksum. The files are exactly as long as t
 fills a new one with zeros up to ``segment.index.bytes`` and must find the end again (KAFKA-10207).
 """
 
-import os
 import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from siltstone.storage import files
+from siltstone.storage.files import disk
 from siltstone.storage.segment.lookup import count_up_to
 from siltstone.storage.segment.open_file import SegmentFile
 
@@ -74,14 +74,14 @@ class FileEntries:
     def __init__(self, size: int, file: SegmentFile) -> None:
         self.size = size
         self._file = file
-        self._count = os.fstat(file.fileno()).st_size // size
+        self._count = disk.fstat(file.fileno()).st_size // size
 
     def __len__(self) -> int:
         return self._count
 
     def entry(self, index: int) -> bytes:
         """Return an entry's bytes."""
-        return os.pread(self._file.fileno(), self.size, index * self.size)
+        return disk.pread(self._file.fileno(), self.size, index * self.size)
 
     def count_up_to(self, key: int, field: struct.Struct, at: int) -> int:
         """Count the entries whose field, ``at`` bytes into the entry, is at most ``key``."""
@@ -89,11 +89,11 @@ class FileEntries:
         low, high = 0, self._count
         while (high - low) * size > BLOCK:
             middle = (low + high) >> 1
-            if field.unpack(os.pread(fd, width, middle * size + at))[0] <= key:
+            if field.unpack(disk.pread(fd, width, middle * size + at))[0] <= key:
                 low = middle + 1
             else:
                 high = middle
-        block = os.pread(fd, (high - low) * size, low * size)
+        block = disk.pread(fd, (high - low) * size, low * size)
         return low + count_up_to(block, size, key, width, at)
 
 

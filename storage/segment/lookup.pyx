@@ -10,9 +10,8 @@ from siltstone.protocol.core._format cimport (
 )
 from siltstone.protocol.core._records cimport find_batch, find_end
 
-from os import pread
-
 from siltstone.protocol.errors import CorruptMessage
+from siltstone.storage.files import disk
 
 ctypedef const unsigned char* Octets
 
@@ -33,7 +32,7 @@ def find_position(int fd, long long position, long long end, long long offset):
     cdef bytes chunk
     cdef Py_ssize_t found, at
     while end - position >= HEADER_SIZE:
-        chunk = pread(fd, min(CHUNK, end - position), position)
+        chunk = disk.pread(fd, min(CHUNK, end - position), position)
         if len(chunk) < HEADER_SIZE:
             return -1
         found = find_batch(chunk, 0, len(chunk), offset)
@@ -53,7 +52,7 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
     """
     cdef int fd = segment.file().fileno()
     cdef long long bound = limit if max_bytes > limit - position else position + max_bytes
-    cdef bytes chunk = pread(fd, HEADER_SIZE, position)
+    cdef bytes chunk = disk.pread(fd, HEADER_SIZE, position)
     cdef long long start = position + size_at(chunk, 0, position)
     cdef long long target, size
     cdef Py_ssize_t at
@@ -65,12 +64,12 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
     if target - start > NEAR:
         start = max(start, <long long> segment.start_before_position(target))
     while True:
-        chunk = pread(fd, min(CHUNK, limit - start), start)
+        chunk = disk.pread(fd, min(CHUNK, limit - start), start)
         at = find_end(chunk, 0, target - start)
         if len(chunk) - at < HEADER_SIZE:
             start += at
             at = 0
-            chunk = pread(fd, HEADER_SIZE, start)
+            chunk = disk.pread(fd, HEADER_SIZE, start)
         size = size_at(chunk, at, start + at)
         if start + at + size > target:
             break

@@ -1,6 +1,5 @@
 """Reading a segment: by offset, by position, by time (Kafka: ``LogSegment``). Nothing writes."""
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,6 +18,7 @@ from siltstone.protocol.records.batch import (
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files, threads
 from siltstone.storage.appending._append_kernels import UNKNOWN, SegmentEnd
+from siltstone.storage.files import disk
 from siltstone.storage.segment import batch_walk, transaction_index
 from siltstone.storage.segment.batch_walk import Cut, Located
 from siltstone.storage.segment.file_set import SegmentFiles
@@ -144,7 +144,7 @@ class ReadableSegment:
     def read(self, position: int, size: int) -> bytes:
         """Return up to ``size`` bytes. Blocks if they are not in the page cache."""
         file = self.file()
-        return os.pread(file.fileno(), min(size, self.size - position), position)
+        return disk.pread(file.fileno(), min(size, self.size - position), position)
 
     def locate(self, offset: int, position: int = 0) -> Located | None:
         """Return the first batch whose last offset is at or above ``offset``, if there is one.
@@ -389,5 +389,5 @@ def open_segment(directory: Path, base_offset: int, *, suffix: str = "") -> Read
         FileNotFoundError: There is no ``.log``.
     """
     segment = ReadableSegment(directory, base_offset, suffix=suffix)
-    segment.end.resize(segment.log_path.stat().st_size)
+    segment.end.resize(disk.stat(segment.log_path).st_size)
     return segment

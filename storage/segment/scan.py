@@ -6,7 +6,6 @@ wrong, too. The walk is `core.SegmentScan` (1 MiB per call, without the GIL); Py
 per index entry, and the batches that matter.
 """
 
-import os
 import struct
 import zlib
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Final
 from siltstone.protocol.core import SegmentScan
 from siltstone.protocol.core.constants import FAULTS
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from siltstone.storage.files import disk
 from siltstone.storage.segment.index import ActiveIndexes
 
 CHUNK: Final = 1 << 20
@@ -61,7 +61,7 @@ def scan_log(
         position = state.position
         if len(buffer) < state.needed <= size - position:
             buffer = bytearray(state.needed)
-        filled = os.preadv(fd, [buffer], position)
+        filled = disk.preadv(fd, [buffer], position)
         if not filled:
             break  # the file is shorter than it was
         chunk = memoryview(buffer)[: min(filled, size - position)]
@@ -82,13 +82,13 @@ def scan_log(
 
 def _refuse_legacy(fd: int, position: int, size: int) -> None:
     """Refuse an old message: its own CRC, a plain CRC-32 from the magic byte on, is right."""
-    head = os.pread(fd, _LEGACY_HEAD.size, position)
+    head = disk.pread(fd, _LEGACY_HEAD.size, position)
     if len(head) < _LEGACY_HEAD.size:
         return
     _, length, crc, magic = _LEGACY_HEAD.unpack(head)
     if magic not in (0, 1) or not _LEGACY_MINIMUM <= length <= size - position - LOG_OVERHEAD:
         return
-    message = os.pread(fd, length - _CRC_BYTES, position + LOG_OVERHEAD + _CRC_BYTES)
+    message = disk.pread(fd, length - _CRC_BYTES, position + LOG_OVERHEAD + _CRC_BYTES)
     if zlib.crc32(message) == crc:
         raise LegacyFormatError(
             f"messages of format {magic} at position {position}, older than Kafka 0.11; "

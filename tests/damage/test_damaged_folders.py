@@ -39,8 +39,7 @@ NOT_OURS = (KafkaError, CorruptSegment, OSError, ValueError)
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power fails here: thousands of starts need not wait for the disk."""
-    monkeypatch.setattr("siltstone.storage.files.fsync", lambda _: None)
-    monkeypatch.setattr("siltstone.storage.files.fsync_directory", lambda _: None)
+    monkeypatch.setattr("siltstone.storage.files.disk.fsync", lambda _: None)
 
 
 def _contents(manager: LogManager) -> dict[TopicPartition, bytes]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from siltstone.storage import files
+from siltstone.storage.files import disk as seam
 from tests.support.faults import Disk
 
 
@@ -74,7 +75,7 @@ def test_segment_name_is_padded_to_twenty_digits() -> None:
 def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel may take a part of the bytes: the rest follows at its place."""
     really = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: really(fd, bytes(data)[:3], at))
+    monkeypatch.setattr(seam, "pwrite", lambda fd, data, at: really(fd, bytes(data)[:3], at))
     fd = files.create_file(tmp_path / "x")
 
     files.write_all(fd, b"0123456789", 5)

@@ -603,7 +603,7 @@ def test_an_unwritable_directory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sentence says so, also to root, whom access rights do not stop."""
-    monkeypatch.setattr("siltstone.storage.directory.opening.os.access", lambda *_: False)
+    monkeypatch.setattr("siltstone.storage.files.disk.access", lambda *_: False)
 
     assert "cannot be written" in _refusal(tmp_path)
 

@@ -1,6 +1,6 @@
-"""A disk that fails when a test says so: stands in the place of ``os`` in the storage modules.
+"""A disk that fails when a test says so: it answers the calls of the disk's seam.
 
-Threads of the broker under test call it too. Every other name of ``os`` is the real one.
+Threads of the broker under test call it too.
 """
 
 import errno
@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-import siltstone.storage.manager
-from siltstone.storage.appending import _append_kernels as append_kernels
+from siltstone.storage.files import disk as seam
+
+REAL = {name: call for name, call in vars(seam).items() if callable(call)}
+"""The calls of the seam, as they are while no test has replaced one."""
 
 BY_DESCRIPTOR = frozenset(
-    {"pwrite", "fsync", "ftruncate", "pread", "preadv", "fstat", "copy_file_range"}
+    {"pwrite", "fsync", "ftruncate", "fallocate", "pread", "preadv", "fstat", "copy_file_range"}
 )
-BY_PATH = frozenset({"open", "create", "rename", "unlink", "mkdir", "stat"})
+BY_PATH = frozenset({"open", "create", "rename", "unlink", "mkdir", "rmdir", "stat"})
 WRITES = ("pwrite", "create", "mkdir")
 """What a full disk refuses; names that are there can still be renamed and unlinked."""
 
@@ -103,7 +105,7 @@ class Disk:
         return [f"{kind} {Path(path).name}" for kind, path in self.calls if kind in kinds]
 
     def __getattr__(self, name: str) -> Any:
-        real = getattr(os, name)
+        real = REAL[name]
         if name in BY_DESCRIPTOR or name in BY_PATH:
             return self._wrap(name, real)
         return real
@@ -111,8 +113,11 @@ class Disk:
     def _wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(target: Any, *rest: Any, **named: Any) -> Any:
             if name in BY_DESCRIPTOR:
-                path = str(Path(f"/proc/self/fd/{target}").readlink()).removesuffix(" (deleted)")
+                path = path_of(target)
             else:
+                folder = named.pop("dir_fd", None)
+                if folder is not None:
+                    target = os.path.join(path_of(folder), target)  # noqa: PTH118
                 path = os.fspath(target)
             kind = "create" if name == "open" and rest[0] & os.O_CREAT else name
             fault = self._strike(kind, path)
@@ -146,17 +151,20 @@ class Disk:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, disk: Disk | None = None) -> Disk:
-    """Put a disk, one without faults unless it is given, under all of storage."""
-    assert siltstone.storage.manager  # imports the rest, so that all of it is found here
+    """Put a disk, one without faults unless it is given, under the seam."""
     disk = disk or Disk()
-    for name, module in list(sys.modules.items()):
-        if name.startswith("siltstone.storage.") and getattr(module, "os", None) is os:
-            monkeypatch.setattr(module, "os", disk)
-    replace_pwrite(monkeypatch, disk.pwrite)
+    for name in REAL:
+        monkeypatch.setattr(seam, name, getattr(disk, name))
+    monkeypatch.setattr(seam.route, "through", seam)
     return disk
 
 
 def replace_pwrite(monkeypatch: pytest.MonkeyPatch, pwrite: Callable[..., Any]) -> None:
-    """Have appends of any size write by ``pwrite``."""
-    monkeypatch.setattr(append_kernels, "SHORT_BYTES", -1)
-    monkeypatch.setattr(append_kernels, "pwrite", pwrite)
+    """Have all writes made by ``pwrite``."""
+    monkeypatch.setattr(seam, "pwrite", pwrite)
+    monkeypatch.setattr(seam.route, "through", seam)
+
+
+def path_of(fd: int) -> str:
+    """Return where an open file is, or was when it was deleted."""
+    return os.readlink(f"/proc/self/fd/{fd}").removesuffix(" (deleted)")  # noqa: PTH115

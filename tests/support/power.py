@@ -17,17 +17,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from siltstone.storage import files
-from tests.support.faults import Disk, Killed
+from tests.support.faults import Disk, Killed, path_of
 
 CHANGES = frozenset(
     {"pwrite", "create", "rename", "unlink", "mkdir", "rmdir", "ftruncate", "fsync"}
     | {"copy_file_range"}
 )
 """Calls before which, or in the middle of which, the process may die."""
-
-_preallocate = files.preallocate
-_remove_tree = shutil.rmtree
 
 
 class Torn(Random):
@@ -111,29 +107,10 @@ class PowerDisk(Disk):
                 self._write(change.of, change.position, part)
         self._changes.clear()
 
-    def preallocate(self, fd: int, size: int) -> None:
-        """Reserve room, as `files.preallocate` does."""
-        self._check(_path_of(fd), "fallocate")
-        _preallocate(fd, size)
-
-    def remove_tree(self, path: Path) -> None:
-        """Delete a folder with its files, in the place of `shutil.rmtree`."""
-        if not path.is_relative_to(self.cellar.parent):
-            _remove_tree(path)
-            return
-        for name in sorted(os.listdir(path)):  # noqa: PTH208
-            self.unlink(path / name)
-        self._make("rmdir", os.rmdir, str(path), path)
-
     def _strike(self, kind: str, path: str) -> Any:
         if self.is_dead:
             raise Killed
         return super()._strike(kind, path)
-
-    def _check(self, path: str, kind: str) -> None:
-        fault = self._strike(kind, path)
-        if fault is not None:
-            raise OSError(fault.error, os.strerror(fault.error), path)
 
     def _make(self, kind: str, real: Callable[..., Any], path: str, *given: Any) -> Any:
         if kind not in CHANGES:
@@ -163,7 +140,7 @@ class PowerDisk(Disk):
             is_covered = position <= change.position and change.end <= position + written
             if change.is_lost and change.of == of and is_covered:
                 change.is_lost = False
-        self._changes.append(_Change(of, undo, position, bytes(data[:written]), _path_of(fd)))
+        self._changes.append(_Change(of, undo, position, bytes(data[:written]), path_of(fd)))
         return written
 
     def _note_copy_file_range(
@@ -174,7 +151,7 @@ class PowerDisk(Disk):
         copied = real(source, target, count, *at)
         data = os.pread(target, copied, position)
         of = os.fstat(target).st_ino
-        self._changes.append(_Change(of, undo, position, data, _path_of(target)))
+        self._changes.append(_Change(of, undo, position, data, path_of(target)))
         return copied
 
     def _note_ftruncate(self, real: Callable[..., None], fd: int, size: int) -> None:
@@ -209,8 +186,10 @@ class PowerDisk(Disk):
         return fd
 
     def _note_unlink(self, real: Callable[..., None], path: Any) -> None:
-        inode = os.stat(path).st_ino  # noqa: PTH116
-        self._store(path, inode)
+        status = os.stat(path)  # noqa: PTH116
+        inode = status.st_ino
+        if not stat.S_ISDIR(status.st_mode):
+            self._store(path, inode)
         of, name = self._name(path)
         real(path)
         self._changes.append(_Change(of, lambda: self._restore(inode, of, name)))
@@ -243,7 +222,7 @@ class PowerDisk(Disk):
     def _note_mkdir(self, real: Callable[..., None], path: Any, *rest: int) -> None:
         real(path, *rest)
         of, name = self._name(path)
-        self._changes.append(_Change(of, lambda: _remove_tree(self._at(of, name))))
+        self._changes.append(_Change(of, lambda: shutil.rmtree(self._at(of, name))))
 
     def _note_rmdir(self, real: Callable[..., None], path: Any) -> None:
         inode = os.stat(path).st_ino  # noqa: PTH116
@@ -308,7 +287,3 @@ class PowerDisk(Disk):
             os.pwrite(fd, data, position)
         finally:
             os.close(fd)
-
-
-def _path_of(fd: int) -> str:
-    return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115  # a Path costs more than the call

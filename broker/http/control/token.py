@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from siltstone.config.listeners import show_address
 from siltstone.storage import files
 from siltstone.storage.directory.control import ENCRYPTED
+from siltstone.storage.files import disk
 from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
@@ -55,11 +56,13 @@ def ensure_token(directory: Path) -> str:
     token = _read_trusted(path)
     if token is not None:
         return token
-    path.unlink(missing_ok=True)
+    files.unlink(path)
     token = random_bytes(_TOKEN_BYTES).hex()
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file, "w", encoding="ascii") as stream:
-        stream.write(f"{token}\n")
+    fd = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        files.write_all(fd, f"{token}\n".encode("ascii"), 0)
+    finally:
+        disk.close(fd)
     return token
 
 
@@ -69,7 +72,7 @@ def read_token(directory: Path) -> str:
     Raises:
         OSError: it does not exist, or belongs to another user.
     """
-    return (directory / TOKEN_FILE).read_text(encoding="ascii").strip()
+    return files.read_bytes(directory / TOKEN_FILE).decode("ascii").strip()
 
 
 def brings_token(headers: Mapping[bytes, bytes], token: str) -> bool:
@@ -90,21 +93,21 @@ def note_address(directory: Path, host: str, port: int, *, is_encrypted: bool = 
 def read_address(directory: Path) -> str | None:
     """Return where the control channel of the broker was that had this directory last. Blocks."""
     try:
-        return (directory / files.CONTROL_ADDRESS).read_text(encoding="ascii").strip()
+        return files.read_bytes(directory / files.CONTROL_ADDRESS).decode("ascii").strip()
     except FileNotFoundError:
         return None
 
 
 def _read_trusted(path: Path) -> str | None:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        content = files.read_checked(path, _check, _MAX_FILE_BYTES)
     except OSError:
         return None  # missing, a link or another user's: the caller makes another
-    with os.fdopen(file, "rb") as stream:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            return None
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            return None
-        text = stream.read(_MAX_FILE_BYTES).decode("ascii", "replace").strip()
+    text = content.decode("ascii", "replace").strip()
     return text if len(text) == 2 * _TOKEN_BYTES else None
+
+
+def _check(status: os.stat_result) -> None:
+    is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    if not is_ours or stat.S_IMODE(status.st_mode) & 0o077:
+        raise PermissionError("others may have read or written it")

@@ -6,10 +6,11 @@ what is wrong with it, and what to do.
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
 import stat
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siltstone.broker.net.tls.certificates import (
@@ -30,6 +31,7 @@ from siltstone.config.tls import (
 from siltstone.config.trust import judge_as_java
 from siltstone.storage import files
 from siltstone.storage.clock import utc_now
+from siltstone.storage.files import disk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +150,7 @@ def _read_key_store(settings: TlsConfig) -> tuple[list[Block], str, tuple[str, .
 
 
 def _note_rights(path: str) -> tuple[str, ...]:
-    if Path(path).stat().st_mode & _OTHERS_READ:
+    if disk.stat(path).st_mode & _OTHERS_READ:
         return (f"{path} holds a private key and everybody may read it; run chmod o= on it",)
     return ()
 
@@ -157,10 +159,7 @@ def _read(path: str, store: str, password: str | None, command: str) -> _Source:
     """Read a PEM file, or a PKCS12 store as one: what the file is counts, not its type."""
     name = f"{store}.location {path}"
     try:
-        with open(path, "rb", opener=_open_now) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise TlsError(f"{name} is no regular file; name a PEM file")
-            data = file.read(_MAX_FILE_BYTES + 1)
+        data = files.read_checked(path, partial(_check, name), _MAX_FILE_BYTES + 1, follow=True)
     except OSError as error:
         raise TlsError(
             f"{name} cannot be read: {error.strerror}; check the path, and that the broker's user "
@@ -186,9 +185,11 @@ def _read(path: str, store: str, password: str | None, command: str) -> _Source:
     return _Source(name, text)
 
 
-def _open_now(path: str, flags: int) -> int:
-    """Open a file; a pipe is not waited for, which would hold a thread for ever."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def _check(name: str, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise TlsError(f"{name} is no regular file; name a PEM file")
 
 
 class StoreError(Exception):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage import threads
+from siltstone.storage.files import disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -160,7 +161,7 @@ def fill(
 
 def _read(file: int, position: int, into: memoryview) -> None:
     while into:
-        got = os.preadv(file, [into], position)
+        got = disk.preadv(file, [into], position)
         if not got:
             raise OSError(errno.EIO, f"file ends before position {position + len(into)}")
         position += got

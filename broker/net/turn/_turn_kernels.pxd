@@ -16,12 +16,12 @@ from siltstone.protocol.core._format cimport (
     inside,
     no_region,
     no_target,
-    read_resident,
     receive_octets,
     release,
     release_target,
     send_octets,
 )
+from siltstone.storage.files._disk cimport read_resident
 
 cdef class Transport:
     cdef public object unsent, _on_lost

@@ -29,12 +29,12 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
         inside,
         no_region,
         no_target,
-        read_resident,
         receive_octets,
         release,
         release_target,
         send_octets,
     )
+    from siltstone.storage.files._disk import read_resident
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,7 +6,6 @@ and no redirect followed.
 
 from __future__ import annotations
 
-import os
 import socket
 import stat
 from functools import partial
@@ -16,9 +15,10 @@ from urllib.parse import urlsplit
 
 from siltstone.config.oauth import path_of
 from siltstone.config.trust import make_client_context, why_untrusted
-from siltstone.storage import threads
+from siltstone.storage import files, threads
 
 if TYPE_CHECKING:
+    import os
     import ssl
     from collections.abc import Callable
 
@@ -61,20 +61,18 @@ def read_file(path: str) -> bytes:
         SourceError: It cannot be read, is no regular file, too large, or everybody may write it.
     """
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode):
-                raise SourceError("it is no regular file")
-            if status.st_mode & _WRITABLE_BY_ALL:
-                raise SourceError("everybody may write it; run chmod o-w on it")
-            with open(file, "rb", closefd=False) as stream:
-                return _not_too_much(stream.read(MAX_BYTES + 1))
-        finally:
-            os.close(file)
+        content = files.read_checked(path, _check, MAX_BYTES + 1, follow=True)
     except (OSError, ValueError) as error:
         words = error.strerror if isinstance(error, OSError) else "its path has a zero byte"
         raise SourceError(f"it cannot be read: {words}") from error
+    return _not_too_much(content)
+
+
+def _check(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise SourceError("it is no regular file")
+    if status.st_mode & _WRITABLE_BY_ALL:
+        raise SourceError("everybody may write it; run chmod o-w on it")
 
 
 def fetch(url: str, context: ssl.SSLContext) -> bytes:

@@ -7,7 +7,6 @@ of the controller wrote does not count, nor what one that never ended did (KIP-8
 """
 
 import logging
-import os
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
@@ -17,6 +16,8 @@ from siltstone.protocol.errors import KafkaError, ProtocolError
 from siltstone.protocol.messages import NO_ID, Message
 from siltstone.protocol.records.batch import has_valid_crc
 from siltstone.protocol.records.record import iterate_records
+from siltstone.storage import files
+from siltstone.storage.files import disk
 from siltstone.storage.segment.batch_walk import iterate_batches
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def read_topic_settings(directories: "Sequence[Path]") -> "Mapping[UUID, Mapping
     topics = _Topics()
     for directory in directories:
         folder = directory / FOLDER
-        if not folder.is_dir():
+        if not files.is_folder(folder):
             continue
         try:
             for value in _read_values(folder):
@@ -143,7 +144,7 @@ def read_topic_settings(directories: "Sequence[Path]") -> "Mapping[UUID, Mapping
 
 def _read_values(folder: "Path") -> "Iterator[bytes]":
     """Yield the values of the newest snapshot's records, then of those that came after it."""
-    names = sorted(path.name for path in folder.iterdir())
+    names = sorted(disk.listdir(folder))
     snapshots = [found for found in map(_SNAPSHOT.fullmatch, names) if found]
     segments = [found for found in map(_SEGMENT.fullmatch, names) if found]
     start = 0
@@ -158,11 +159,11 @@ def _read_values(folder: "Path") -> "Iterator[bytes]":
 
 def _read_file(path: "Path", start: int) -> "Iterator[bytes]":
     """Yield the values of a file's records from an offset on; control records are left out."""
-    with path.open("rb") as file:
-        for position, header in iterate_batches(file.fileno(), 0, path.stat().st_size):
+    with files.opened(path) as file:
+        for position, header in iterate_batches(file, 0, files.size_of(file)):
             if header.last_offset < start or header.is_control:
                 continue
-            batch = os.pread(file.fileno(), header.size, position)
+            batch = disk.pread(file, header.size, position)
             if not has_valid_crc(memoryview(batch), header.crc):
                 raise ValueError(f"the batch at position {position} of {path.name} has a wrong CRC")
             for record in iterate_records(batch):

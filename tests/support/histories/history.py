@@ -8,7 +8,6 @@ everything is read in every way (`Partition.judge`).
 import errno
 import gc
 import os
-import shutil
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -37,9 +36,9 @@ from siltstone.storage import files, threads
 from siltstone.storage.appending._append_kernels import ValidatedBatch
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.appending.values import Origin
-from siltstone.storage.directory import lock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.files import disk as seam
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.moving import future_logs
@@ -565,7 +564,7 @@ class History:
         self._unlock()
 
     def _unlock(self) -> None:
-        lock._held.clear()
+        seam.locked.clear()
         for fd, name in self._open_files():
             if name.endswith(f"/{files.LOCK}"):
                 os.close(fd)
@@ -854,6 +853,4 @@ def new_history(
     cellar.mkdir()
     disk = disk or PowerDisk(cellar=cellar)
     faults.install(patch, disk)
-    patch.setattr(files, "preallocate", disk.preallocate)
-    patch.setattr(shutil, "rmtree", disk.remove_tree)
     return History(root, seed, disk, patch)

@@ -25,6 +25,7 @@ from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.tls import handshakes as module
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.config.errors import ConfigError
+from siltstone.storage.files import disk
 from tests.support.authority import Authority
 from tests.support.batches import make_batch
 from tests.support.latency import measure
@@ -789,7 +790,7 @@ async def test_a_file_that_cannot_be_opened_now_is_tried_again(
         assert certificates is not None
         store.write_bytes(authority.issue("second").store.read_bytes())
         with monkeypatch.context() as patch:
-            patch.setattr(os, "memfd_create", refuse)
+            patch.setattr(disk, "memfd_create", refuse)
             await certificates.look()
         assert subject_of(await connect(home, trusting(authority))) == "first"
         assert "Too many open files" in caplog.text

@@ -1,0 +1,123 @@
+"""The compiled part of the disk's seam: calls that ``os`` lacks, and those of compiled code.
+
+Compiled code calls C, until `route` leads through an object that has `pwrite` and `preadv`, such as
+the module `disk` itself: then the calls of compiled code are those, whatever has replaced them.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.errno cimport EINTR, EOPNOTSUPP, errno
+from posix.types cimport off_t
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+
+    int RWF_NOWAIT
+    ssize_t preadv2(int file, const iovec* parts, int count, off_t position, int flags)
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t pwrite(int file, const void* data, size_t size, off_t position)
+
+cdef extern from "<fcntl.h>" nogil:
+    int c_fallocate "fallocate" (int file, int mode, off_t start, off_t size)
+    int c_sync_file_range "sync_file_range" (int file, off_t start, off_t size, unsigned int flags)
+
+cdef enum:
+    SHORT_BYTES = 16 << 10  # a write of so many is over before another thread would have the GIL
+
+
+cdef class Route:
+    """The way that the calls of compiled code take: through an object, or straight to C."""
+
+    cdef public object through
+
+
+cdef Route _route = Route()
+route = _route
+cdef int _without_waiting = RWF_NOWAIT
+
+
+cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1:
+    """Write at a position, and return how many bytes the file took.
+
+    Raises:
+        OSError: It took none.
+    """
+    cdef Py_buffer view
+    cdef ssize_t written
+    if _route.through is not None:
+        return _route.through.pwrite(file, buffer, position)
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        while True:
+            if view.len > SHORT_BYTES:
+                with nogil:
+                    written = pwrite(file, view.buf, <size_t>view.len, <off_t>position)
+            else:
+                written = pwrite(file, view.buf, <size_t>view.len, <off_t>position)
+            if written >= 0:
+                return written
+            if errno != EINTR:
+                PyErr_SetFromErrno(OSError)
+            PyErr_CheckSignals()
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef Py_ssize_t read_resident(int file, unsigned char* data, Py_ssize_t start, Py_ssize_t end, long long position) except? -1:
+    """Read without waiting for the disk; return the number of bytes, or a negative error number.
+
+    It is that of EAGAIN if a page is not in memory, as far as the file system can say so: tmpfs and
+    some others cannot.
+    """
+    global _without_waiting
+    cdef Py_ssize_t got = _read(file, data + start, end - start, position, _without_waiting)
+    if got == -EOPNOTSUPP and _without_waiting:
+        _without_waiting = 0
+        got = _read(file, data + start, end - start, position, 0)
+    return got
+
+
+cdef Py_ssize_t _read(int file, unsigned char* data, Py_ssize_t size, long long position, int flags) except? -1:
+    cdef iovec room
+    cdef ssize_t got
+    if _route.through is not None:
+        try:
+            return _route.through.preadv(
+                file, [PyMemoryView_FromMemory(<char*>data, size, PyBUF_WRITE)], position, flags
+            )
+        except OSError as error:
+            return -error.errno
+    room.iov_base = data
+    room.iov_len = <size_t>size
+    got = preadv2(file, &room, 1, <off_t>position, flags)
+    return -errno if got < 0 else got
+
+
+def fallocate(int file, int mode, long long start, long long size):
+    """Reserve room for a range of an open file; see fallocate(2).
+
+    Raises:
+        OSError: There is no room, or the file system cannot reserve any.
+    """
+    cdef int failed
+    with nogil:
+        failed = c_fallocate(file, mode, <off_t>start, <off_t>size)
+    if failed:
+        PyErr_SetFromErrno(OSError)
+
+
+def sync_file_range(int file, long long start, long long size, unsigned int flags):
+    """Have the kernel begin to write a range of an open file; see sync_file_range(2).
+
+    Raises:
+        OSError: It is no file of a disk.
+    """
+    cdef int failed
+    with nogil:
+        failed = c_sync_file_range(file, <off_t>start, <off_t>size, flags)
+    if failed:
+        PyErr_SetFromErrno(OSError)
