@@ -157,11 +157,11 @@ def test_a_simulator_can_replace_threads(package: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_only_storage_looks_at_the_clock(package: str) -> None:
-    """Time is a value that is handed in: only storage/clock.py asks the system for it."""
+    """Time is a value that is handed in: only storage/clock asks the system for it."""
     looks = [
         f"{path.relative_to(ROOT)} {match[0]}"
         for path in sources(package)
-        if path != ROOT / "storage" / "clock.py"
+        if path != ROOT / "storage" / "clock.pyx"
         for match in CLOCKS.finditer(code_of(path, path.read_text()))
     ]
 

@@ -13,6 +13,7 @@ from siltstone.protocol.core._format cimport (
     slot_of,
 )
 from siltstone.storage.appending._append_kernels cimport LogEnd, ValidatedBatch
+from siltstone.storage.clock cimport Clock
 
 # The number of protocol/names.py
 cdef enum:
@@ -38,7 +39,7 @@ cdef class Produce(Unwritten):
     cdef long long _acks, _now_ms
     cdef bint _by_id, _has_names, _is_gathered, _is_own, _is_plain, _is_refused, _may_wait, _waits
 
-    @cython.locals(count=Py_ssize_t, version=int, acks="long long")
+    @cython.locals(clock=Clock, count=Py_ssize_t, version=int, acks="long long")
     cdef object serve(self, RequestContext context, object request, bint is_own)
 
     @cython.locals(topics=list, produced=list, number=Py_ssize_t, place=Py_ssize_t, partitions=list, rows=list)

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from siltstone.broker.transactions.producing import TransactionalProduce
     from siltstone.protocol.messages.produce import ProduceRequest
     from siltstone.protocol.names import TopicKey
+    from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
 
     Produced = ProduceResponse | Unwritten | Coroutine[Any, Any, ProduceResponse | None] | None
@@ -304,7 +305,8 @@ class Produce(Unwritten):
         self._acks = acks = request.acks
         self._topics: list[TopicProduceData] = request.topic_data  # type: ignore[assignment]
         self._logs = services.topics.logs
-        self._now_ms = services.clock.now_ms()
+        clock: Clock = services.clock
+        self._now_ms = clock.now_ms()
         self._by_id = version >= FIRST_WITH_TOPIC_ID
         self._is_plain = version >= 7 and -1 <= acks <= 1  # the first version with zstd
         self._has_names = True  # whether a topic's name says which it is

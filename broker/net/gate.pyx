@@ -4,11 +4,11 @@ cimport cython
 
 from siltstone.broker.context cimport Caller, RequestContext, Unwritten
 from siltstone.broker.net.histogram cimport Histogram
+from siltstone.storage.clock cimport perf_counter
 
 from siltstone.broker.net.slices import BODY_BYTES, handle_in_slices
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
-from siltstone.storage.clock import perf_counter
 
 cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 cdef Py_ssize_t MOST = 4000

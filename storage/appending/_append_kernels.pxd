@@ -1,5 +1,6 @@
 # C types of _append_kernels.py; the algorithm stands there alone.
 cimport cython
+from siltstone.storage.clock cimport Clock
 from libc.stdint cimport int64_t
 from siltstone.protocol.core._records cimport take_plain
 from siltstone.protocol.core._format cimport (
@@ -72,7 +73,7 @@ cdef class SegmentEnd:
     cpdef follow(self, SegmentEnd other)
 
     @cython.locals(first="long long", waited="long long")
-    cpdef bint should_roll(self, object segment, long long size, long long max_timestamp, long long last_offset, object clock) except *
+    cpdef bint should_roll(self, object segment, long long size, long long max_timestamp, long long last_offset, Clock clock) except *
 
     @cython.locals(position="long long", written="long long")
     cpdef write(self, object segment, object buffer, long long size)
@@ -96,7 +97,7 @@ cdef class Appends:
 
 @cython.final
 cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffixes as long long
-    cdef object _clock
+    cdef Clock _clock
     cdef Appends _appends
     cdef list _held
     cdef bint _is_awaited

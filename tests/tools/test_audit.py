@@ -25,10 +25,10 @@ def exceptions() -> list[dict[str, Any]]:
 def test_a_finding_without_an_exception_is_a_fault() -> None:
     """Also where the exception is for another file, or for another test."""
     given: list[dict[str, Any]] = [
-        {"test": "B301", "files": ["storage/clock.py"], "reason": "one"},
+        {"test": "B301", "files": ["storage/clock.pyx"], "reason": "one"},
         {"test": "B101", "reason": "another"},
     ]
-    there = Finding("B301", "storage/clock.py", 1, "pickle")
+    there = Finding("B301", "storage/clock.pyx", 1, "pickle")
 
     assert list(audit.faults([PICKLE, ASSERT, there], given)) == [
         "storage/manager.py:7: B301 pickle"
