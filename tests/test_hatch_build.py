@@ -170,7 +170,7 @@ def test_make_compiles_anew_after_a_change_of_any_kernel() -> None:
     inputs = set(line.split()[2:])
 
     assert "siltstone/protocol/core/_records.pyx" in hatch_build.KERNELS
-    assert "siltstone/broker/groups/_commit_kernels.py" in hatch_build.KERNELS
+    assert "siltstone/broker/groups/group_offsets.pyx" in hatch_build.KERNELS
     assert set(hatch_build.CONSTANTS) <= set(hatch_build.DEPENDS)
     sources = (*hatch_build.KERNELS, *hatch_build.DEPENDS)
     assert {path.removeprefix("siltstone/") for path in sources} <= inputs

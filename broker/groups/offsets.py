@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups._commit_kernels import (
+from siltstone.broker.groups.group_offsets import (
     CHARACTER_BYTES,
     OFFSET_BYTES,
     TOPIC_BYTES,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from siltstone.broker.groups._commit_kernels import NewOffsets
+    from siltstone.broker.groups.group_offsets import NewOffsets
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Producer, Row
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups._commit_kernels import NewOffsets, judge_offsets
 from siltstone.broker.groups.consumer.checks import check_partitions
+from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
 from siltstone.broker.handlers.authorized import split_many, split_topics, weave
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups._commit_kernels import list_committed
+from siltstone.broker.groups.group_offsets import list_committed
 from siltstone.broker.net.slices import ELEMENTS, Slices
 from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC

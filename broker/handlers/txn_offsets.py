@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups._commit_kernels import NewOffsets
 from siltstone.broker.groups.consumer.checks import check_partitions
+from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
 from siltstone.broker.net.slices import ELEMENTS, Slices

@@ -1,6 +1,6 @@
 """Committed offsets: as they are given to a table, and as they stand in a journal."""
 
-from siltstone.broker.groups import _commit_kernels
+from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY
 from siltstone.protocol.coordinator.headed import write_value
 from siltstone.protocol.core import grid_of
@@ -15,10 +15,10 @@ def put_offset(committed: OffsetCommitValue) -> bytes:
     )
 
 
-def new_offsets(*rows: tuple[str, int, OffsetCommitValue]) -> _commit_kernels.NewOffsets:
+def new_offsets(*rows: tuple[str, int, OffsetCommitValue]) -> NewOffsets:
     """Return offsets of partitions that are committed together; all have the time of the first."""
     first = rows[0][2]
-    offsets = _commit_kernels.NewOffsets(first.commit_timestamp, first.expire_timestamp)
+    offsets = NewOffsets(first.commit_timestamp, first.expire_timestamp)
     wanted = [(index, each.offset, each.leader_epoch, each.metadata) for _, index, each in rows]
     grid = grid_of(wanted, len(wanted[0]))
     for place, (topic, _, each) in enumerate(rows):

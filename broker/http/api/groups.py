@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.groups._commit_kernels import list_committed
+from siltstone.broker.groups.group_offsets import list_committed
 from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
 from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.process.loop_share import LoopShare

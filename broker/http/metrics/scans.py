@@ -10,7 +10,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.groups._commit_kernels import list_committed
+from siltstone.broker.groups.group_offsets import list_committed
 from siltstone.cleaner import selection
 
 if TYPE_CHECKING:

@@ -1,12 +1,11 @@
-"""The partitions of a commit, one after the other: which exist, their records, what is kept.
+"""The offsets of one group: what a request commits, its records, and what is kept.
 
-Compiled by Cython. The types of C stand in ``_commit_kernels.pxd``,
-the columns in `protocol.messages.columns`.
+The columns are in `protocol.messages.columns`.
 """
 
-from typing import TYPE_CHECKING, Any
+cimport cython
 
-import cython
+from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell, value_of
 
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.protocol.coordinator.group_errors import OffsetMetadataTooLarge
@@ -21,95 +20,74 @@ from siltstone.protocol.errors import UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 
-if not cython.compiled:  # for the type checkers: what the .pxd has
-    from siltstone.protocol.core import Grid, grid_of
-    from siltstone.protocol.core._messages import cell_of, put_cell, value_of
-    from siltstone.protocol.messages.columns import (
-        COMMIT_CODES_COLUMNS,
-        COMMITTED_COLUMNS,
-        COMMITTED_EPOCH,
-        COMMITTED_METADATA,
-        COMMITTED_OFFSET,
-        ERROR_CODE,
-        PARTITION,
-        STORED_COLUMNS,
-        STORED_VALUE,
-    )
+include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+cdef dict NO_IDS = {}
+cdef tuple NOTHING_COMMITTED = (-1, -1, "")  # offset, leader epoch, metadata
+cdef int TOO_LARGE = OffsetMetadataTooLarge.code
+cdef int UNKNOWN = UnknownTopicOrPartition.code
+cdef int UNKNOWN_ID = UnknownTopicId.code
 
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.broker.topics.topic import Topic
-    from siltstone.protocol.messages.offset_commit import OffsetCommitRequestTopic
-
-    Results = list[tuple[str, bytes, Grid]]
-
-
-_NO_IDS: dict[str, bytes] = {}
-_NOTHING_COMMITTED = (-1, -1, "")  # offset, leader epoch, metadata
-_TOO_LARGE = OffsetMetadataTooLarge.code
-_UNKNOWN = UnknownTopicOrPartition.code
-_UNKNOWN_ID = UnknownTopicId.code
-
-_KEY = OFFSET_COMMIT_KEY.table(0)
-_KEY_TYPE = OFFSET_COMMIT_KEY.key
-_VALUES = [
+cdef object KEY = OFFSET_COMMIT_KEY.table(0)
+cdef object KEY_TYPE = OFFSET_COMMIT_KEY.key
+cdef list VALUES = [
     OFFSET_COMMIT_VALUE.table(version)
     for version in range(OFFSET_COMMIT_VALUE.first, OFFSET_COMMIT_VALUE.last + 1)
 ]
 # Where the fields of a key and of a value stand in a request.
-_KEY_FROM = (-1, -1, PARTITION)
-_VALUE_FROM = (COMMITTED_OFFSET, COMMITTED_EPOCH, -1, -1, -1, -1)
+cdef tuple KEY_FROM = (-1, -1, PARTITION)
+cdef tuple VALUE_FROM = (COMMITTED_OFFSET, COMMITTED_EPOCH, -1, -1, -1, -1)
 
 # What the topics of a group cost in memory, each of their partitions with an offset whose value has
-# not more than _VALUE_BYTES (a dozen characters of metadata), a transaction with offsets of the
+# not more than USUAL_BYTES (a dozen characters of metadata), a transaction with offsets of the
 # group, and each of these besides its value.
-TOPIC_BYTES = 220
-OFFSET_BYTES = 120
-CHARACTER_BYTES = 4
-TRANSACTION_BYTES = 400
-PENDING_BYTES = 200
-_TOPIC, _OFFSET, _CHARACTER = TOPIC_BYTES, OFFSET_BYTES, CHARACTER_BYTES  # numbers of C here
-_VALUE_BYTES = 40
+cdef enum:
+    OF_TOPIC = 220
+    OF_OFFSET = 120
+    OF_CHARACTER = 4
+    OF_TRANSACTION = 400
+    OF_PENDING = 200
+    USUAL_BYTES = 40
+
+TOPIC_BYTES = OF_TOPIC
+OFFSET_BYTES = OF_OFFSET
+CHARACTER_BYTES = OF_CHARACTER
+TRANSACTION_BYTES = OF_TRANSACTION
 
 
-class Run:
+@cython.final
+cdef class Run:
     """Partitions of a topic that follow each other in a request and have the same metadata.
 
     They are ``rows[start:stop]``, which begin as those of an OffsetCommit do.
     """
 
-    __slots__ = ("metadata", "rows", "start", "stop", "topic")
-
-    def __init__(self, topic: str, rows: Grid, start: int, metadata: str) -> None:
-        self.topic = topic
-        self.rows = rows
-        self.start = start
-        self.stop = start + 1
-        self.metadata = metadata
+    cdef readonly str topic, metadata
+    cdef readonly Grid rows
+    cdef readonly Py_ssize_t start, stop
 
 
-class NewOffsets:
+@cython.final
+cdef class NewOffsets:
     """Offsets of one group that are committed together: by one record each, in one batch.
 
     All are of one time, and expire at one or never. ``max_bytes`` is how many they may take in
-    memory, if none of their topics and partitions is there yet.
+    memory, if the group has none of their topics and partitions yet.
     """
 
-    __slots__ = ("_expiry_ms", "_last", "_now_ms", "count", "max_bytes", "runs")
+    cdef readonly list runs
+    cdef readonly Py_ssize_t count, max_bytes
+    cdef Run _last
+    cdef long long _now_ms, _expiry_ms
 
-    def __init__(self, now_ms: int, expiry_ms: int = NO_EXPIRY) -> None:
-        self.count = 0
-        self.max_bytes = 0
-        self.runs: list[Run] = []
-        self._last: Run | None = None
+    def __init__(self, now_ms, expiry_ms=NO_EXPIRY):
+        self.runs = []
         self._now_ms = now_ms
         self._expiry_ms = expiry_ms
 
-    def add(self, topic: str, rows: Grid, place: int, metadata: str) -> None:
+    cpdef add(self, str topic, Grid rows, Py_ssize_t place, str metadata):
         """Add the offset of a row of a request."""
-        last = self._last
+        cdef Run last = self._last
         if (
             last is not None
             and last.rows is rows
@@ -118,42 +96,49 @@ class NewOffsets:
         ):
             last.stop += 1
         else:
-            self._last = Run(topic, rows, place, metadata)
-            self.runs.append(self._last)
-            self.max_bytes += _TOPIC
-        self.max_bytes += _OFFSET + _CHARACTER * len(metadata)
+            last = self._last = Run.__new__(Run)
+            last.topic = topic
+            last.rows = rows
+            last.start = place
+            last.stop = place + 1
+            last.metadata = metadata
+            self.runs.append(last)
+            self.max_bytes += OF_TOPIC
+        self.max_bytes += OF_OFFSET + OF_CHARACTER * len(metadata)
         self.count += 1
 
-    def named(self) -> "list[tuple[str, int]]":
+    def named(self):
         """Return topics and partitions."""
+        cdef Run run
         return [
             (run.topic, value_of(run.rows, place, PARTITION))
             for run in self.runs
             for place in range(run.start, run.stop)
         ]
 
-    def journal_rows(
-        self, group_id: str, ids: dict[str, bytes] = _NO_IDS
-    ) -> "list[tuple[bytes, bytes]]":
+    def journal_rows(self, str group_id, dict ids=NO_IDS):
         """Return the journal's keys and values; ``ids`` are those of topics that must be told."""
-        usual = VERSION if self._expiry_ms == NO_EXPIRY else VERSION_WITH_EXPIRY
-        pairs: list[tuple[bytes, bytes]] = []
+        cdef int usual = VERSION if self._expiry_ms == NO_EXPIRY else VERSION_WITH_EXPIRY
+        cdef int version
+        cdef Run run
+        cdef list pairs = [], keys, values
+        cdef Py_ssize_t place
         for run in self.runs:
             topic_id = ids.get(run.topic, NO_ID)
             version = VERSION_WITH_TOPIC_ID if run.topic in ids else usual
-            table = _VALUES[version]
-            start = run.start
-            stop = run.stop
             key = (group_id, run.topic, 0)
             value = (0, 0, run.metadata, self._now_ms, self._expiry_ms, topic_id)
-            keys = write_alike(_KEY, key, _KEY_TYPE, run.rows, _KEY_FROM, start, stop)
-            values = write_alike(table, value, version, run.rows, _VALUE_FROM, start, stop)
-            for place in range(stop - start):
-                pairs.append((keys[place], values[place]))  # noqa: PERF401  # zip costs more
+            keys = write_alike(KEY, key, KEY_TYPE, run.rows, KEY_FROM, run.start, run.stop)
+            values = write_alike(
+                VALUES[version], value, version, run.rows, VALUE_FROM, run.start, run.stop
+            )
+            for place in range(run.stop - run.start):
+                pairs.append((keys[place], values[place]))
         return pairs
 
 
-class GroupOffsets:
+@cython.final
+cdef class GroupOffsets:
     """The offsets of one group; ``pending`` are those of open transactions, by producer id.
 
     Of two offsets of a partition that count, the one whose record stands later in the journal is
@@ -164,58 +149,62 @@ class GroupOffsets:
     is pending.
     """
 
-    __slots__ = ("_last_place", "committed", "more_bytes", "pending")
+    cdef readonly dict committed, pending
+    cdef readonly long long more_bytes
+    cdef long long _last_place
 
-    def __init__(self) -> None:
-        self.more_bytes = 0
-        self.committed: dict[str, dict[int, bytes]] = {}
-        self.pending: dict[int, dict[tuple[str, int], tuple[int, bytes] | None]] = {}
-        self._last_place = 0
+    def __init__(self):
+        self.committed = {}
+        self.pending = {}
 
-    def put(self, topic: str, partition: int, stored: bytes) -> bool:
-        """Keep an offset whose record is the last, and tell whether there was none before."""
-        return self.put_after(topic, partition, stored, self._last_place)
+    cpdef bint put(self, str topic, object partition, bytes stored) except *:
+        """Keep an offset whose record is the last, and tell whether the partition is new here."""
+        return self._put_after(topic, partition, stored, self._last_place)
 
-    def put_after(self, topic: str, partition: int, stored: bytes, place: int) -> bool:
+    cdef bint _put_after(self, str topic, object partition, bytes stored, long long place) except *:
         """Keep an offset whose record follows that of a place among those that were pending.
 
-        Tells whether there was none before.
+        Tells whether the partition is new here.
         """
+        cdef dict partitions, offsets
+        cdef tuple waits
+        cdef Py_ssize_t count
         for offsets in self.pending.values():
             waits = offsets.get((topic, partition))
             if waits is not None and waits[0] <= place:
                 offsets[topic, partition] = None
-                self.more_bytes -= len(waits[1])
+                self.more_bytes -= length_of(waits)
         partitions = self.committed.get(topic)
         if partitions is None:
             self.more_bytes += excess_of(stored)
             self.committed[topic] = {partition: stored}
             return True
-        if len(stored) > _VALUE_BYTES or self.more_bytes:
+        if len(stored) > USUAL_BYTES or self.more_bytes:
             self.more_bytes += excess_of(stored) - excess_of(partitions.get(partition))
         count = len(partitions)
         partitions[partition] = stored
         return len(partitions) > count
 
-    def put_all(self, new: NewOffsets, rows: "Sequence[tuple[bytes, bytes]]") -> int:
+    def put_all(self, NewOffsets new, list rows):
         """Keep offsets that are in the journal as ``rows``; return how many are of new partitions.
 
         Each is kept as its record's value.
         """
-        count = added = 0
+        cdef Run run
+        cdef Py_ssize_t place, count = 0, added = 0
         for run in new.runs:
-            start = run.start
-            stop = run.stop
-            for place in range(start, stop):
+            for place in range(run.start, run.stop):
                 added += self.put(run.topic, value_of(run.rows, place, PARTITION), rows[count][1])
                 count += 1
         return added
 
-    def remove(self, topic: str, partition: int) -> bool:
+    def remove(self, str topic, partition):
         """Forget an offset, pending or committed, and tell whether one was committed."""
+        cdef dict partitions, offsets
+        cdef bytes stored
         for offsets in self.pending.values():
             if (topic, partition) in offsets:
-                self.more_bytes -= PENDING_BYTES + _length_of(offsets.pop((topic, partition)))
+                self.more_bytes -= OF_PENDING + length_of(offsets.pop((topic, partition)))
         partitions = self.committed.get(topic)
         if partitions is None:
             return False
@@ -227,74 +216,70 @@ class GroupOffsets:
             del self.committed[topic]
         return True
 
-    def put_pending(self, producer_id: int, key: tuple[str, int], stored: bytes) -> None:
+    def put_pending(self, producer_id, tuple key, bytes stored):
         """Keep an offset that a producer's transaction will commit."""
-        offsets = self.pending.get(producer_id)
+        cdef dict offsets = self.pending.get(producer_id)
         if offsets is None:
             offsets = self.pending[producer_id] = {}
-            self.more_bytes += TRANSACTION_BYTES
+            self.more_bytes += OF_TRANSACTION
         self.more_bytes += growth_of(offsets, key, stored)
         self._last_place += 1
         offsets[key] = self._last_place, stored
 
-    def end(self, producer_id: int, is_commit: bool) -> int:
+    def end(self, producer_id, bint is_commit):
         """Commit or drop the offsets of a producer's transaction.
 
         Returns:
             How many are of new partitions.
         """
-        added = 0
-        offsets = self.pending.pop(producer_id, None)
+        cdef dict offsets = self.pending.pop(producer_id, None)
+        cdef Py_ssize_t added = 0
+        cdef tuple waited
         if offsets is None:
             return added
-        self.more_bytes -= TRANSACTION_BYTES
+        self.more_bytes -= OF_TRANSACTION
         for (topic, partition), waited in offsets.items():
-            self.more_bytes -= PENDING_BYTES + _length_of(waited)
+            self.more_bytes -= OF_PENDING + length_of(waited)
             if is_commit and waited is not None:
-                added += self.put_after(topic, partition, waited[1], waited[0])
+                added += self._put_after(topic, partition, waited[1], waited[0])
         return added
 
-    def is_pending(self, topic: str, partition: int) -> bool:
+    def is_pending(self, topic, partition):
         """Tell whether an open transaction will commit an offset."""
         return any((topic, partition) in offsets for offsets in self.pending.values())
 
 
-def growth_of(
-    offsets: dict[tuple[str, int], tuple[int, bytes] | None], key: tuple[str, int], stored: bytes
-) -> int:
+cpdef Py_ssize_t growth_of(dict offsets, tuple key, bytes stored) except *:
     """Return how many bytes more a pending offset takes than what it replaces."""
     if key not in offsets:
-        return PENDING_BYTES + len(stored)
-    return len(stored) - _length_of(offsets[key])
+        return OF_PENDING + len(stored)
+    return len(stored) - length_of(offsets[key])
 
 
-def _length_of(waits: tuple[int, bytes] | None) -> int:
+cdef Py_ssize_t length_of(tuple waits) except -1:
     """Return how long the value of a pending offset is."""
-    return 0 if waits is None else len(waits[1])
+    return 0 if waits is None else len(<bytes> waits[1])
 
 
-def excess_of(stored: bytes | None) -> int:
+cpdef Py_ssize_t excess_of(bytes stored) except -1:
     """Return how much longer than usual a value is."""
-    return 0 if stored is None else max(0, len(stored) - _VALUE_BYTES)
+    return 0 if stored is None else max(0, len(stored) - USUAL_BYTES)
 
 
-def list_committed(partitions: "dict[int, bytes]", indexes: "Sequence[int]") -> Grid:
+def list_committed(dict partitions, indexes):
     """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
-    rows = Grid(len(indexes), STORED_COLUMNS)
-    stored = [partitions.get(index) for index in indexes]
-    fill_versioned(rows, STORED_VALUE, _VALUES, stored, _NOTHING_COMMITTED)
+    cdef Grid rows = Grid(len(indexes), STORED_COLUMNS)
+    cdef Py_ssize_t place
+    fill_versioned(
+        rows, STORED_VALUE, VALUES, [partitions.get(index) for index in indexes],
+        NOTHING_COMMITTED,
+    )
     for place, index in enumerate(indexes):
         put_cell(rows, place, PARTITION, index)
     return rows
 
 
-def judge_offsets(
-    topics: "Iterable[OffsetCommitRequestTopic]",
-    known: "Mapping[Any, Topic]",
-    by_id: bool,
-    settings: "BrokerSettings",
-    offsets: NewOffsets,
-) -> "tuple[Results, bool, bool]":
+def judge_offsets(topics, dict known, bint by_id, settings, NewOffsets offsets):
     """Put offsets of partitions that exist into ``offsets``, unless their metadata is too long.
 
     Topics are ``known`` by their ids if ``by_id``, else by name.
@@ -302,8 +287,12 @@ def judge_offsets(
     Returns:
         A code for each partition, whether any exists, and whether any does not.
     """
-    results: Results = []
-    is_any_known = is_any_unknown = False
+    cdef list results = []
+    cdef bint is_any_known = False, is_any_unknown = False
+    cdef Grid codes, rows
+    cdef Py_ssize_t count, place, partition_count
+    cdef long long index
+    cdef str known_name, metadata
     for name, topic_id, partitions in topics:
         topic = known.get(topic_id if by_id else name)
         known_name = "" if topic is None else topic.name
@@ -317,13 +306,14 @@ def judge_offsets(
             put_cell(codes, place, PARTITION, index)
             if index < 0 or index >= partition_count:
                 is_any_unknown = True
-                unknown = _UNKNOWN_ID if by_id and topic is None else _UNKNOWN
-                put_cell(codes, place, ERROR_CODE, unknown)
+                put_cell(
+                    codes, place, ERROR_CODE, UNKNOWN_ID if by_id and topic is None else UNKNOWN
+                )
                 continue
             is_any_known = True
             metadata = value_of(rows, place, COMMITTED_METADATA) or ""
             if metadata and is_too_long(metadata, settings.server):
-                put_cell(codes, place, ERROR_CODE, _TOO_LARGE)
+                put_cell(codes, place, ERROR_CODE, TOO_LARGE)
                 continue
             offsets.add(known_name, rows, place, metadata)
     return results, is_any_known, is_any_unknown
