@@ -8,11 +8,10 @@ partition. Stop in the order that makes the marks true: logs, checkpoints, marks
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
@@ -35,6 +34,8 @@ from siltstone.storage.directory.opening import (
 )
 from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log import pin_links
+from siltstone.storage.log.dropped_segments import RETRY_MS
+from siltstone.storage.log.frozen import NameGate
 from siltstone.storage.log.loading import SetAside, load_folders, set_aside
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
@@ -48,9 +49,15 @@ _logger = logging.getLogger(__name__)
 
 _NEVER: Final = (1 << 63) - 1
 
-_Removal: TypeAlias = tuple[
-    TopicPartition, LogDirectory, Path, Path, AbstractContextManager[object]
-]
+
+class _Doomed(NamedTuple):
+    """A deleted partition and its folder, which changes its name from ``old`` to ``new``."""
+
+    topic_partition: TopicPartition
+    directory: LogDirectory
+    old: Path
+    new: Path
+    names: NameGate
 
 
 class LogManager:
@@ -90,6 +97,8 @@ class LogManager:
         self._settling: dict[Path, JointWork] = {}  # likewise
         # Where a power failure may bring a folder back whose name is gone.
         self._leaving: dict[TopicPartition, LogDirectory] = {}
+        self._renaming = threads.Lock()
+        self._unrenamed: dict[TopicPartition, _Doomed] = {}  # guarded by: _renaming
         self._loaded = False
         self._directories_checked = True  # false while the background thread checks them
 
@@ -248,6 +257,8 @@ class LogManager:
         if fault is not None:
             self._placement.add(directory, -1)
             raise KafkaStorageError(f"partition {topic_partition} cannot be created: {fault}")
+        with self._renaming:
+            self._unrenamed.pop(topic_partition, None)  # its folder was moved away
         try:
             if self._checkpoints[directory.path].names(topic_partition):
                 self._write_checkpoints(directory)  # those of a deleted topic of its name
@@ -307,24 +318,24 @@ class LogManager:
         names takes over an offset.
 
         Raises:
-            KafkaStorageError: A folder cannot be renamed; the others are, as far as possible.
+            KafkaStorageError: A folder cannot be renamed; the others are, as far as possible. It is
+            renamed once its directory takes writes again.
         """
         for topic_partition in topic_partitions:
             if topic_partition in self.logs:
                 self.logs[topic_partition].leave()
-        moves = [self._take_out(topic_partition) for topic_partition in topic_partitions]
+        doomed = [self._take_out(each) for each in topic_partitions]
         failed: dict[LogDirectory, OSError] = {}
-        for topic_partition, directory, old, new, changing in moves:
-            self._placement.add(directory, -1)
+        for each in doomed:
+            self._placement.add(each.directory, -1)
             try:
-                with changing:
-                    files.rename(old, new)
+                self._rename(each)
             except OSError as error:
-                failed[directory] = error
-            else:
-                self._leaving[topic_partition] = directory
-                self._schedule_removal(new)
-        for directory in dict.fromkeys(each[1] for each in moves):
+                failed[each.directory] = error
+                with self._renaming:
+                    self._unrenamed[each.topic_partition] = each
+                self.deletions.schedule(RETRY_MS, partial(self._rename_again, each))
+        for directory in dict.fromkeys(each.directory for each in doomed):
             if directory in failed:
                 continue
             try:
@@ -334,18 +345,46 @@ class LogManager:
         for directory, reason in failed.items():
             raise directory.fail(reason) from reason
 
-    def _take_out(self, topic_partition: TopicPartition) -> _Removal:
+    def _take_out(self, topic_partition: TopicPartition) -> _Doomed:
         """Serve a partition no more, and return the names of its folder now and from now on."""
         name = folder_name(topic_partition, FolderState.DELETE, random_id())
         aside = self.set_aside.pop(topic_partition, None)
         if aside is not None:
             new = aside.path.with_name(name)
-            return topic_partition, aside.folder.directory, aside.path, new, nullcontext()
+            return _Doomed(topic_partition, aside.folder.directory, aside.path, new, NameGate())
         log = self.logs.pop(topic_partition)
-        path = log.path
-        log.abandon(path.with_name(name))
-        # A pin may be linking the files under their old names.
-        return topic_partition, log.directory, path, log.path, log.names.changing()
+        old = log.path
+        log.abandon(old.with_name(name))
+        return _Doomed(topic_partition, log.directory, old, log.path, log.names)
+
+    def _rename(self, doomed: _Doomed) -> None:
+        with doomed.names.changing():  # a pin may be linking the files under their old names
+            files.rename(doomed.old, doomed.new)
+        self._leaving[doomed.topic_partition] = doomed.directory
+        self._schedule_removal(doomed.new)
+
+    def _rename_again(self, doomed: _Doomed) -> None:
+        """Rename a folder once its directory takes writes; what is offline waits for a start."""
+        name, directory = doomed.topic_partition, doomed.directory
+        with self._renaming:  # nobody makes a partition of the name meanwhile
+            if directory.failure is not None or self._unrenamed.get(name) is not doomed:
+                return
+            try:
+                if directory.refusal is None:
+                    self._rename(doomed)
+                    del self._unrenamed[name]
+            except FileNotFoundError:  # it was moved away, as the refusal of its name asks
+                del self._unrenamed[name]
+                return
+            except OSError as error:
+                directory.fail(error)
+            if name in self._unrenamed:
+                self.deletions.schedule(RETRY_MS, partial(self._rename_again, doomed))
+                return
+        try:
+            self._settling[directory.path].run()
+        except OSError as error:
+            directory.fail(error)
 
     def _settle_deletions(self, directory: LogDirectory) -> None:
         """Make the new names of folders durable, and have the checkpoints without them."""

@@ -24,6 +24,7 @@ from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.opening import open_directories
+from siltstone.storage.log.dropped_segments import RETRY_MS
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.segment.segment import LogSegment
@@ -59,6 +60,17 @@ def _crash(manager: LogManager) -> None:
     """End a manager as a kill would, but for the locks of this process."""
     manager.background.drain()
     manager.close(clean=False)
+
+
+def _run_deletions(manager: LogManager, clock: FakeClock) -> None:
+    """Let the delayed work of the next seconds be done."""
+    clock.advance(RETRY_MS)
+    manager.deletions.run_due()
+    manager.background.drain()
+
+
+def _deleted(directory: Path) -> list[Path]:
+    return list(directory.glob("*-delete"))
 
 
 @contextmanager
@@ -468,6 +480,52 @@ def test_creating_beside_a_folder_that_a_deletion_left_is_refused(
 
     with _running(*paths) as manager:
         assert manager.logs[ORDERS].path == left
+
+
+@pytest.mark.parametrize("refusals", [1, 3])
+def test_a_folder_that_a_full_disk_kept_is_renamed_later(
+    tmp_path: Path, disk: Disk, refusals: int
+) -> None:
+    """The name is refused until the directory takes writes, and free from then on."""
+    clock = FakeClock()
+    with _running(tmp_path, clock=clock) as manager:
+        left = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
+        manager.background.drain()
+        disk.fail("rename", errno.ENOSPC, str(left), times=refusals)
+        with pytest.raises(KafkaStorageError):
+            manager.delete(ORDERS)
+        for _ in range(refusals):
+            manager.directories[0].check()
+            with pytest.raises(KafkaStorageError, match=f"{left} exists"):
+                manager.create(ORDERS, TOPIC_ID, TopicConfig())
+            _run_deletions(manager, clock)
+        manager.directories[0].check()
+
+        assert manager.create(ORDERS, uuid.uuid4(), TopicConfig()).path == left
+        assert _deleted(tmp_path)
+        clock.advance(60_000)
+        _run_deletions(manager, clock)
+        assert not _deleted(tmp_path)
+        assert left.is_dir()
+
+
+def test_a_folder_that_was_moved_away_is_not_renamed_later(tmp_path: Path, disk: Disk) -> None:
+    """The next partition of its name has its folder's name, and keeps it."""
+    clock = FakeClock()
+    with _running(tmp_path, clock=clock) as manager:
+        left = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
+        manager.background.drain()
+        disk.fail("rename", errno.ENOSPC, str(left), times=1)
+        with pytest.raises(KafkaStorageError):
+            manager.delete(ORDERS)
+        manager.directories[0].check()
+        shutil.move(left, tmp_path.with_name("moved"))
+        log = manager.create(ORDERS, uuid.uuid4(), TopicConfig())
+        _run_deletions(manager, clock)
+
+        assert log.path == left
+        assert left.is_dir()
+        assert not _deleted(tmp_path)
 
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.EIO])

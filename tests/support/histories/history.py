@@ -39,6 +39,7 @@ from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.files import disk as seam
+from siltstone.storage.log.dropped_segments import RETRY_MS
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.moving import future_logs
@@ -688,6 +689,10 @@ class History:
             return
         topic_id = UUID(int=chance.getrandbits(120) | 1)
         config = make_config(chance)
+        if topic_partition in self.unsure:  # its folder has its name until the disk takes another
+            self.clock.advance(RETRY_MS)
+            self.manager.deletions.run_due()
+            self.background.work()
         with self._may_stay(topic_partition):
             self.manager.create(topic_partition, topic_id, config)
             self.partitions[topic_partition] = Partition(topic_partition, topic_id, config)
