@@ -13,7 +13,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.net.slices import Slices
 from siltstone.protocol.messages import MAX_ELEMENTS
 
 if TYPE_CHECKING:
@@ -47,8 +46,6 @@ _MEMBERS: Final = 10_000
 _SUBSCRIPTION: Final = 35_000
 """Of a member that subscribes to 10,000 topics, and has a partition of each, told by topic."""
 
-_TOPICS: Final = Slices("topics", "topics", "partitions", "partitions")
-
 
 @dataclass(frozen=True, slots=True)
 class Api:
@@ -59,8 +56,7 @@ class Api:
     compression, so Apache Kafka names 0 and refuses it (apache/kafka#18727).
 
     ``max_elements`` is how many elements a request may have: fewer than others where nobody has a
-    use for as many, or where each of them costs much. ``slices`` says that it may be handled in
-    pieces; where the whole matters, the handler itself lets others be served.
+    use for as many, or where each of them costs much.
 
     ``is_preloaded`` is for what clients ask: what administrators ask now and then is imported by
     the first of them, so that a broker of whom nobody asks it does without.
@@ -72,7 +68,6 @@ class Api:
     handler: str
     advertised_from: int | None = None
     max_elements: int = MAX_ELEMENTS
-    slices: Slices | None = None
     is_preloaded: bool = True
 
     @property
@@ -102,27 +97,14 @@ _seldom = partial(Api, is_preloaded=False)
 APIS = (
     Api(0, "Produce", range(3, 14), "produce.handle", advertised_from=0, max_elements=_PRODUCED),
     Api(1, "Fetch", range(4, 19), "fetch.handle"),
-    Api(2, "ListOffsets", range(1, 12), "list_offsets.handle", slices=Slices("topics", "topics")),
+    Api(2, "ListOffsets", range(1, 12), "list_offsets.handle"),
     Api(3, "Metadata", range(14), "metadata.handle"),
     Api(8, "OffsetCommit", range(2, 11), "offset_commit.handle"),
-    Api(9, "OffsetFetch", range(1, 11), "offset_fetch.handle", slices=Slices("groups", "groups")),
-    Api(
-        10,
-        "FindCoordinator",
-        range(7),
-        "coordinators.find",
-        slices=Slices("coordinator_keys", "coordinators"),
-    ),
+    Api(9, "OffsetFetch", range(1, 11), "offset_fetch.handle"),
+    Api(10, "FindCoordinator", range(7), "coordinators.find"),
     Api(11, "JoinGroup", range(10), "joining.join", max_elements=_FEW),
     Api(12, "Heartbeat", range(5), "membership.heartbeat"),
-    Api(
-        13,
-        "LeaveGroup",
-        range(6),
-        "membership.leave",
-        max_elements=_MEMBERS,
-        slices=Slices("members", "members"),
-    ),
+    Api(13, "LeaveGroup", range(6), "membership.leave", max_elements=_MEMBERS),
     Api(14, "SyncGroup", range(6), "joining.sync"),
     Api(15, "DescribeGroups", range(7), "groups.describe"),
     Api(16, "ListGroups", range(6), "groups.list_all", max_elements=_FEW),
@@ -130,16 +112,10 @@ APIS = (
     Api(18, "ApiVersions", range(5), "api_versions.handle"),
     Api(19, "CreateTopics", range(2, 8), "create_topics.handle", max_elements=_CHANGES),
     Api(20, "DeleteTopics", range(1, 7), "delete_topics.handle", max_elements=_CHANGES),
-    _seldom(21, "DeleteRecords", range(3), "records.delete", slices=_TOPICS),
+    _seldom(21, "DeleteRecords", range(3), "records.delete"),
     Api(22, "InitProducerId", range(6), "producers.init_producer_id"),
-    Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle", slices=_TOPICS),
-    Api(
-        24,
-        "AddPartitionsToTxn",
-        range(6),
-        "transactions.add_partitions",
-        slices=Slices("transactions", "results_by_transaction"),
-    ),
+    Api(23, "OffsetForLeaderEpoch", range(2, 5), "leader_epochs.handle"),
+    Api(24, "AddPartitionsToTxn", range(6), "transactions.add_partitions"),
     Api(25, "AddOffsetsToTxn", range(5), "txn_offsets.add_offsets"),
     Api(26, "EndTxn", range(6), "end_txn.handle"),
     _seldom(27, "WriteTxnMarkers", range(1, 3), "txn_markers.write", max_elements=_OF_BROKERS),
@@ -154,15 +130,7 @@ APIS = (
     _seldom(36, "SaslAuthenticate", range(3), "sasl.authenticate"),
     _seldom(37, "CreatePartitions", range(4), "create_partitions.handle", max_elements=_CHANGES),
     _seldom(42, "DeleteGroups", range(3), "groups.delete"),
-    _seldom(
-        43,
-        "ElectLeaders",
-        range(3),
-        "elections.elect_leaders",
-        slices=Slices(
-            "topic_partitions", "replica_election_results", "partitions", "partition_result"
-        ),
-    ),
+    _seldom(43, "ElectLeaders", range(3), "elections.elect_leaders"),
     _seldom(
         44,
         "IncrementalAlterConfigs",
@@ -170,24 +138,11 @@ APIS = (
         "alter_configs.alter_incrementally",
         max_elements=_CHANGES,
     ),
-    _seldom(
-        45,
-        "AlterPartitionReassignments",
-        range(2),
-        "elections.alter_reassignments",
-        slices=Slices("topics", "responses", "partitions", "partitions"),
-    ),
+    _seldom(45, "AlterPartitionReassignments", range(2), "elections.alter_reassignments"),
     _seldom(46, "ListPartitionReassignments", range(1), "elections.list_reassignments"),
     _seldom(47, "OffsetDelete", range(1), "offset_delete.delete"),
     _seldom(48, "DescribeClientQuotas", range(2), "client_quotas.describe", max_elements=_CHANGES),
-    _seldom(
-        49,
-        "AlterClientQuotas",
-        range(2),
-        "client_quotas.alter",
-        max_elements=_CHANGES,
-        slices=Slices("entries", "entries"),
-    ),
+    _seldom(49, "AlterClientQuotas", range(2), "client_quotas.alter", max_elements=_CHANGES),
     _seldom(
         50, "DescribeUserScramCredentials", range(1), "scram_users.describe", max_elements=_USERS
     ),
@@ -196,13 +151,7 @@ APIS = (
     _seldom(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW),
     Api(60, "DescribeCluster", range(3), "cluster.describe"),
     _seldom(61, "DescribeProducers", range(1), "describe_producers.describe"),
-    _seldom(
-        65,
-        "DescribeTransactions",
-        range(1),
-        "describe_transactions.describe",
-        slices=Slices("transactional_ids", "transaction_states"),
-    ),
+    _seldom(65, "DescribeTransactions", range(1), "describe_transactions.describe"),
     _seldom(66, "ListTransactions", range(3), "describe_transactions.list_all"),
     Api(
         68,

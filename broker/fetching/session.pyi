@@ -7,6 +7,7 @@ from siltstone.protocol.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchRequest,
+    FetchTopic,
     PartitionData,
 )
 from siltstone.protocol.names import TopicKey
@@ -79,21 +80,17 @@ class FetchSession:
     def __init__(
         self, session_id: int, by_id: bool, created: float, isolation_level: int
     ) -> None: ...
+    def add(self, topics: Sequence[FetchTopic]) -> None: ...
     def update(self, request: FetchRequest) -> None: ...
     def want(self, key: TopicKey, wanted: FetchPartition) -> SessionPartition: ...
     def changed(self) -> list[SessionPartition]: ...
-    def select_news(
+    def conclude(
         self,
         read: Iterable[SessionPartition],
         fetched: list[tuple[TopicKey, Grid]],
         get_log: Callable[[TopicKey, int], Log | None],
-    ) -> list[tuple[TopicKey, Sequence[PartitionData]]]: ...
-    def settle_late(
-        self,
-        partition: SessionPartition,
-        fetched: Grid,
-        place: int,
-        get_log: Callable[[TopicKey, int], Log | None],
+        told: list[tuple[TopicKey, Sequence[PartitionData]]] | None,
+        is_late: bool,
     ) -> None: ...
     def tell_again(self, partitions: Iterable[SessionPartition]) -> None: ...
     def settle(

@@ -183,13 +183,16 @@ cdef class FetchSession:
         self.partitions = {}
         self.group = WatchGroup()
 
-    def update(self, request):
-        """Add, change and forget partitions as an incremental request says."""
-        cdef SessionPartition known
-        for name, topic_id, wanted_list in request.topics:
+    def add(self, topics):
+        """Add or change partitions of topics that an incremental request names."""
+        for name, topic_id, wanted_list in topics:
             key = topic_id if self.by_id else name
             for wanted in wanted_list:
                 self.want(key, wanted)
+
+    def update(self, request):
+        """Forget partitions, and take on the isolation level, as an incremental request says."""
+        cdef SessionPartition known
         for name, topic_id, indexes in request.forgotten_topics_data:
             key = topic_id if self.by_id else name
             for index in indexes:
@@ -223,28 +226,32 @@ cdef class FetchSession:
             self.partitions.values() if self.is_closed else self.group.changed, key=turn_of
         )
 
-    def select_news(self, read, list fetched, get_log):
-        """Return what an incremental answer names; partitions with data go to the end."""
-        cdef list told = []
+    def conclude(self, read, list fetched, get_log, list told, bint is_late):
+        """Settle partitions that were read, and add what has news to ``told``.
+
+        Those with data go to the end. The first answer of a session tells all: ``told`` is None,
+        and the order stays. ``is_late`` tells that others were served since they were read.
+        """
         cdef Grid rows
         cdef Py_ssize_t place
         cdef SessionPartition partition
+        cdef bint has_news
         partitions = iter(read)
         for key, rows in fetched:
             for place in range(len(rows)):
                 partition = next(partitions)
-                if partition.has_news(rows, place):
+                has_news = partition.has_news(rows, place)
+                if has_news and told is not None:
                     add_row(told, key, rows[place])
                     if len(value_of(rows, place, RECORDS)):
                         partition.turn = self.take_turn()
-                self.settle(partition, rows, place, get_log)
-        return told
+                if not self.is_closed:
+                    self.settle(partition, rows, place, get_log)
+                    if is_late:
+                        self._look_again(partition, rows, place, get_log)
 
-    def settle_late(self, SessionPartition partition, Grid fetched, Py_ssize_t place, get_log):
-        """Do what `settle` does when others were served since the partition was read."""
-        if self.is_closed:
-            return
-        self.settle(partition, fetched, place, get_log)
+    cdef _look_again(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log):
+        """Have a partition read next time whose log has changed since it was read."""
         log = get_log(partition.key, partition.wanted.partition)
         end = None if log is None else log.end
         if (
@@ -272,7 +279,7 @@ cdef class FetchSession:
         self.group.changed.discard(partition)
         partition.available = 0
         log = get_log(partition.key, partition.wanted.partition)
-        if log is None or self.is_closed:
+        if log is None:
             return
         partition.stand_on(log)
         if log.end.log_start_offset != partition.log_start_offset:

@@ -16,18 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from siltstone.broker.fetching.session import (
     FetchPlan,
     FetchSession,
-    add_row,
     list_wanted,
     wanted_of,
 )
-from siltstone.broker.net.slices import Slices
-from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.process.loop_share import FIRST_PIECE, LoopShare
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
-from siltstone.protocol.messages.columns import RECORDS
 from siltstone.storage.randomness import random_bytes
 
 if TYPE_CHECKING:
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.fetching.session import SessionPartition
     from siltstone.protocol.core import Grid
-    from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+    from siltstone.protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
     from siltstone.protocol.names import TopicKey
     from siltstone.storage.appending._append_kernels import LogEnd
     from siltstone.storage.log.log import Log
@@ -48,9 +45,6 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _FULL_EPOCHS = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
 _MAX_INT32 = 2**31 - 1
-_PIECE = 100
-NAMED = Slices("topics", nested="partitions")
-"""The partitions that a request names."""
 
 
 class SessionRoom(NamedTuple):
@@ -92,13 +86,14 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self.sessions)
 
-    def plan(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
+    async def plan(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
         """Decide what to read for ``request``; an incremental one advances its session's epoch.
 
         Raises:
             FetchSessionIdNotFound: The session was evicted, the broker has restarted, or there is
                 no room for more partitions.
-            InvalidFetchSessionEpoch: A request was lost or doubled.
+            InvalidFetchSessionEpoch: A request was lost or doubled, or the next one has come
+                while others were served.
             FetchSessionTopicIdError: Names and ids are mixed in one session.
         """
         if request.session_epoch in _FULL_EPOCHS:
@@ -112,11 +107,14 @@ class FetchSessions:
                 isolation_level=request.isolation_level,
             )
         session = self._find(request, by_id=by_id)
-        self._update(session, request)
+        self._advance(session)
+        if request.topics:
+            await self._add(session, request.topics)
+        session.update(request)
+        self._count(session, len(session.partitions))
         if not session.partitions:
             self._close(session)
             return FetchPlan([])
-        self._advance(session)
         return self._plan_changed(session)
 
     def hold_against(self, session_id: int, rights: object) -> None:
@@ -125,27 +123,6 @@ class FetchSessions:
         if session is not None and self._read_by.get(session_id) != rights:
             self._read_by[session_id] = rights
             session.group.changed.update(session.partitions.values())
-
-    async def plan_in_shares(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
-        """Do what `plan` does with an incremental request, and let others be served in between.
-
-        Raises:
-            KafkaError: As in `plan`; or another request of the session has come meanwhile.
-        """
-        session = self._find(request, by_id=by_id)
-        self._advance(session)
-        epoch = session.epoch
-        share = LoopShare()
-        for piece, _ in NAMED.cut(request._replace(forgotten_topics_data=())):
-            self._update(session, piece)
-            await share.rest()
-            if not session.is_at(epoch):
-                raise InvalidFetchSessionEpoch
-        self._update(session, request._replace(topics=()))
-        if not session.partitions:
-            self._close(session)
-            return FetchPlan([])
-        return self._plan_changed(session)
 
     def _find(self, request: FetchRequest, *, by_id: bool) -> FetchSession:
         session = self.sessions.get(request.session_id)
@@ -157,20 +134,27 @@ class FetchSessions:
             raise FetchSessionTopicIdError
         return session
 
-    def _update(self, session: FetchSession, request: FetchRequest) -> None:
-        """Add, change and forget partitions of a session, which ends if there is no room for them.
+    async def _add(self, session: FetchSession, topics: Sequence[FetchTopic]) -> None:
+        """Add partitions to a session or change them; it ends if there is no room for them.
 
         Raises:
             FetchSessionIdNotFound: There was no room, so the client begins again.
+            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
         """
-        named = sum(len(partitions) for _, _, partitions in request.topics)
-        room = self._room.partition_count() - self.partition_count
-        if named > room and _count_new(session, request) > room:
-            self._room.on_full()
-            self._close(session)
-            raise FetchSessionIdNotFound
-        session.update(request)
-        self._count(session, len(session.partitions))
+        epoch = session.epoch
+        share = LoopShare()
+        for some in share.cut(topics, "partitions"):
+            named = sum(len(partitions) for _, _, partitions in some)
+            room = self._room.partition_count() - self.partition_count
+            if named > room and _count_new(session, some) > room:
+                self._room.on_full()
+                self._close(session)
+                raise FetchSessionIdNotFound
+            session.add(some)
+            self._count(session, len(session.partitions))
+            await share.rest()
+            if not session.is_at(epoch):
+                raise InvalidFetchSessionEpoch
 
     def _count(self, session: FetchSession, count: int) -> None:
         """Note how many partitions a session has."""
@@ -195,66 +179,43 @@ class FetchSessions:
             raise InvalidFetchSessionEpoch
         return self._plan_changed(plan.session)
 
-    def conclude(self, plan: FetchPlan, fetched: list[Fetched]) -> tuple[int, Sequence[Told]]:
+    async def conclude(self, plan: FetchPlan, fetched: list[Fetched]) -> tuple[int, Sequence[Told]]:
         """Return the session id for the answer (0: none) and the partitions that it names.
 
-        No log may have changed since ``fetched`` was read.
-        """
-        session: FetchSession | None = plan.session
-        if session is not None:
-            return session.session_id, session.select_news(plan.read, fetched, self._get_log)
-        if not plan.wants_session:
-            return 0, fetched
-        session = self._create(plan)
-        if session is None:
-            return 0, fetched
-        read = [session.want(key, wanted) for key, wanted in plan.partitions]
-        results = ((rows, place) for _, rows in fetched for place in range(len(rows)))
-        for partition, (rows, place) in zip(read, results, strict=True):
-            partition.has_news(rows, place)
-            session.settle(partition, rows, place, self._get_log)
-        return session.session_id, fetched
-
-    async def conclude_in_shares(
-        self, plan: FetchPlan, fetched: list[Fetched]
-    ) -> tuple[int, Sequence[Told]]:
-        """Do what `conclude` does, and let others be served in between.
+        Of few partitions no log may have changed since ``fetched`` was read.
 
         Raises:
             InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
         """
         session: FetchSession | None = plan.session
-        read = plan.read
-        wanted: list[tuple[TopicKey, FetchPartition]] = []
+        is_new = session is None
         if session is None:
-            if not plan.wants_session:
-                return 0, fetched
-            session = self._create(plan)
+            session = self._create(plan) if plan.wants_session else None
             if session is None:
                 return 0, fetched
-            read, wanted = (), plan.partitions
         elif session.epoch != plan.epoch:
             raise InvalidFetchSessionEpoch
         epoch = session.epoch
         told: list[Told] = []
-        named: list[SessionPartition] = []
+        concluded: list[SessionPartition] = []
+        wanted = plan.partitions if is_new else ()
+        is_large = plan.count > FIRST_PIECE
         share = LoopShare()
-        results = ((key, rows, place) for key, rows in fetched for place in range(len(rows)))
-        for number, (key, rows, place) in enumerate(results):
-            partition = read[number] if read else session.want(*wanted[number])
-            if partition.has_news(rows, place):
-                named.append(partition)
-                result = rows[place]
-                add_row(told, key, result)
-                if read and result[RECORDS]:
-                    partition.turn = session.take_turn()
-            session.settle_late(partition, rows, place, self._get_log)
-            if number % _PIECE == 0:
-                await share.rest()
-                if session.epoch != epoch:
-                    session.tell_again(named)
-                    raise InvalidFetchSessionEpoch
-        return session.session_id, told if read else fetched
+        for some in [[each] for each in fetched] if is_large else [fetched]:
+            start = len(concluded)
+            end = start + sum(len(rows) for _, rows in some)
+            if is_new:
+                concluded += [session.want(*each) for each in wanted[start:end]]
+            else:
+                concluded += plan.read[start:end]
+            session.conclude(
+                concluded[start:], some, self._get_log, None if is_new else told, is_large
+            )
+            await share.rest()
+            if session.epoch != epoch:
+                session.tell_again(concluded)
+                raise InvalidFetchSessionEpoch
+        return session.session_id, fetched if is_new else told
 
     def _plan_changed(self, session: FetchSession) -> FetchPlan:
         moved = self._moved_starts
@@ -320,11 +281,11 @@ class FetchSessions:
         return None
 
 
-def _count_new(session: FetchSession, request: FetchRequest) -> int:
-    """Return how many partitions a request adds to a session."""
+def _count_new(session: FetchSession, topics: Sequence[FetchTopic]) -> int:
+    """Return how many partitions of topics a session does not have."""
     named = {
         (topic_id if session.by_id else name, wanted.partition)
-        for name, topic_id, partitions in request.topics
+        for name, topic_id, partitions in topics
         for wanted in partitions
     }
     return len(named - session.partitions.keys())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.principals import ANONYMOUS
 from siltstone.broker.security.rights import (
     CLUSTER,
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from siltstone.broker.context import RequestContext
+    from siltstone.broker.process.loop_share import LoopShare
     from siltstone.broker.topics.topic import Form
 
 Row = TypeVar("Row", bound="tuple[Any, ...]")
 
 NOT_ASKED = -(2**31)
-_PIECE: Final = 100
 _OF_CLUSTER: Final = frozenset(
     {ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS}
 )
@@ -116,14 +115,18 @@ def split_topics(
 
 
 async def split_many(
-    context: RequestContext, operation: int, rows: Sequence[Row], *, by_id: bool
+    context: RequestContext,
+    operation: int,
+    rows: Sequence[Row],
+    share: LoopShare,
+    *,
+    by_id: bool,
 ) -> tuple[Sequence[Row], dict[int, Row]]:
-    """Do what `split_topics` does, some rows at a time, and let others be served in between."""
+    """Return what `split_topics` does, and let others be served between some rows and others."""
     allowed: list[Row] = []
     refused: dict[int, Row] = {}
-    share = LoopShare()
-    for start in range(0, len(rows), _PIECE):
-        piece = rows[start : start + _PIECE]
+    for piece in share.pieces(rows):
+        start = len(allowed) + len(refused)
         some, others = split_topics(context, operation, piece, by_id=by_id)
         allowed += some
         refused |= {start + place: row for place, row in others.items()}

@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.quotas.book import IP, QUOTAS, TYPES, check_quota, make_entity
 from siltstone.broker.security.rights import ALTER_CONFIGS, CLUSTER, DESCRIBE_CONFIGS
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
@@ -130,19 +131,14 @@ async def alter(
 
     An entity that is named twice has one answer, a refusal.
     """
+    share = LoopShare()
     if not context.may(ALTER_CONFIGS, CLUSTER):
-        return AlterClientQuotasResponse(
-            entries=[
-                ResponseEntryData(
-                    **CLUSTER_REFUSED, entity=[ResponseEntityData(*each) for each in entry.entity]
-                )
-                for entry in request.entries
-            ]
-        )
+        return AlterClientQuotasResponse(entries=await share.each(request.entries, _refuse))
     entries: dict[Named, Alteration] = {}
     changes: dict[Named, tuple[Entity, dict[str, float | None]]] = {}
     faults: dict[Named, KafkaError] = {}
     for entry in request.entries:
+        await share.rest()
         named = frozenset((each.entity_type, each.entity_name) for each in entry.entity)
         if named in entries:
             faults[named] = InvalidRequest("the entity is named twice; nothing of it is changed")
@@ -163,8 +159,13 @@ async def alter(
             await context.services.security.quota_writer.get().change(edit)
         except KafkaError as error:
             faults = {named: faults.get(named, error) for named in entries}
-    return AlterClientQuotasResponse(
-        entries=[_answer(entry, faults.get(named)) for named, entry in entries.items()]
+    answered = await share.each(entries.items(), lambda each: _answer(each[1], faults.get(each[0])))
+    return AlterClientQuotasResponse(entries=answered)
+
+
+def _refuse(entry: Alteration) -> ResponseEntryData:
+    return ResponseEntryData(
+        **CLUSTER_REFUSED, entity=[ResponseEntityData(*each) for each in entry.entity]
     )
 
 

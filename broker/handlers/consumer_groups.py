@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.groups.consumer.target import preferred_assignor
 from siltstone.broker.handlers import authorized
 from siltstone.broker.handlers.consumer_heartbeat import check_enabled
-from siltstone.broker.process.loop_share import describe_each
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
 from siltstone.protocol.errors import (
@@ -61,7 +61,7 @@ async def describe(
         refusal = GroupAuthorizationFailed()
         return _refuse(group_id, refusal.code, refusal.message)
 
-    groups = await describe_each(dict.fromkeys(request.group_ids), answer)
+    groups = await LoopShare().each(dict.fromkeys(request.group_ids), answer)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import finish, finish_in_shares, sort_once
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, READ, TOPIC
 from siltstone.protocol.errors import (
     GroupAuthorizationFailed,
@@ -36,8 +36,8 @@ from siltstone.protocol.names import uuid_text
 from siltstone.storage.randomness import random_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Sequence
-    from typing import Any, TypeAlias
+    from collections.abc import Sequence
+    from typing import TypeAlias
 
     from siltstone.broker.context import RequestContext
     from siltstone.broker.services import Services
@@ -49,59 +49,26 @@ if TYPE_CHECKING:
     Owned: TypeAlias = dict[UUID, frozenset[int]] | None
 
 _FIRST_WITH_OWN_MEMBER_ID = 1
-_MANY = 1_000
 
 
-def handle(
+async def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse:
     """Take a heartbeat: admit, keep or remove a member, and answer with its assignment."""
     if not context.may(READ, GROUP, request.group_id):
         return _refuse(GroupAuthorizationFailed())
-    if len(request.topic_partitions or ()) + len(request.subscribed_topic_names or ()) > _MANY:
-        return _handle_later(context, request)
-    try:
-        values = finish(_read_many(context, request))
-    except TopicAuthorizationFailed as error:
-        return _refuse(error)
-    return _handle(context, *values)
-
-
-async def _handle_later(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
-    """Let others be served while it is read what the member owns."""
-    try:
-        values = await finish_in_shares(_read_many(context, request))
-    except TopicAuthorizationFailed as error:
-        return _refuse(error)
-    return _handle(context, *values)
-
-
-def _read_many(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> Generator[None, None, tuple[ConsumerGroupHeartbeatRequest, Owned]]:
-    """Return the request with its topics in order, each once, and what the member owns.
-
-    Raises:
-        TopicAuthorizationFailed: The client may not describe one of the topics.
-    """
+    share = LoopShare()
     names = request.subscribed_topic_names
-    if context.rights is not None:
-        for name in names or ():
-            if not context.may(DESCRIBE, TOPIC, name):
-                raise TopicAuthorizationFailed
-            yield
     if names is not None:
-        names = yield from sort_once(names)
-        request = request._replace(subscribed_topic_names=names)
-    owned = yield from _owned(request.topic_partitions)
-    return request, owned
-
-
-def _handle(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
-) -> ConsumerGroupHeartbeatResponse:
+        if context.rights is not None:
+            for name in names:
+                if not context.may(DESCRIBE, TOPIC, name):
+                    return _refuse(TopicAuthorizationFailed())
+                await share.rest()
+        request = request._replace(subscribed_topic_names=await share.sort_once(names))
+    owned = None
+    if request.topic_partitions is not None:
+        owned = await _merge(request.topic_partitions, share)
     services = context.services
     groups = services.groups()
     try:
@@ -171,19 +138,17 @@ def _read(
     return values if values.member_id else values.named(uuid_text(random_uuid()))
 
 
-def _owned(listed: Sequence[TopicPartitions] | None) -> Generator[None, None, Owned]:
+async def _merge(listed: Sequence[TopicPartitions], share: LoopShare) -> dict[UUID, frozenset[int]]:
     """Return partitions by topic; a topic listed twice has both, one without an id is left out."""
-    if listed is None:
-        return None
     merged: dict[bytes, list[int]] = {}
     for topic_id, partitions in listed:
         if topic_id != NO_ID:
             merged.setdefault(topic_id, []).extend(partitions)
-        yield
+        await share.rest()
     owned: dict[UUID, frozenset[int]] = {}
     for topic_id, indexes in merged.items():
         owned[UUID(bytes=topic_id)] = frozenset(indexes)
-        yield
+        await share.rest()
     return owned
 
 

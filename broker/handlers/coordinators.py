@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import (
     CLUSTER,
     CLUSTER_ACTION,
@@ -29,11 +30,9 @@ from siltstone.protocol.errors import (
 from siltstone.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from siltstone.broker.context import RequestContext
-    from siltstone.broker.coordination.journal import CoordinatorLog
     from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 
     Refused = dict[int, Coordinator]
@@ -45,43 +44,39 @@ _NO_ERROR = "NONE"
 """The message of Kafka to old versions when nothing is wrong; to others it says nothing."""
 
 
-def find(
-    context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+async def find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Name this broker for every key, by the address that the client can reach it at.
 
     The coordinator's topic is made first, so that nobody has to ask again.
     """
+    share = LoopShare()
     keys = _keys_of(context, request)
-    refused = _find_refused(context, request.key_type, keys)
+    refused = await _find_refused(context, request.key_type, keys, share)
     if refused and len(refused) == len(keys):
-        return _respond(context, keys, refused[0], refused)
+        return await _respond(context, keys, refused[0], refused, share)
     if request.key_type not in {_GROUP, _TRANSACTION}:
         error = InvalidRequest(f"coordinators of type {request.key_type} are not served")
-        return _respond(context, keys, _refusal(error), refused)
+        return await _respond(context, keys, _refusal(error), refused, share)
     services = context.services
     is_group = request.key_type == _GROUP
     journal = services.groups().journal if is_group else services.transactions().journal
-    if not journal.is_created:
-        return _find_when_created(context, keys, refused, journal)
-    return _find(context, keys, refused)
-
-
-async def _find_when_created(
-    context: RequestContext, keys: Sequence[str], refused: Refused, journal: CoordinatorLog
-) -> FindCoordinatorResponse:
     try:
         await journal.ensure_created()
-    except KafkaError as error:
-        return _respond(context, keys, _refusal(error), refused)
-    return _find(context, keys, refused)
+    except KafkaError as failure:
+        return await _respond(context, keys, _refusal(failure), refused, share)
+    host, port = context.advertised
+    message = "" if context.version >= _FIRST_WITH_KEYS else _NO_ERROR
+    found = Coordinator("", services.identity.node_id, host, port, error_message=message)
+    return await _respond(context, keys, found, refused, share)
 
 
 def _keys_of(context: RequestContext, request: FindCoordinatorRequest) -> Sequence[str]:
     return request.coordinator_keys if context.version >= _FIRST_WITH_KEYS else (request.key,)
 
 
-def _find_refused(context: RequestContext, key_type: int, keys: Sequence[str]) -> Refused:
+async def _find_refused(
+    context: RequestContext, key_type: int, keys: Sequence[str], share: LoopShare
+) -> Refused:
     """Return the refusals of keys that the client may not ask for, by their places."""
     refused: Refused = {}
     if context.rights is None:
@@ -97,33 +92,27 @@ def _find_refused(context: RequestContext, key_type: int, keys: Sequence[str]) -
             refusal = None if context.may(CLUSTER_ACTION, CLUSTER) else ClusterAuthorizationFailed()
         if refusal is not None:
             refused[place] = _refusal(refusal)
+        await share.rest()
     return refused
-
-
-def _find(
-    context: RequestContext, keys: Sequence[str], refused: Refused
-) -> FindCoordinatorResponse:
-    host, port = context.advertised
-    node_id = context.services.identity.node_id
-    message = "" if context.version >= _FIRST_WITH_KEYS else _NO_ERROR
-    found = Coordinator("", node_id, host, port, error_message=message)
-    return _respond(context, keys, found, refused)
 
 
 def _refusal(error: KafkaError) -> Coordinator:
     return Coordinator("", -1, "", -1, error.code, error.message)
 
 
-def _respond(
-    context: RequestContext, keys: Sequence[str], found: Coordinator, refused: Refused
+async def _respond(
+    context: RequestContext,
+    keys: Sequence[str],
+    found: Coordinator,
+    refused: Refused,
+    share: LoopShare,
 ) -> FindCoordinatorResponse:
     """Answer with the same for every key that is not refused, or for the one of old versions."""
     if context.version >= _FIRST_WITH_KEYS:
-        return FindCoordinatorResponse(
-            coordinators=[
-                refused.get(place, found)._replace(key=key) for place, key in enumerate(keys)
-            ]
+        coordinators = await share.each(
+            enumerate(keys), lambda each: refused.get(each[0], found)._replace(key=each[1])
         )
+        return FindCoordinatorResponse(coordinators=coordinators)
     _, node_id, host, port, code, message = refused.get(0, found)
     return FindCoordinatorResponse(
         error_code=code, error_message=message, node_id=node_id, host=host, port=port

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers.authorized import find_refusal
 from siltstone.broker.process import logs
-from siltstone.broker.process.loop_share import LoopShare, describe_each
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, DESCRIBE_CONFIGS
 from siltstone.broker.topics.settings.resources import (
     ALL_BROKERS,
@@ -83,7 +83,7 @@ async def describe(
         return DescribeConfigsResult(0, "", kind, name, configs)
 
     judged = await _judge(context, request)
-    return DescribeConfigsResponse(results=await describe_each(judged, answer))
+    return DescribeConfigsResponse(results=await LoopShare().each(judged, answer))
 
 
 async def _judge(

@@ -6,6 +6,7 @@ ListTransactions: v1 those that are open for longer (KIP-994) · v2 those whose 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.regular_expression import compile_expression
@@ -35,13 +36,12 @@ if TYPE_CHECKING:
 _STATES = {state.title: state for state in TransactionState}
 
 
-def describe(
+async def describe(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Return where each transactional id stands."""
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(context, each) for each in request.transactional_ids]
-    )
+    states = await LoopShare().each(request.transactional_ids, partial(_describe, context))
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 async def list_all(

@@ -9,9 +9,11 @@ Differs from Kafka: an election for all partitions names no topics, Kafka names 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
 from siltstone.broker.topics.assignments import check_replicas
 from siltstone.protocol.errors import (
@@ -53,27 +55,29 @@ if TYPE_CHECKING:
 _ELECTION_TYPES = frozenset({0, 1})  # preferred, unclean
 
 
-def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def elect_leaders(
+    context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
     """Tell for each partition that its leader leads already."""
     refusal: KafkaError | None = None
     if not context.may(ALTER, CLUSTER):
         refusal = ClusterAuthorizationFailed()
     elif request.election_type not in _ELECTION_TYPES:
         refusal = InvalidRequest(f"election type {request.election_type}; 0 and 1 are known")
+    share = LoopShare()
+    results = []
+    for name, indexes in request.topic_partitions or ():
+        elect = partial(_elect, context, refusal, name)
+        results.append(ReplicaElectionResult(name, await share.each(indexes, elect)))
+        await share.rest()
     return ElectLeadersResponse(
         error_code=ErrorCode.none if refusal is None else refusal.code,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic.topic,
-                [_elect(context, topic.topic, index, refusal) for index in topic.partitions],
-            )
-            for topic in request.topic_partitions or ()
-        ],
+        replica_election_results=results,
     )
 
 
 def _elect(
-    context: RequestContext, topic: str, index: int, refusal: KafkaError | None
+    context: RequestContext, refusal: KafkaError | None, topic: str, index: int
 ) -> PartitionResult:
     error = refusal or _find_unknown(context, topic, index) or ElectionNotNeeded()
     return PartitionResult(index, error.code, error.message)
@@ -88,34 +92,28 @@ def _find_unknown(context: RequestContext, topic: str, index: int) -> KafkaError
     return None
 
 
-def alter_reassignments(
+async def alter_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Accept what changes nothing and refuse what cannot be."""
-    if not context.may(ALTER, CLUSTER):
-        return AlterPartitionReassignmentsResponse(
-            **CLUSTER_REFUSED,
-            responses=[
-                ReassignableTopicResponse(
-                    topic.name,
-                    [
-                        ReassignablePartitionResponse(each.partition_index, **CLUSTER_REFUSED)
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )
+    may_alter = context.may(ALTER, CLUSTER)
+    share = LoopShare()
+    responses = []
+    for name, partitions in request.topics:
+        answer = partial(_reassign, context, name) if may_alter else _refuse
+        responses.append(ReassignableTopicResponse(name, await share.each(partitions, answer)))
+        await share.rest()
+    if not may_alter:
+        return AlterPartitionReassignmentsResponse(**CLUSTER_REFUSED, responses=responses)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                topic.name, [_reassign(context, topic.name, each) for each in topic.partitions]
-            )
-            for topic in request.topics
-        ],
+        responses=responses,
     )
+
+
+def _refuse(wanted: ReassignablePartition) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(wanted.partition_index, **CLUSTER_REFUSED)
 
 
 def _reassign(

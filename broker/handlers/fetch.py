@@ -15,68 +15,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.fetching.reading import FetchRead, refused
-from siltstone.broker.fetching.sessions import NAMED
 from siltstone.broker.fetching.watching import READ_COMMITTED, Watch, WatchGroup
-from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.process.loop_share import FIRST_PIECE, LoopShare
 from siltstone.protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
 from siltstone.protocol.messages.fetch import FetchResponse
 from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Sequence
 
     from siltstone.broker.context import RequestContext
-    from siltstone.broker.fetching.session import FetchPlan
     from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
     from siltstone.protocol.names import TopicKey
 
-    Told = tuple[TopicKey, list[PartitionData]]
+    Told = tuple[TopicKey, Sequence[PartitionData]]
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
-_AT_ONCE = 500
-"""Of a request that reads more partitions others are served in between."""
-_PIECE = 100
 
 
-def handle(
-    context: RequestContext, request: FetchRequest
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    """Answer at once when there is enough to send, else return a coroutine that waits."""
+async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    """Answer when there is enough to send, at once or later."""
     by_id = context.version >= FIRST_WITH_TOPIC_ID
     if context.rights is not None and request.session_epoch > 0:
         context.services.sessions.hold_against(request.session_id, context.rights.in_force)
-    if request.session_epoch > 0 and request.topics and NAMED.is_large(request):
-        return _serve_large(context, request, by_id=by_id)
     try:
-        plan = context.services.sessions.plan(request, by_id=by_id)
+        plan = await context.services.sessions.plan(request, by_id=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code.value)
-    return _serve(context, request, plan, by_id=by_id)
-
-
-async def _serve_large(
-    context: RequestContext, request: FetchRequest, *, by_id: bool
-) -> FetchResponse:
-    """Serve an incremental request that names many partitions."""
-    try:
-        plan = await context.services.sessions.plan_in_shares(request, by_id=by_id)
-    except KafkaError as error:
-        return FetchResponse(error_code=error.code.value)
-    served = _serve(context, request, plan, by_id=by_id)
-    return served if isinstance(served, FetchResponse) else await served
-
-
-def _serve(
-    context: RequestContext, request: FetchRequest, plan: FetchPlan, *, by_id: bool
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     fetch = _Fetch(context, request, plan)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.is_of_somebody:
         return _refuse_all(request, by_id=by_id)
-    if plan.count > _AT_ONCE:
-        return fetch.serve_in_shares()
-    if fetch.may_answer(*fetch.read()):
-        return fetch.answer()
-    return fetch.wait()
+    try:
+        if not fetch.may_answer(*await fetch.read()):
+            await fetch.wait()
+            await fetch.read()
+        return await fetch.answer()
+    except InvalidFetchSessionEpoch as error:
+        return fetch.overtaken(error)
 
 
 def _refuse_all(request: FetchRequest, *, by_id: bool) -> FetchResponse:
@@ -105,56 +80,28 @@ class _Fetch(FetchRead):
             for key, wanted in self.plan.all_partitions
         )
 
-    def read(self) -> tuple[int, bool]:
+    async def read(self) -> tuple[int, bool]:
         """Read what the plan says; return bytes found and whether an answer may not wait.
 
         What was read up before the request has waited is read again only if it has changed; a
-        session has sorted that out already.
+        session has sorted that out already. Of few partitions others are not served in between.
         """
         before = self.fetched if self.plan.session is None else []
         self.fetched = []
-        return self.read_some(self.plan.topics, before, 0)
-
-    async def read_in_shares(self) -> tuple[int, bool]:
-        """Do what `read` does with few partitions, and let others be served in between."""
+        if self.plan.count <= FIRST_PIECE:
+            return self.read_some(self.plan.topics, before, 0)
         share = LoopShare()
-        before = self.fetched if self.plan.session is None else []
-        self.fetched = []
         size = 0
         answer_now = False
         for key, partitions in self.plan.topics:
-            for start in range(0, len(partitions), _PIECE):
+            for start in range(0, len(partitions), FIRST_PIECE):
                 number = len(self.fetched)
-                piece = [(key, partitions[start : start + _PIECE])]
-                found, urgent = self.read_some(piece, before[number : number + 1], size)
+                some = [(key, partitions[start : start + FIRST_PIECE])]
+                found, urgent = self.read_some(some, before[number : number + 1], size)
                 size += found
                 answer_now = answer_now or urgent
                 await share.rest()
         return size, answer_now
-
-    async def serve_in_shares(self) -> FetchResponse:
-        """Answer a request for many partitions when there is enough, or wait."""
-        if self.may_answer(*await self.read_in_shares()):
-            return await self.answer_in_shares()
-        return await self.wait()
-
-    async def answer_in_shares(self) -> FetchResponse:
-        """Do what `answer` does with few partitions, and let others be served in between."""
-        try:
-            session_id, pieces = await self.services.sessions.conclude_in_shares(
-                self.plan, self.fetched
-            )
-        except InvalidFetchSessionEpoch as error:
-            return self.overtaken(error)
-        share = LoopShare()
-        told: list[Told] = []
-        for key, rows in pieces:
-            if told and told[-1][0] == key:
-                told[-1][1].extend(rows)
-            else:
-                told.append((key, list(rows)))
-            await share.rest()
-        return self.name_topics(session_id, told)
 
     def may_answer(self, size: int, answer_now: bool) -> bool:
         """Tell whether there is enough, or nothing to wait for."""
@@ -173,8 +120,12 @@ class _Fetch(FetchRead):
         is_more = session is not None and len(session.partitions) > self.plan.count
         return self.finds_some or is_more
 
-    async def wait(self) -> FetchResponse:
-        """Park until ``min_bytes`` have come or ``max_wait_ms`` has passed, then read again."""
+    async def wait(self) -> None:
+        """Park until ``min_bytes`` have come or ``max_wait_ms`` has passed, then plan again.
+
+        Raises:
+            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
+        """
         services, session = self.services, self.plan.session
         # Without a session nobody watches but this request; what is named twice is one partition.
         group = WatchGroup() if session is None else session.group
@@ -194,15 +145,7 @@ class _Fetch(FetchRead):
         finally:
             if session is None:
                 group.leave()
-        try:
-            self.plan = services.sessions.plan_again(self.plan)
-        except InvalidFetchSessionEpoch as error:
-            return self.overtaken(error)
-        if self.plan.count > _AT_ONCE:
-            await self.read_in_shares()
-            return await self.answer_in_shares()
-        self.read()
-        return self.answer()
+        self.plan = services.sessions.plan_again(self.plan)
 
     def _find_wait(self) -> float:
         """Return for how many seconds the request may wait: not beyond the end of the login."""
@@ -216,6 +159,26 @@ class _Fetch(FetchRead):
         session_id = 0 if session is None else session.session_id
         return FetchResponse(error_code=error.code.value, session_id=session_id)
 
-    def answer(self) -> FetchResponse:
-        """Close the books of the session and return the answer for each partition."""
-        return self.name_topics(*self.services.sessions.conclude(self.plan, self.fetched))
+    async def answer(self) -> FetchResponse:
+        """Close the books of the session and return the answer for each partition.
+
+        Raises:
+            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
+        """
+        session_id, told = await self.services.sessions.conclude(self.plan, self.fetched)
+        if told is self.fetched and self.plan.count > FIRST_PIECE:
+            told = await _join(told)
+        return self.name_topics(session_id, told)
+
+
+async def _join(pieces: Sequence[Told]) -> Sequence[Told]:
+    """Return the partitions of each topic in one list; many were read by parts."""
+    share = LoopShare()
+    told: list[tuple[TopicKey, list[PartitionData]]] = []
+    for key, rows in pieces:
+        if told and told[-1][0] == key:
+            told[-1][1].extend(rows)
+        else:
+            told.append((key, list(rows)))
+        await share.rest()
+    return told

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.group import GroupState
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import LoopShare, describe_each
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, GROUP
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
 from siltstone.protocol.errors import (
@@ -50,7 +50,7 @@ async def describe(
 ) -> DescribeGroupsResponse:
     """Show classic groups and their members."""
     describe_one = partial(_describe, context, request.include_authorized_operations)
-    groups = await describe_each(dict.fromkeys(request.groups), describe_one)
+    groups = await LoopShare().each(dict.fromkeys(request.groups), describe_one)
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -139,7 +139,7 @@ async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListG
 
 async def delete(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete groups without members, with all that they have committed."""
-    results = await describe_each(
+    results = await LoopShare().each(
         dict.fromkeys(request.groups_names),
         lambda group_id: DeletableGroupResult(group_id, _delete(context, group_id)),
     )

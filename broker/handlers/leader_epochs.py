@@ -5,9 +5,11 @@ v3 replica id · v4 compact encoding. Consumers ask it to find out whether they 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.fetching.log_ends import list_epoch_ends
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC
 from siltstone.protocol.errors import ErrorCode, TopicAuthorizationFailed
 from siltstone.protocol.messages.offset_for_leader_epoch import (
@@ -22,43 +24,43 @@ if TYPE_CHECKING:
     from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
-        OffsetForLeaderTopic,
+        OffsetForLeaderPartition,
     )
 
 _UNKNOWN: Final = ErrorCode.unknown_topic_or_partition
 
 
-def handle(
+async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Answer from the epochs that each log remembers."""
     is_broker = context.sees(CLUSTER_ACTION, CLUSTER)
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                each.topic,
-                _find_all(context, each)
-                if is_broker or context.may(DESCRIBE, TOPIC, each.topic)
-                else _refuse(each),
-            )
-            for each in request.topics
-        ]
-    )
+    share = LoopShare()
+    results = []
+    for name, partitions in request.topics:
+        find = _refuse
+        if is_broker or context.may(DESCRIBE, TOPIC, name):
+            find = partial(_find_some, context, name)
+        results.append(OffsetForLeaderTopicResult(name, await share.some(partitions, find)))
+    return OffsetForLeaderEpochResponse(topics=results)
 
 
-def _refuse(wanted: OffsetForLeaderTopic) -> Sequence[Any]:
-    return [EpochEndOffset(TopicAuthorizationFailed.code, each[0]) for each in wanted.partitions]
+def _refuse(wanted: Sequence[OffsetForLeaderPartition]) -> Sequence[Any]:
+    return [EpochEndOffset(TopicAuthorizationFailed.code, each[0]) for each in wanted]
 
 
-def _find_all(context: RequestContext, wanted: OffsetForLeaderTopic) -> Sequence[Any]:
-    topic = context.services.topics.topics.get(wanted.topic)
+def _find_some(
+    context: RequestContext, name: str, wanted: Sequence[OffsetForLeaderPartition]
+) -> Sequence[Any]:
+    """Return the rows of partitions of a topic as it is now."""
+    topic = context.services.topics.topics.get(name)
     logs = () if topic is None else topic.logs
-    ends, left = list_epoch_ends(wanted.partitions, logs)
+    ends, left = list_epoch_ends(wanted, logs)
     if not left:
         return ends
     rows: list[Any] = list(ends)
     for place in left:
-        index, told_epoch, _ = wanted.partitions[place]
+        index, told_epoch, _ = wanted[place]
         log = logs[index] if 0 <= index < len(logs) else None
         code = _UNKNOWN if log is None else judge_leader_epoch(log.leader_epoch, told_epoch)
         rows[place] = EpochEndOffset(code, index)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siltstone.broker.fetching.log_ends import EARLIEST, LATEST, are_distinct, list_ends
 from siltstone.broker.fetching.watching import READ_COMMITTED
 from siltstone.broker.handlers.leader_epochs import UNKNOWN, judge_leader_epoch
-from siltstone.broker.net.slices import ELEMENTS
-from siltstone.broker.process.loop_share import finish_in_shares
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, TOPIC
 from siltstone.protocol.errors import ErrorCode, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.list_offsets import (
@@ -25,7 +24,7 @@ from siltstone.protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Sequence
+    from collections.abc import Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.list_offsets import (
@@ -86,43 +85,17 @@ class _Search:
         return ListOffsetsPartitionResponse(self.index, 0, timestamp, offset, leader_epoch)
 
 
-def handle(
-    context: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    """Answer at once unless a timestamp has to be looked for."""
+async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer what the logs know, and have a thread look for timestamps, if there are any."""
     committed = request.isolation_level == READ_COMMITTED and request.replica_id == _CONSUMER
     finder = _Finder(context, committed)
-    if any(len(topic.partitions) > ELEMENTS for topic in request.topics):
-        return _handle_large(context, finder, request)
     topics = [
-        ListOffsetsTopicResponse(topic.name, finder.look_up(topic)) for topic in request.topics
-    ]
-    response = ListOffsetsResponse(topics=topics)
-    return _search(context, finder.searches, response) if finder.searches else response
-
-
-async def _handle_large(
-    context: RequestContext, finder: _Finder, request: ListOffsetsRequest
-) -> ListOffsetsResponse:
-    """Look up some partitions of a topic at a time."""
-    topics = [
-        ListOffsetsTopicResponse(topic.name, await finish_in_shares(finder.look_up_in_steps(topic)))
+        ListOffsetsTopicResponse(topic.name, await finder.look_up(topic))
         for topic in request.topics
     ]
-    return await _search(context, finder.searches, ListOffsetsResponse(topics=topics))
-
-
-async def _search(
-    context: RequestContext, searches: list[_Search], response: ListOffsetsResponse
-) -> ListOffsetsResponse:
-    """Fill in what a thread finds."""
-
-    def find_all() -> None:
-        for search in searches:
-            search.rows[search.place] = search.find()
-
-    await context.services.io.run(find_all)
-    return response
+    if finder.searches:
+        await context.services.io.run(finder.search)
+    return ListOffsetsResponse(topics=topics)
 
 
 class _Finder:
@@ -134,39 +107,30 @@ class _Finder:
         self.version = context.version
         self.committed = committed
         self.searches: list[_Search] = []
+        self.share = LoopShare()
 
-    def look_up(self, wanted: ListOffsetsTopic) -> Sequence[Any]:
+    def search(self) -> None:
+        """Look for all timestamps, and fill the answers in. Blocks."""
+        for search in self.searches:
+            search.rows[search.place] = search.find()
+
+    async def look_up(self, wanted: ListOffsetsTopic) -> Sequence[Any]:
         """Return the answers of a topic's partitions, some of them yet to be searched."""
         partitions = wanted.partitions
         if not self.may(DESCRIBE, TOPIC, wanted.name):
-            return _refuse_all(partitions)
+            return await self.share.some(partitions, _refuse_all)
         twice: set[int] = set()
         if not are_distinct(partitions):
             twice, partitions = _find_repeated(partitions)
-        logs = self._find_logs(wanted.name)
-        ends, left = list_ends(partitions, logs, self.committed)
-        if not left and not twice:
-            return ends
-        rows: list[Any] = list(ends)
-        self._complete(rows, logs, partitions, left, twice)
-        return rows
-
-    def look_up_in_steps(self, wanted: ListOffsetsTopic) -> Generator[None, None, list[Any]]:
-        """Return what `look_up` does, some partitions at a time."""
         rows: list[Any] = []
-        if not self.may(DESCRIBE, TOPIC, wanted.name):
-            for start in range(0, len(wanted.partitions), ELEMENTS):
-                yield
-                rows += _refuse_all(wanted.partitions[start : start + ELEMENTS])
-            return rows
-        twice, partitions = _find_repeated(wanted.partitions)
-        for start in range(0, len(partitions), ELEMENTS):
-            yield
+        for some in self.share.pieces(partitions):
             logs = self._find_logs(wanted.name)
-            some = partitions[start : start + ELEMENTS]
             ends, left = list_ends(some, logs, self.committed)
+            if len(some) == len(partitions) and not left and not twice:
+                return ends
             rows += ends
             self._complete(rows, logs, some, left, twice)
+            await self.share.rest()
         return rows
 
     def _find_logs(self, name: str) -> Sequence[Log | None]:

@@ -6,9 +6,9 @@ The room is that of the last look at the disk, a second ago at most.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from siltstone.broker.process.loop_share import finish, finish_in_shares, free, sort_once
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, DESCRIBE
 from siltstone.protocol.errors import ClusterAuthorizationFailed, ErrorCode
 from siltstone.protocol.messages.describe_log_dirs import (
@@ -17,7 +17,7 @@ from siltstone.protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.describe_log_dirs import (
@@ -31,34 +31,20 @@ if TYPE_CHECKING:
     Rows = list[tuple[int, int, int, bool]]
     Found = dict[LogDirectory, dict[str, Rows]]
 
-_AT_ONCE: Final = 1000
-"""Partitions that are described in one turn of the loop: a fifth of a millisecond."""
 
-
-def describe(
-    context: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse | Coroutine[Any, Any, DescribeLogDirsResponse]:
-    """List the partitions asked for by directory; return a coroutine if they may be many."""
-    if not context.may(DESCRIBE, CLUSTER):
-        return DescribeLogDirsResponse(error_code=ClusterAuthorizationFailed.code)
-    if request.topics is None and len(context.services.topics.logs) <= _AT_ONCE:
-        return _respond(context, finish(_by_directory(context, None)))
-    return _describe_many(context, request)
-
-
-async def _describe_many(
+async def describe(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    wanted = None if request.topics is None else await finish_in_shares(_wanted(request.topics))
-    found = await finish_in_shares(_by_directory(context, wanted))
+    """List the partitions asked for by directory."""
+    if not context.may(DESCRIBE, CLUSTER):
+        return DescribeLogDirsResponse(error_code=ClusterAuthorizationFailed.code)
+    share = LoopShare()
+    wanted = None if request.topics is None else await _merge(request.topics, share)
+    found = await _find_by_directory(context, wanted, share)
     if wanted:
         doomed = list(wanted.values())
         wanted.clear()
-        await free(doomed)
-    return _respond(context, found)
-
-
-def _respond(context: RequestContext, found: Found) -> DescribeLogDirsResponse:
+        await share.free(doomed)
     return DescribeLogDirsResponse(
         results=[
             _result(directory, found[directory]) for directory in context.services.logs.directories
@@ -66,37 +52,32 @@ def _respond(context: RequestContext, found: Found) -> DescribeLogDirsResponse:
     )
 
 
-def _wanted(
-    topics: Sequence[DescribableLogDirTopic],
-) -> Generator[None, None, dict[str, list[int]]]:
+async def _merge(
+    topics: Sequence[DescribableLogDirTopic], share: LoopShare
+) -> dict[str, list[int]]:
     """Return the partitions asked for by topic, each once and in order."""
     wanted: dict[str, list[int]] = {}
     for name, partitions in topics:
         wanted.setdefault(name, []).extend(partitions)
-        yield
+        await share.rest()
     in_order: dict[str, list[int]] = {}
-    for name in (yield from sort_once(list(wanted))):
+    for name in await share.sort_once(list(wanted)):
         in_order[name] = sorted(set(wanted.pop(name)))
-        yield
+        await share.rest()
     return in_order
 
 
-def _by_directory(
-    context: RequestContext, wanted: dict[str, list[int]] | None
-) -> Generator[None, None, Found]:
-    """Return the rows of partitions by directory and topic, in steps."""
+async def _find_by_directory(
+    context: RequestContext, wanted: dict[str, list[int]] | None, share: LoopShare
+) -> Found:
+    """Return the rows of partitions by directory and topic."""
     found: Found = {each: {} for each in context.services.logs.directories}
-    count = 0
     for name, logs in _logs(context, wanted):
         directory: LogDirectory | None = None
         rows: Rows = []
-        count += 1
-        if count % _AT_ONCE == 0:
-            yield
+        await share.rest()
         for index, log in logs:
-            count += 1
-            if count % _AT_ONCE == 0:
-                yield
+            await share.rest()
             if log is None:
                 continue
             end = log.end

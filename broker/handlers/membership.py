@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
 from siltstone.protocol.errors import (
@@ -47,32 +48,43 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
     return _ALIVE
 
 
-def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+async def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Remove members; before version 3 it is one, and its error is the error of the answer."""
     if not context.may(READ, GROUP, request.group_id):
         return LeaveGroupResponse(error_code=GroupAuthorizationFailed.code)
     leaving: Sequence[MemberIdentity] = request.members
     if context.version < _FIRST_WITH_MEMBERS:
         leaving = [MemberIdentity(request.member_id)]
-    error = ErrorCode.none
-    codes = [ErrorCode.unknown_member_id] * len(leaving)
-    coordinator = context.services.groups()
+    share = LoopShare()
+    left: list[MemberResponse] = []
+    error: int = ErrorCode.none
     try:
-        if not request.group_id:
-            raise InvalidGroupId
-        coordinator.check(request.group_id)
-        group = coordinator.find(request.group_id)
-        if group is not None:
-            codes = group.leave([(each.member_id, each.group_instance_id) for each in leaving])
+        for some in share.pieces(leaving):
+            codes = _leave(context, request.group_id, some)
+            left += [
+                MemberResponse(*each[:2], code) for each, code in zip(some, codes, strict=True)
+            ]
+            await share.rest()
     except KafkaError as refusal:
         error = refusal.code
-        codes = []
-    if context.version < _FIRST_WITH_MEMBERS and codes:
-        error = codes[0]
-    return LeaveGroupResponse(
-        error_code=error,
-        members=[
-            MemberResponse(each.member_id, each.group_instance_id, code)
-            for each, code in zip(leaving, codes, strict=False)
-        ],
-    )
+    if context.version < _FIRST_WITH_MEMBERS and left:
+        error = left[0].error_code
+    return LeaveGroupResponse(error_code=error, members=left)
+
+
+def _leave(
+    context: RequestContext, group_id: str, leaving: Sequence[MemberIdentity]
+) -> Sequence[ErrorCode]:
+    """Remove members of a group as it is now; return a code for each.
+
+    Raises:
+        KafkaError: The group is not served, or its journal did not take it.
+    """
+    if not group_id:
+        raise InvalidGroupId
+    coordinator = context.services.groups()
+    coordinator.check(group_id)
+    group = coordinator.find(group_id)
+    if group is None:
+        return [ErrorCode.unknown_member_id] * len(leaving)
+    return group.leave([(each.member_id, each.group_instance_id) for each in leaving])

@@ -13,19 +13,12 @@ takes its whole log directory offline, or does not start.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import (
-    LoopShare,
-    describe_each,
-    finish,
-    finish_in_shares,
-    work_off,
-)
+from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import CLUSTER, CREATE, DESCRIBE, TOPIC
 from siltstone.broker.topics.assignments import check_total
 from siltstone.broker.topics.internal import preset_for
@@ -51,7 +44,7 @@ from siltstone.protocol.messages.metadata import (
 from siltstone.protocol.names import FIRST_METADATA_BY_ID, check_topic_name, is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.broker.topics.topic import Form, Topic
@@ -59,21 +52,15 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 _FIRST_WITH_NULL = 1
-_SOME = 100
 _WIDTH = 8
-_MANY = 100
-"""Of a request that names more topics, they are sorted out and described in pieces."""
-SLICE: Final = 1000
-"""How many partitions are described in one turn of the loop: a millisecond."""
-
 _NO_LEADER = -1
 _NO_EPOCH = -1
 
 
 def handle(
     context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Describe topics at once; return a coroutine if some are to be created, or many described.
+) -> Coroutine[Any, Any, MetadataResponse]:
+    """Describe topics, and create those that are missing.
 
     A topic that the client may not describe is refused if it was named, whether it exists or not,
     and left out where all topics were asked for.
@@ -109,9 +96,7 @@ async def _handle_seen(context: RequestContext, request: MetadataRequest) -> Met
             await share.rest()
     if not seen:
         return _respond(context, request, refused)
-    answer = _handle(context, request._replace(topics=seen))
-    if not isinstance(answer, MetadataResponse):
-        answer = await answer
+    answer = await _handle(context, request._replace(topics=seen))
     return answer._replace(topics=[*answer.topics, *refused]) if refused else answer
 
 
@@ -150,29 +135,29 @@ def _find_refusal_by_name(
     return _refuse(TopicAuthorizationFailed.code, name)
 
 
-def _handle(
-    context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+async def _handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     registry = context.services.topics
+    share = LoopShare()
     asked = request.include_topic_authorized_operations
     form = (3, context.version, authorized.of_topics(context, asked=asked))
     wanted = request.topics
     if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
-        if form not in registry.listings and len(registry.logs) > SLICE:
-            return _describe_in_slices(context, request, form)
-        return _respond(context, request, _describe_all(context, form))
-    if len(wanted) > _MANY:
-        return _describe_many(context, request, form)
-    by_id, keys = finish(_sort_out(context, wanted))
+        return _respond(context, request, await _describe_all(context, form, share))
+    by_id, keys = await _sort_out(context, wanted, share)
     if keys is None:
-        return _refuse_all(context, request)
+        code = InvalidRequest.code
+        refused = await share.each(
+            wanted, lambda each: _refuse(code, each.name or "", each.topic_id)
+        )
+        return _respond(context, request, refused, code)
     if (
         not by_id
         and _may_create(context, request)
         and not all(map(registry.topics.__contains__, keys))
     ):
-        return _create_and_describe(context, request, keys, form)
-    return _respond(context, request, _describe_some(context, form, keys, by_id=by_id))
+        return await _create_and_describe(context, request, keys, form, share)
+    describe = partial(_describe_some, context, form, by_id=by_id)
+    return _respond(context, request, await share.some(keys, describe))
 
 
 def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
@@ -180,30 +165,9 @@ def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
     return request.allow_auto_topic_creation and may
 
 
-async def _describe_many(
-    context: RequestContext, request: MetadataRequest, form: Form
-) -> MetadataResponse:
-    """Do what `handle` does with few topics, and serve others in between."""
-    by_id, keys = await finish_in_shares(_sort_out(context, request.topics or ()))
-    described: list[Any] = []
-    if keys is None:
-        code = InvalidRequest.code
-        described = await describe_each(
-            request.topics or (), lambda each: _refuse(code, each.name or "", each.topic_id)
-        )
-        return _respond(context, request, described, code)
-    if not by_id and _may_create(context, request):
-        return await _create_and_describe(context, request, keys, form)
-    share = LoopShare()
-    for start in range(0, len(keys), _SOME):
-        described += _describe_some(context, form, keys[start : start + _SOME], by_id=by_id)
-        await share.rest()
-    return _respond(context, request, described)
-
-
 def _describe_some(
     context: RequestContext, form: Form, keys: Sequence[Any], *, by_id: bool
-) -> list[Any]:
+) -> Sequence[Any]:
     """Return what the parts of some topics are; of most they are kept."""
     registry = context.services.topics
     known: Mapping[Any, Topic] = registry.by_id if by_id else registry.topics
@@ -215,35 +179,38 @@ def _describe_some(
     ]
 
 
-def _sort_out(
-    context: RequestContext, wanted: Sequence[MetadataRequestTopic]
-) -> Generator[None, None, tuple[bool, list[Any] | None]]:
-    """Return whether topics are wanted by id, and their ids or names, in steps.
+async def _sort_out(
+    context: RequestContext, wanted: Sequence[MetadataRequestTopic], share: LoopShare
+) -> tuple[bool, list[Any] | None]:
+    """Return whether topics are wanted by id, and their ids or names.
 
     None: one of them is neither named nor, in this version, known by its id.
     """
     ids: dict[bytes, None] = {}
     names: dict[str | None, None] = {}
-    for number, (topic_id, name) in enumerate(wanted):
-        if topic_id != NO_ID:  # Kafka looks at ids only, once there is one
-            ids[topic_id] = None
-        names[name] = None
-        if number % _MANY == 0:
-            yield
+    for some in share.pieces(wanted):
+        for topic_id, name in some:
+            if topic_id != NO_ID:  # Kafka looks at ids only, once there is one
+                ids[topic_id] = None
+            names[name] = None
+        await share.rest()
     if ids:
         return True, list(ids) if context.version >= FIRST_METADATA_BY_ID else None
     return False, None if None in names else list(names)
 
 
 async def _create_and_describe(
-    context: RequestContext, request: MetadataRequest, names: list[str], form: Form
+    context: RequestContext,
+    request: MetadataRequest,
+    names: list[str],
+    form: Form,
+    share: LoopShare,
 ) -> MetadataResponse:
     refused: dict[str, MetadataResponseTopic] = {}
     server = context.services.settings.server
     known = context.services.topics.topics
     missing: list[str] = []
     total = 0
-    share = LoopShare()
     for name in names:
         if name not in known:
             missing.append(name)
@@ -261,7 +228,7 @@ async def _create_and_describe(
             refused[name] = _refuse_name(context, form, error.code, name)
 
     await work_off(missing, create, _WIDTH)
-    described = await describe_each(
+    described = await share.each(
         names, lambda name: refused.get(name) or _describe_name(context, form, name)
     )
     return _respond(context, request, described)
@@ -270,7 +237,7 @@ async def _create_and_describe(
 def _respond(
     context: RequestContext,
     request: MetadataRequest,
-    topics: list[Any],
+    topics: Sequence[Any],
     error_code: ErrorCode = ErrorCode.none,
 ) -> MetadataResponse:
     identity = context.services.identity
@@ -285,13 +252,6 @@ def _respond(
         cluster_authorized_operations=operations,
         error_code=error_code,
     )
-
-
-def _refuse_all(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Answer a request in which a topic is neither named nor, in this version, known by its id."""
-    code = InvalidRequest.code
-    topics = [_refuse(code, each.name or "", each.topic_id) for each in request.topics or ()]
-    return _respond(context, request, topics, code)
 
 
 def _describe_name(context: RequestContext, form: Form, name: str) -> Any:
@@ -341,26 +301,16 @@ def _describe_kept(context: RequestContext, topic: Topic, form: Form) -> Any:
     return topic.answers.get(form) or _describe(context, topic, form)
 
 
-async def _describe_in_slices(
-    context: RequestContext, request: MetadataRequest, form: Form
-) -> MetadataResponse:
-    """Describe all topics, and serve others between some and some that are not kept."""
-    room = SLICE
-    for topic in list(context.services.topics.topics.values()):
-        if form not in topic.answers:
-            _describe(context, topic, form)
-            room -= topic.partitions
-            if room <= 0:
-                await asyncio.sleep(0)
-                room = SLICE
-    return _respond(context, request, _describe_all(context, form))
-
-
-def _describe_all(context: RequestContext, form: Form) -> list[Any]:
+async def _describe_all(context: RequestContext, form: Form, share: LoopShare) -> Sequence[Any]:
     """Return what every topic's part is, a list that is kept until topics change."""
     registry = context.services.topics
+    if form not in registry.listings:
+        for topic in list(registry.topics.values()):
+            if form not in topic.answers:
+                _describe(context, topic, form)
+                await share.rest()
     listed = registry.listings.get(form)
-    if listed is None:
+    if listed is None:  # what was described may have changed meanwhile
         listed = [
             topic.answers.get(form) or _describe(context, topic, form)
             for topic in registry.topics.values()

@@ -11,13 +11,13 @@ offsets of that one.
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
-from siltstone.broker.handlers.authorized import split_many, split_topics, weave
-from siltstone.broker.net.slices import ELEMENTS, Slices
-from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
+from siltstone.broker.handlers.authorized import split_many, weave
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
 from siltstone.protocol.errors import (
@@ -32,7 +32,7 @@ from siltstone.protocol.messages.offset_commit import OffsetCommitResponse
 from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.coordinator import GroupCoordinator
@@ -43,56 +43,55 @@ if TYPE_CHECKING:
         OffsetCommitRequestTopic,
     )
 
-    Refused = dict[int, OffsetCommitRequestTopic]
     Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
-    Lists = list[tuple[str, bytes, list[tuple[int, int]]]]
 
-_SLICES = Slices("topics", nested="partitions")
 _NO_RETENTION = -1
 _LATEST_MS = (1 << 63) - 1
 _MISSING = (UnknownTopicOrPartition.code, UnknownTopicId.code)
 
 
-def handle(
-    context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    """Commit and answer; return a coroutine if the journal must be flushed first."""
+async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Commit what the client may, and answer; many offsets are committed some at a time.
+
+    Each batch of the journal is as if it were of a request of its own.
+    """
     if not context.may(READ, GROUP, request.group_id):
         return _answer(_refuse_topics(request.topics, GroupAuthorizationFailed.code))
+    by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
+    share = LoopShare()
+    topics = request.topics
+    refused: dict[int, OffsetCommitRequestTopic] = {}
     if context.rights is not None:
-        by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
-        if len(request.topics) > ELEMENTS:
-            return _handle_many(context, request, by_id=by_id)
-        topics, refused = split_topics(context, READ, request.topics, by_id=by_id)
-        if refused:
-            return _handle_some(context, request, topics, refused)
-    return _handle(context, request)
+        topics, refused = await split_many(context, READ, topics, share, by_id=by_id)
+    groups = context.services.groups()
+    results: Any = []
+    is_any_unknown = False
+    for some in share.cut(topics, "partitions"):
+        committed, is_unknown = _commit(context.services, groups, context.version, request, some)
+        results += committed
+        is_any_unknown |= is_unknown
+        await share.rest()
+    if len(results) > len(topics):
+        results = await _join(topics, results, share)
+    if is_any_unknown:
+        results = await _merge(results, share)
+    if groups.journal.unflushed:
+        results = await _flush(groups, results)
+    if refused:
+        rows = _refuse_topics(refused.values(), TopicAuthorizationFailed.code)
+        places = dict(zip(refused, rows, strict=True))
+        results = weave(results, places, len(request.topics))
+    return _answer(results)
 
 
-async def _handle_many(
-    context: RequestContext, request: OffsetCommitRequest, *, by_id: bool
-) -> OffsetCommitResponse:
-    """Commit what the client may of many topics."""
-    split = await split_many(context, READ, request.topics, by_id=by_id)
-    return await _handle_some(context, request, *split)
-
-
-async def _handle_some(
-    context: RequestContext,
-    request: OffsetCommitRequest,
-    topics: Sequence[OffsetCommitRequestTopic],
-    refused: Refused,
-) -> OffsetCommitResponse:
-    """Commit some topics, and refuse the others."""
-    answered: Sequence[Any] = ()
-    if topics:
-        answer = _handle(context, request._replace(topics=topics))
-        if not isinstance(answer, tuple):
-            answer = await answer
-        answered = answer[1]
-    rows = _refuse_topics(refused.values(), TopicAuthorizationFailed.code)
-    places = dict(zip(refused, rows, strict=True))
-    return _answer(weave(answered, places, len(request.topics)))
+async def _join(
+    topics: Sequence[OffsetCommitRequestTopic], results: Results, share: LoopShare
+) -> Results:
+    """Return the codes of each topic in one list; some were committed by parts."""
+    codes = chain.from_iterable(each[2] for each in results)
+    return await share.each(
+        topics, lambda topic: (topic[0], topic[1], list(islice(codes, len(topic[2]))))
+    )
 
 
 def _refuse_topics(topics: Iterable[OffsetCommitRequestTopic], code: int) -> list[Any]:
@@ -102,49 +101,14 @@ def _refuse_topics(topics: Iterable[OffsetCommitRequestTopic], code: int) -> lis
     ]
 
 
-def _handle(
-    context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    topics = request.topics
-    is_one = len(topics) == 1 and len(topics[0].partitions) <= ELEMENTS
-    if not is_one and _SLICES.is_large(request):
-        return _handle_large(context, request)
-    services = context.services
-    groups = services.groups()
-    results: Results
-    results, is_any_unknown = _commit(services, groups, context.version, request)
-    if is_any_unknown:
-        results = finish(_merge(results))
-    return _flush(groups, results) if groups.journal.unflushed else _answer(results)
-
-
-async def _handle_large(
-    context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse:
-    """Commit some partitions at a time; each batch of the journal is as if somebody had asked."""
-    services = context.services
-    groups = services.groups()
-    share = LoopShare()
-    lists: Lists = []
-    is_any_unknown = False
-    for piece, goes_on in _SLICES.cut(request):
-        await share.rest()
-        some, is_unknown = _commit(services, groups, context.version, piece)
-        is_any_unknown |= is_unknown
-        if goes_on:
-            (_, _, codes), *some = some
-            lists[-1][2].extend(codes)
-        lists += [(name, topic_id, list(codes)) for name, topic_id, codes in some]
-    results: Any = lists
-    if is_any_unknown:
-        results = await finish_in_shares(_merge(results))
-    return await _flush(groups, results) if groups.journal.unflushed else _answer(results)
-
-
 def _commit(
-    services: Services, groups: GroupCoordinator, version: int, request: OffsetCommitRequest
+    services: Services,
+    groups: GroupCoordinator,
+    version: int,
+    request: OffsetCommitRequest,
+    topics: Sequence[OffsetCommitRequestTopic],
 ) -> tuple[list[tuple[str, bytes, Grid]], bool]:
-    """Commit; return a code for each partition, and whether one does not exist."""
+    """Commit topics of a request; return a code for each partition, and whether one is unknown."""
     by_id = version >= FIRST_OFFSETS_WITH_TOPIC_ID
     known: dict[Any, Any] = services.topics.by_id if by_id else services.topics.topics
     now_ms = services.clock.now_ms()
@@ -157,7 +121,7 @@ def _commit(
         known = {key: each for key, each in known.items() if each.name not in retired}
     offsets = NewOffsets(now_ms, expiry_ms)
     results, is_any_known, is_any_unknown = judge_offsets(
-        request.topics, known, by_id, services.settings, offsets
+        topics, known, by_id, services.settings, offsets
     )
     if is_any_known:
         try:
@@ -195,23 +159,23 @@ def _refuse(results: list[tuple[str, bytes, Grid]], error_code: int) -> None:
                 codes.put(place, ERROR_CODE, error_code)
 
 
-async def _flush(groups: GroupCoordinator, results: Results) -> OffsetCommitResponse:
-    """Wait for the fsyncs that ``flush.messages`` of the journal asks for."""
+async def _flush(groups: GroupCoordinator, results: Results) -> Results:
+    """Wait for the fsyncs that ``flush.messages`` asks for, and return what has come of it."""
     try:
         await groups.journal.flush()
     except KafkaError as error:
-        results = [
+        return [
             (name, topic_id, [(index, before or error.code) for index, before in codes])
             for name, topic_id, codes in results
         ]
-    return _answer(results)
+    return results
 
 
 def _answer(results: Any) -> OffsetCommitResponse:
     return tuple.__new__(OffsetCommitResponse, (0, results))  # its __new__ costs more than the read
 
 
-def _merge(results: Results) -> Generator[None, None, Results]:
+async def _merge(results: Results, share: LoopShare) -> Results:
     """Return the codes of a topic that is named twice in one place.
 
     Kafka answers so, unless all partitions exist.
@@ -219,5 +183,5 @@ def _merge(results: Results) -> Generator[None, None, Results]:
     merged: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
     for name, topic_id, codes in results:
         merged.setdefault((name, topic_id), []).extend(codes)
-        yield
+        await share.rest()
     return [(*key, codes) for key, codes in merged.items()]

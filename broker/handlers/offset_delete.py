@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from siltstone.broker.net.slices import ELEMENTS, Slices
-from siltstone.broker.process.loop_share import finish, finish_in_shares
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DELETE, GROUP, READ, TOPIC
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
@@ -26,67 +25,69 @@ from siltstone.protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.group import Group
     from siltstone.broker.services import Services
-    from siltstone.protocol.messages.offset_delete import OffsetDeleteRequest
+    from siltstone.protocol.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+    )
 
-_SLICES = Slices("topics", nested="partitions")
 
-
-def delete(
-    context: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
+async def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete offsets of topics that no member reads; one that does not exist is no error."""
     if not context.may(DELETE, GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=GroupAuthorizationFailed.code)
-    steps = _delete(context, request)
-    return finish_in_shares(steps) if _SLICES.is_large(request) else finish(steps)
-
-
-def _delete(
-    context: RequestContext, request: OffsetDeleteRequest
-) -> Generator[None, None, OffsetDeleteResponse]:
-    """Delete some offsets at a time, as the group is then; a refusal of the group is of all."""
-    services = context.services
+    share = LoopShare()
     answered: dict[str, list[OffsetDeleteResponsePartition]] = {}
     try:
-        _find_group(services, request.group_id)
+        _find_group(context.services, request.group_id)
         for name, partitions in request.topics:
             rows = answered.setdefault(name, [])
             may_read = context.may(READ, TOPIC, name)
-            for start in range(0, len(partitions), ELEMENTS):
-                indexes = [each[0] for each in partitions[start : start + ELEMENTS]]
-                if not may_read:
+            for some in share.pieces(partitions):
+                if may_read:
+                    rows += _delete_some(context.services, request.group_id, name, some)
+                else:
                     denied = TopicAuthorizationFailed.code
-                    rows += [OffsetDeleteResponsePartition(index, denied) for index in indexes]
-                    yield
-                    continue
-                group = _find_group(services, request.group_id)
-                code = ErrorCode.none
-                if group.is_subscribed_to(name):
-                    code = GroupSubscribedToTopic.code
-                topic = services.topics.topics.get(name)
-                count = 0 if topic is None else topic.partitions
-                known = dict.fromkeys(index for index in indexes if 0 <= index < count)
-                if not code:
-                    doomed = [(name, index) for index in known]
-                    groups = services.groups()
-                    groups.offsets.deleted_count += groups.delete_offsets(group, doomed)
-                unknown = UnknownTopicOrPartition.code
-                rows += [
-                    OffsetDeleteResponsePartition(index, code if index in known else unknown)
-                    for index in indexes
-                ]
-                yield
-            yield
+                    rows += [OffsetDeleteResponsePartition(each[0], denied) for each in some]
+                await share.rest()
     except KafkaError as refusal:
         return OffsetDeleteResponse(error_code=refusal.code)
     return OffsetDeleteResponse(
         topics=[OffsetDeleteResponseTopic(*each) for each in answered.items()]
     )
+
+
+def _delete_some(
+    services: Services, group_id: str, name: str, partitions: Sequence[OffsetDeleteRequestPartition]
+) -> list[OffsetDeleteResponsePartition]:
+    """Delete offsets as the group is now; a refusal of the group is of the whole request.
+
+    Raises:
+        KafkaError: As in `_find_group`; or the journal did not take it.
+    """
+    if not partitions:
+        return []
+    group = _find_group(services, group_id)
+    topic = services.topics.topics.get(name)
+    count = 0 if topic is None else topic.partitions
+    known = dict.fromkeys(each[0] for each in partitions if 0 <= each[0] < count)
+    code = ErrorCode.none
+    if group.is_subscribed_to(name):
+        code = GroupSubscribedToTopic.code
+    else:
+        groups = services.groups()
+        deleted = groups.delete_offsets(group, [(name, index) for index in known])
+        groups.offsets.deleted_count += deleted
+    return [
+        OffsetDeleteResponsePartition(
+            each[0], code if each[0] in known else UnknownTopicOrPartition.code
+        )
+        for each in partitions
+    ]
 
 
 def _find_group(services: Services, group_id: str) -> Group:

@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.groups.group_offsets import list_committed
-from siltstone.broker.net.slices import ELEMENTS, Slices
-from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
 from siltstone.protocol.errors import (
@@ -31,55 +30,43 @@ from siltstone.protocol.messages.offset_fetch import (
 from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.offsets import Offsets
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest
 
-_SLICES = Slices("topics", nested="partition_indexes")
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 _NO_OFFSETS: dict[int, bytes] = {}
 
 
-def handle(
-    context: RequestContext, request: OffsetFetchRequest
-) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Answer for every group of the request; before version 8 there is one."""
-    steps = _answer(context, request)
+    share = LoopShare()
     if context.version >= _FIRST_WITH_GROUPS:
-        is_large = any(map(_SLICES.is_large, request.groups))
-    else:
-        is_large = _SLICES.is_large(request)
-    return finish_in_shares(steps) if is_large else finish(steps)
-
-
-def _answer(
-    context: RequestContext, request: OffsetFetchRequest
-) -> Generator[None, None, OffsetFetchResponse]:
-    if context.version >= _FIRST_WITH_GROUPS:
-        groups = []
-        for each in request.groups:
-            group = yield from _fetch(context, request, each)
-            groups.append(group)
+        groups = [await _fetch(context, request, each, share) for each in request.groups]
         return OffsetFetchResponse(groups=groups)
     topics: Any = request.topics
     if topics is not None:
-        topics = yield from each_of(topics, lambda topic: (topic[0], NO_ID, topic[1]))
+        topics = await share.each(topics, lambda topic: (topic[0], NO_ID, topic[1]))
     wanted = OffsetFetchRequestGroup(request.group_id, topics=topics)
-    _, found, code = yield from _fetch(context, request, wanted)
-    answered: Any = yield from each_of(found, lambda topic: (topic[0], topic[2]))
+    _, found, code = await _fetch(context, request, wanted, share)
+    answered: Any = await share.each(found, lambda topic: (topic[0], topic[2]))
     return OffsetFetchResponse(topics=answered, error_code=code)
 
 
-def _fetch(
-    context: RequestContext, request: OffsetFetchRequest, wanted: OffsetFetchRequestGroup
-) -> Generator[None, None, OffsetFetchResponseGroup]:
+async def _fetch(
+    context: RequestContext,
+    request: OffsetFetchRequest,
+    wanted: OffsetFetchRequestGroup,
+    share: LoopShare,
+) -> OffsetFetchResponseGroup:
+    await share.rest()
     group_id, member_id, member_epoch, topics = wanted
     if not context.may(DESCRIBE, GROUP, group_id):
-        return (yield from _refuse(context.version, wanted, GroupAuthorizationFailed.code))
+        return await _refuse(context.version, wanted, GroupAuthorizationFailed.code, share)
     groups = context.services.groups()
     try:
         groups.check(group_id)
@@ -89,24 +76,31 @@ def _fetch(
     except GroupIdNotFound:
         pass  # a group without offsets, as one that never was
     except KafkaError as error:
-        return (yield from _refuse(context.version, wanted, error.code))
+        return await _refuse(context.version, wanted, error.code, share)
     lookup = _Lookup(
         context.services.topics, groups.offsets, group_id, require_stable=request.require_stable
     )
     has_ids = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
     found: Any
     if topics is None:
-        found = [
-            row for row in lookup.find_all(has_ids=has_ids) if context.sees(DESCRIBE, TOPIC, row[0])
-        ]
+        found = []
+        for row in lookup.find_all(has_ids=has_ids):
+            if context.sees(DESCRIBE, TOPIC, row[0]):
+                found.append(row)
+            await share.rest()
     else:
-        found = yield from _fetch_topics(context, lookup, topics, has_ids=has_ids)
+        found = await _fetch_topics(context, lookup, topics, share, has_ids=has_ids)
     return OffsetFetchResponseGroup(group_id, found)
 
 
-def _fetch_topics(
-    context: RequestContext, lookup: _Lookup, topics: Sequence[Any], *, has_ids: bool
-) -> Generator[None, None, list[Any]]:
+async def _fetch_topics(
+    context: RequestContext,
+    lookup: _Lookup,
+    topics: Sequence[Any],
+    share: LoopShare,
+    *,
+    has_ids: bool,
+) -> list[Any]:
     """Return the offsets of topics; unknown ones come late, as in Kafka, and refused ones last."""
     if has_ids:
         topics = sorted(topics, key=lookup.is_unknown)
@@ -119,31 +113,20 @@ def _fetch_topics(
         called = lookup.name_of(topic_id) if has_ids else name
         if called is not None and not context.may(DESCRIBE, TOPIC, called):
             answered, find = refused, _hide
-        if len(indexes) <= ELEMENTS:
-            answered.append((name, topic_id, find(indexes)))
-            yield
-            continue
-        rows: list[Any] = []
-        for start in range(0, len(indexes), ELEMENTS):
-            rows += find(indexes[start : start + ELEMENTS])
-            yield
-        answered.append((name, topic_id, rows))
+        answered.append((name, topic_id, await share.some(indexes, find)))
     return found + refused
 
 
-def _refuse(
-    version: int, wanted: OffsetFetchRequestGroup, code: int
-) -> Generator[None, None, OffsetFetchResponseGroup]:
+async def _refuse(
+    version: int, wanted: OffsetFetchRequestGroup, code: int, share: LoopShare
+) -> OffsetFetchResponseGroup:
     """Return the error of a group, which version 1 can only say of partitions."""
     topics: Any = []
     if version < _FIRST_WITH_GROUP_ERROR:
         for name, topic_id, indexes in wanted.topics or ():
-            rows: list[Any] = []
-            for start in range(0, len(indexes), ELEMENTS):
-                rows += [_row(index, code) for index in indexes[start : start + ELEMENTS]]
-                yield
-            yield
+            rows = await share.each(indexes, lambda index: _row(index, code))
             topics.append((name, topic_id, rows))
+            await share.rest()
     return OffsetFetchResponseGroup(wanted.group_id, topics, code)
 
 
@@ -199,15 +182,13 @@ class _Lookup:
             return [_row(index, UnknownTopicId.code) for index in indexes]
         return self.find(topic.name, indexes)
 
-    def find_all(self, *, has_ids: bool) -> list[tuple[str, bytes, Sequence[Any]]]:
-        """Return all offsets; a version with ids leaves out topics that no longer exist."""
-        found = []
-        for name, partitions in self._committed.items():
+    def find_all(self, *, has_ids: bool) -> Iterator[tuple[str, bytes, Sequence[Any]]]:
+        """Yield all offsets; a version with ids leaves out topics that no longer exist."""
+        for name, partitions in list(self._committed.items()):
             topic_id = NO_ID
             if has_ids:
                 topic = self._registry.topics.get(name)
                 if topic is None:
                     continue
                 topic_id = topic.key
-            found.append((name, topic_id, self.find(name, list(partitions))))
-        return found
+            yield name, topic_id, self.find(name, list(partitions))

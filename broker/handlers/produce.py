@@ -28,7 +28,7 @@ import cython
 from siltstone.broker.context import Unwritten
 from siltstone.broker.handlers.authorized import split_many, split_topics, weave
 from siltstone.broker.net.gate import AT_ONCE as READ_AT_ONCE
-from siltstone.broker.process.loop_share import LoopShare, finish_in_shares
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import (
     CorruptMessage,
@@ -70,7 +70,7 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
     from siltstone.storage.appending._append_kernels import ValidatedBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.broker.transactions.producing import TransactionalProduce
@@ -203,7 +203,8 @@ def judge(context: "RequestContext", request: "ProduceRequest") -> "Produced":
 async def _judge_many(
     context: "RequestContext", request: "ProduceRequest", *, by_id: bool
 ) -> "ProduceResponse | None":
-    topics, refused = await split_many(context, WRITE, request.topic_data, by_id=by_id)
+    share = LoopShare()
+    topics, refused = await split_many(context, WRITE, request.topic_data, share, by_id=by_id)
     answer: Any = _append_permitted(context, request, topics, refused, is_own=True)
     response: ProduceResponse | None = await answer if isinstance(answer, Coroutine) else answer
     return response
@@ -469,10 +470,9 @@ class Produce(Unwritten):
 
     async def _append_later(self) -> "ProduceResponse | None":
         """Append on the loop; open what is large on threads, where codecs release the GIL."""
-        if self._is_gathered:
-            steps = gather(self._topics, self.context.version)
-            self._topics = await finish_in_shares(steps)
         share = LoopShare()
+        if self._is_gathered:
+            self._topics = await gather(self._topics, self.context.version, share)
         while True:
             await share.rest()
             come = self._append_some(1)
@@ -604,20 +604,19 @@ def count_once(topics: "list[TopicProduceData]", key: int) -> int:
     return total
 
 
-def gather(
-    topics: "Sequence[TopicProduceData]", version: int
-) -> "Generator[None, None, list[TopicProduceData]]":
+async def gather(
+    topics: "Sequence[TopicProduceData]", version: int, share: LoopShare
+) -> "list[TopicProduceData]":
     """Return each topic once, with the last records of a partition that are and that are no batch.
 
-    It does so in steps. The latter come second, so that the last result of a partition is its
-    answer.
+    The latter come second, so that the last result of a partition is its answer.
     """
     gathered: dict[tuple[str, bytes], dict[int, dict[bool, Any]]] = {}
     for name, topic_id, partitions in topics:
         for index, records in partitions:
             last = gathered.setdefault((name, topic_id), {}).setdefault(index, {})
             last[_is_no_batch(records, version)] = PartitionProduceData(index, records)
-            yield
+            await share.rest()
     return [
         TopicProduceData(
             *key, [last[is_none] for last in each.values() for is_none in sorted(last)]

@@ -7,8 +7,10 @@ Differs from Kafka: records of the broker's own topics cannot be deleted, whatev
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DELETE, TOPIC
 from siltstone.protocol.errors import (
     InvalidTopic,
@@ -34,21 +36,27 @@ _UNKNOWN: Final = UnknownTopicOrPartition.code
 _INTERNAL: Final = InvalidTopic.code
 
 
-def delete(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def delete(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Raise the log start offset of partitions."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(name, _delete_all(context, name, partitions))
-            for name, partitions in request.topics
-        ]
-    )
+    share = LoopShare()
+    results = []
+    for name, partitions in request.topics:
+        delete_some = partial(
+            _delete_some if context.may(DELETE, TOPIC, name) else _refuse, context
+        )
+        rows = await share.some(partitions, partial(delete_some, name))
+        results.append(DeleteRecordsTopicResult(name, rows))
+    return DeleteRecordsResponse(topics=results)
 
 
-def _delete_all(
+def _refuse(_: RequestContext, __: str, wanted: Sequence[DeleteRecordsPartition]) -> list[Any]:
+    return [(index, -1, TopicAuthorizationFailed.code) for index, _ in wanted]
+
+
+def _delete_some(
     context: RequestContext, name: str, wanted: Sequence[DeleteRecordsPartition]
 ) -> list[Any]:
-    if not context.may(DELETE, TOPIC, name):
-        return [(index, -1, TopicAuthorizationFailed.code) for index, _ in wanted]
+    """Delete records of partitions of a topic as it is now."""
     topic = context.services.topics.topics.get(name)
     logs = () if topic is None else topic.logs
     is_refused = topic is not None and topic.is_internal

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.handlers import authorized
-from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares, sort_once
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, TOPIC
 from siltstone.broker.topics.topic import keep
 from siltstone.protocol.errors import (
@@ -33,7 +33,7 @@ from siltstone.protocol.messages.describe_topic_partitions import (
 from siltstone.protocol.names import check_topic_name, is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.broker.topics.topic import Form, Topic
@@ -41,56 +41,44 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 _KEY, _VERSION = 75, 0
-_MANY = 500
 
 
-def describe(
+async def describe(
     context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse | Coroutine[Any, Any, DescribeTopicPartitionsResponse]:
-    """Describe topics from the cursor on, and say where the next page begins."""
-    steps = _describe_page(context, request)
-    count = len(request.topics)
-    if not count and context.rights is not None:
-        count = len(context.services.topics.topics)
-    return finish_in_shares(steps) if count > _MANY else finish(steps)
-
-
-def _describe_page(
-    context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> Generator[None, None, DescribeTopicPartitionsResponse]:
-    """Describe a page of the topics that the client may know of, a topic a step."""
+) -> DescribeTopicPartitionsResponse:
+    """Describe a page of topics from the cursor on, and say where the next page begins."""
+    share = LoopShare()
     registry = context.services.topics
     names: Sequence[str] = registry.sorted_names()
     if not request.topics and context.rights is not None:
-        names = yield from _find_seen(names, context.rights.sees)
+        names = await _find_seen(names, context.rights.sees, share)
     if request.topics:
-        listed = yield from each_of(request.topics, itemgetter(0))
-        names = yield from sort_once(listed)
+        names = await share.sort_once(await share.each(request.topics, itemgetter(0)))
     first, first_index = "", 0
     if request.cursor is not None:
         first, first_index = request.cursor
         if first_index < 0 or (request.topics and first not in names):
-            return (yield from _refuse_all(names))
+            return await _refuse_all(names, share)
     refused: list[Any] = []
     if request.topics and context.rights is not None:
         names = names[bisect_left(names, first) :]
-        seen = yield from _find_seen(names, context.rights.may)
+        seen = await _find_seen(names, context.rights.may, share)
         hidden = set(names).difference(seen)
-        refused = yield from each_of(sorted(hidden), _refuse_hidden)
+        refused = await share.each(sorted(hidden), _refuse_hidden)
         names = seen
-    answer = yield from _describe_some(context, request, names, (first, first_index))
+    answer = await _describe_some(context, request, names, (first, first_index), share)
     return answer._replace(topics=[*answer.topics, *refused]) if refused else answer
 
 
-def _find_seen(
-    names: Sequence[str], sees: Callable[[int, int, str], bool]
-) -> Generator[None, None, list[str]]:
+async def _find_seen(
+    names: Sequence[str], sees: Callable[[int, int, str], bool], share: LoopShare
+) -> list[str]:
     """Return the names of topics that the client may describe."""
     seen = []
     for name in names:
         if sees(DESCRIBE, TOPIC, name):
             seen.append(name)
-        yield
+        await share.rest()
     return seen
 
 
@@ -98,12 +86,13 @@ def _refuse_hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(TopicAuthorizationFailed.code, name)
 
 
-def _describe_some(
+async def _describe_some(
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
     names: Sequence[str],
     begin: tuple[str, int],
-) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+    share: LoopShare,
+) -> DescribeTopicPartitionsResponse:
     """Describe topics from one on, and of that one the partitions from one on."""
     registry = context.services.topics
     first, first_index = begin
@@ -114,7 +103,7 @@ def _describe_some(
     everybodys: Form = (_KEY, _VERSION, operations)
     described: list[Any] = []
     for place in range(bisect_left(names, first), len(names)):
-        yield
+        await share.rest()
         name = names[place]
         start = first_index if name == first else 0
         form = everybodys
@@ -143,9 +132,9 @@ def _describe_some(
     return DescribeTopicPartitionsResponse(topics=described)
 
 
-def _refuse_all(names: Sequence[str]) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+async def _refuse_all(names: Sequence[str], share: LoopShare) -> DescribeTopicPartitionsResponse:
     """Answer a cursor that points nowhere; only topics have room for an error."""
-    refused = yield from each_of(
+    refused = await share.each(
         names, lambda name: _refuse(name, InvalidRequest.code, authorized.NOT_ASKED)
     )
     return DescribeTopicPartitionsResponse(topics=refused)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from siltstone.broker.net.slices import ELEMENTS, Slices
-from siltstone.broker.process.loop_share import each_of, finish, finish_in_shares
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import (
     CLUSTER,
     CLUSTER_ACTION,
@@ -42,7 +41,7 @@ from siltstone.protocol.messages.add_partitions_to_txn import (
 from siltstone.protocol.names import is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SLICES = Slices("topics", nested="partitions")
 _FIRST_WITH_FENCED = 2
 _FIRST_BY_BROKERS = 4
 _FIRST_WITH_EPOCH_BUMP = 5
@@ -99,9 +97,9 @@ async def flush(context: RequestContext) -> None:
         await coordinators.groups.journal.flush()
 
 
-def add_partitions(
+async def add_partitions(
     context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse:
     """Make partitions part of their producers' transactions, all of one or none."""
     version = context.version
     if version >= _FIRST_BY_BROKERS and not context.may(CLUSTER_ACTION, CLUSTER):
@@ -109,28 +107,16 @@ def add_partitions(
     wanted: Sequence[AddPartitionsToTxnTransaction] = request.transactions
     if version < _FIRST_BY_BROKERS:
         wanted = [_only_transaction(request)]
-
-    def refuse(error: KafkaError) -> AddPartitionsToTxnResponse:
-        code = code_of(error, version)
-        return _respond(version, [finish(_refuse(each, code)) for each in wanted])
-
-    if len(wanted) == 1 and _SLICES.is_large(wanted[0]):
-        return _add_large(context, wanted[0])
-    answer = _respond(version, [finish(_add(context, each)) for each in wanted])
-    return when_durable(context, answer, refuse)
-
-
-async def _add_large(
-    context: RequestContext, wanted: AddPartitionsToTxnTransaction
-) -> AddPartitionsToTxnResponse:
-    """Do as `add_partitions` for one transaction, and let others be served in between."""
-    result = await finish_in_shares(_add(context, wanted))
+    share = LoopShare()
+    results = [await _add(context, each, share) for each in wanted]
     try:
         await flush(context)
     except KafkaError as error:
-        code = code_of(error, context.version)
-        result = await finish_in_shares(_refuse(wanted, code))
-    return _respond(context.version, [result])
+        code = code_of(error, version)
+        results = [await _refuse(each, code, share) for each in wanted]
+    if version < _FIRST_BY_BROKERS:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
@@ -143,94 +129,77 @@ def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnT
     )
 
 
-def _respond(version: int, results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
-    if version < _FIRST_BY_BROKERS:
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
-    return AddPartitionsToTxnResponse(results_by_transaction=results)
-
-
-def _add(
-    context: RequestContext, wanted: AddPartitionsToTxnTransaction
-) -> Generator[None, None, AddPartitionsToTxnResult]:
+async def _add(
+    context: RequestContext, wanted: AddPartitionsToTxnTransaction, share: LoopShare
+) -> AddPartitionsToTxnResult:
+    """Make partitions part of one transaction."""
     name = wanted.transactional_id
     if context.version < _FIRST_BY_BROKERS and not context.may(WRITE, TRANSACTIONAL_ID, name):
-        return (yield from _refuse(wanted, TransactionalIdAuthorizationFailed.code))
-    partitions = yield from _partitions_of(wanted)
-    codes = yield from _find_faults(context, partitions)
+        return await _refuse(wanted, TransactionalIdAuthorizationFailed.code, share)
+    partitions = _partitions_of(wanted)
+    codes = await _find_faults(context, partitions, share)
     if not codes:
-        codes = yield from _add_or_verify(context, wanted, partitions)
-    return (yield from _results(wanted, codes))
+        codes = await _add_or_verify(context, wanted, partitions, share)
+    return await _answer(wanted, codes, share)
 
 
-def _refuse(
-    wanted: AddPartitionsToTxnTransaction, code: ErrorCode
-) -> Generator[None, None, AddPartitionsToTxnResult]:
+async def _refuse(
+    wanted: AddPartitionsToTxnTransaction, code: ErrorCode, share: LoopShare
+) -> AddPartitionsToTxnResult:
     """Return the answer for one transaction whose partitions all have the same code."""
-    partitions = yield from _partitions_of(wanted)
-    return (yield from _results(wanted, dict.fromkeys(partitions, code)))
+    return await _answer(wanted, dict.fromkeys(_partitions_of(wanted), code), share)
 
 
-def _partitions_of(
-    wanted: AddPartitionsToTxnTransaction,
-) -> Generator[None, None, list[tuple[str, int]]]:
-    partitions: list[tuple[str, int]] = []
-    for topic in wanted.topics:
-        partitions += [(topic.name, index) for index in topic.partitions]
-        yield
-    return partitions
+def _partitions_of(wanted: AddPartitionsToTxnTransaction) -> list[tuple[str, int]]:
+    return [(name, index) for name, indexes in wanted.topics for index in indexes]
 
 
-def _results(
-    wanted: AddPartitionsToTxnTransaction, codes: Codes
-) -> Generator[None, None, AddPartitionsToTxnResult]:
+async def _answer(
+    wanted: AddPartitionsToTxnTransaction, codes: Codes, share: LoopShare
+) -> AddPartitionsToTxnResult:
     """Return the answer for one transaction, which names every topic once."""
     named: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for name, indexes in wanted.topics:
         rows = named.setdefault(name, [])
-        for start in range(0, len(indexes), ELEMENTS):
-            rows += [
-                AddPartitionsToTxnPartitionResult(index, codes[name, index])
-                for index in indexes[start : start + ELEMENTS]
-            ]
-            yield
-        yield
-    topics = yield from each_of(
-        list(named.items()), lambda each: AddPartitionsToTxnTopicResult(*each)
-    )
+        for index in indexes:
+            rows.append(AddPartitionsToTxnPartitionResult(index, codes[name, index]))
+            await share.rest()
+        await share.rest()
+    topics = await share.each(named.items(), lambda each: AddPartitionsToTxnTopicResult(*each))
     return AddPartitionsToTxnResult(wanted.transactional_id, topics)
 
 
-def _find_faults(
-    context: RequestContext, partitions: list[tuple[str, int]]
-) -> Generator[None, None, Codes]:
+async def _find_faults(
+    context: RequestContext, partitions: list[tuple[str, int]], share: LoopShare
+) -> Codes:
     """Return a code for every partition if one of them cannot be part of a transaction."""
     logs = context.services.topics.logs
     is_client = context.version < _FIRST_BY_BROKERS  # brokers ask about topics of their own, too
     codes: dict[tuple[str, int], ErrorCode] = {}
     has_faults = False
     may_write: dict[str, bool] = {}
-    for start in range(0, len(partitions), ELEMENTS):
-        for each in partitions[start : start + ELEMENTS]:
-            name = each[0]
-            if is_client and name not in may_write:
-                may_write[name] = not is_internal(name) and context.may(WRITE, TOPIC, name)
-            if is_client and not may_write[name]:
-                codes[each] = TopicAuthorizationFailed.code
-                has_faults = True
-            elif each not in logs:
-                codes[each] = UnknownTopicOrPartition.code
-                has_faults = True
-            else:
-                codes[each] = OperationNotAttempted.code
-        yield
+    for each in partitions:
+        name = each[0]
+        if is_client and name not in may_write:
+            may_write[name] = not is_internal(name) and context.may(WRITE, TOPIC, name)
+        if is_client and not may_write[name]:
+            codes[each] = TopicAuthorizationFailed.code
+            has_faults = True
+        elif each not in logs:
+            codes[each] = UnknownTopicOrPartition.code
+            has_faults = True
+        else:
+            codes[each] = OperationNotAttempted.code
+        await share.rest()
     return codes if has_faults else {}
 
 
-def _add_or_verify(
+async def _add_or_verify(
     context: RequestContext,
     wanted: AddPartitionsToTxnTransaction,
     partitions: list[tuple[str, int]],
-) -> Generator[None, None, Codes]:
+    share: LoopShare,
+) -> Codes:
     coordinator = context.services.transactions()
     producer = wanted.transactional_id, wanted.producer_id, wanted.producer_epoch
     codes: dict[tuple[str, int], ErrorCode] = dict.fromkeys(partitions, ErrorCode.none)
@@ -248,5 +217,5 @@ def _add_or_verify(
                 coordinator.verify(*producer, each)
             except KafkaError as error:
                 codes[each] = error.code
-            yield
+            await share.rest()
     return codes

@@ -18,8 +18,7 @@ from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.broker.groups.offset_metadata import is_too_long
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
-from siltstone.broker.net.slices import ELEMENTS, Slices
-from siltstone.broker.process.loop_share import LoopShare, finish, finish_in_shares
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.broker.transactions.producing import Rules, admit
 from siltstone.protocol.coordinator.group_errors import (
@@ -54,15 +53,17 @@ from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.journal import Producer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Coroutine, Sequence
 
     from siltstone.broker.context import RequestContext
     from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-    from siltstone.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+    from siltstone.protocol.messages.txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestTopic,
+    )
 
     Codes = dict[tuple[str, int], ErrorCode]
 
-_SLICES = Slices("topics", nested="partitions")
 _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
@@ -109,49 +110,33 @@ def _find_refusal(
     return None
 
 
-def commit(
-    context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
-    """Write offsets that count once their transaction is committed."""
-    codes: Codes = {}
-
-    def refuse(error: KafkaError) -> TxnOffsetCommitResponse:
-        return finish(_respond(request, codes, _code_of(error, context.version)))
-
-    refusal = _find_refusal(context, request)
-    if refusal is not None:
-        return refuse(refusal)
-    if _SLICES.is_large(request):
-        return _commit_large(context, request)
-    codes, too_long, offsets = _sort(context, request)
-    code = _try(context, request, offsets) if offsets.count or too_long else ErrorCode.none
-    if not code:
-        codes |= too_long
-    answer = finish(_respond(request, codes, code))
-    return answer if code else when_durable(context, answer, refuse)
-
-
-async def _commit_large(
+async def commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    """Write some offsets at a time; if some are refused, so are all: the producer will abort."""
+    """Write offsets that count once their transaction is committed, many some at a time.
+
+    If some are refused, so are all: the producer will abort.
+    """
     share = LoopShare()
     codes: Codes = {}
+    refusal = _find_refusal(context, request)
+    if refusal is not None:
+        return await _respond(request, codes, _code_of(refusal, context.version), share)
     code = ErrorCode.none
-    for piece, _ in _SLICES.cut(request):
-        await share.rest()
-        refused, too_long, offsets = _sort(context, piece)
+    for some in share.cut(request.topics, "partitions"):
+        refused, too_long, offsets = _sort(context, some)
         codes |= refused
         if not code and (offsets.count or too_long):
-            code = _try(context, piece, offsets)
+            code = _try(context, request, offsets)
         if not code:
             codes |= too_long
+        await share.rest()
     if not code:
         try:
             await flush(context)
         except KafkaError as error:
             code = _code_of(error, context.version)
-    return await finish_in_shares(_respond(request, codes, code))
+    return await _respond(request, codes, code, share)
 
 
 def _try(
@@ -170,7 +155,7 @@ def _try(
 
 
 def _sort(
-    context: RequestContext, request: TxnOffsetCommitRequest
+    context: RequestContext, topics: Sequence[TxnOffsetCommitRequestTopic]
 ) -> tuple[Codes, Codes, NewOffsets]:
     """Return a code for each partition that is refused or told too much of, and other offsets.
 
@@ -183,7 +168,7 @@ def _sort(
     codes: Codes = {}
     too_long: Codes = {}
     offsets = NewOffsets(now_ms)
-    for topic in request.topics:
+    for topic in topics:
         if not context.may(READ, TOPIC, topic.name):
             denied = TopicAuthorizationFailed.code
             codes |= {(topic.name, each[0]): denied for each in topic.partitions}
@@ -256,9 +241,9 @@ def _bearable(error: KafkaError, version: int) -> KafkaError:
     return error
 
 
-def _respond(
-    request: TxnOffsetCommitRequest, codes: Codes, others: ErrorCode
-) -> Generator[None, None, TxnOffsetCommitResponse]:
+async def _respond(
+    request: TxnOffsetCommitRequest, codes: Codes, others: ErrorCode, share: LoopShare
+) -> TxnOffsetCommitResponse:
     topics: list[TxnOffsetCommitResponseTopic] = []
     once: dict[str, list[Any]] | None = None
     if UnknownTopicOrPartition.code in codes.values():
@@ -269,11 +254,9 @@ def _respond(
             topics.append(TxnOffsetCommitResponseTopic(name, rows))
         if once is not None:
             once[name] = rows
-        for start in range(0, len(partitions), ELEMENTS):
-            rows += [
-                TxnOffsetCommitResponsePartition(each[0], codes.get((name, each[0]), others))
-                for each in partitions[start : start + ELEMENTS]
-            ]
-            yield
-        yield
+        for index, *_ in partitions:
+            code = codes.get((name, index), others)
+            rows.append(TxnOffsetCommitResponsePartition(index, code))
+            await share.rest()
+        await share.rest()
     return TxnOffsetCommitResponse(topics=topics)

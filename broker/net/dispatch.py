@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.gate import AT_ONCE, Gate, Route
-from siltstone.broker.net.slices import handle_in_slices
-from siltstone.broker.process.loop_share import finish_in_shares, free, parts_of
+from siltstone.broker.process.loop_share import LoopShare, parts_of
 from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps
 from siltstone.protocol.errors import ErrorCode, ProtocolError
 from siltstone.protocol.framing import API_VERSIONS, FIRST_FLEXIBLE
@@ -89,15 +88,13 @@ class Dispatcher:
             self._replaced.add(key)
             self._metered.discard(key)
             route.handler = handler
-            route.slices = route.api.slices
 
     def meter(
         self, find: Callable[[Api], Callable[..., Any] | None], timer: TurnTimer | None
     ) -> None:
         """Have ``find`` say what serves an API in place of its handler; None: nothing.
 
-        It is asked now, and what serves an API cuts large requests itself. ``timer`` counts what
-        whole turns take.
+        It is asked now. ``timer`` counts what whole turns take.
         """
         self._find_metered = find
         self.gate.timer = timer
@@ -111,11 +108,9 @@ class Dispatcher:
         if metered is not None:
             self._metered.add(key)
             route.handler = metered
-            route.slices = None
         elif key in self._metered:
             self._metered.discard(key)
             route.load()
-            route.slices = route.api.slices
 
 
 @types.coroutine
@@ -189,10 +184,11 @@ class RareRequests:
                 arguments = table, row, correlation_id, route.has_tags[version], errors
                 answer = write_response(*arguments, AT_ONCE)
                 if answer is None:
-                    answer = await finish_in_shares(write_response_in_steps(*arguments))
+                    share = LoopShare()
+                    answer = await share.step_through(write_response_in_steps(*arguments))
                     parts = parts_of(row)
                     del row, arguments
-                    await free(parts)
+                    await share.free(parts)
             if errors:
                 route.stats.all_failed(errors)
         except ProtocolError as error:
@@ -228,20 +224,17 @@ class RareRequests:
         """Read a request in pieces, then handle it."""
         try:
             steps = read_in_steps(table, buffer, position, end, route.max_elements)
-            request, _ = await finish_in_shares(steps)
+            request, _ = await LoopShare().step_through(steps)
         except ProtocolError:
             self._stats.refused += 1
             raise
         del steps
-        if route.slices is None or not route.slices.is_large(request):
-            response = route.handler(context, request)
-        else:
-            response = handle_in_slices(route.slices, route.handler, context, request)
+        response = route.handler(context, request)
         if response is not None and not isinstance(response, tuple):
             response = await response
         parts = parts_of(request)
         del request
-        await free(parts)
+        await LoopShare().free(parts)
         return response
 
     def refuse_version(

@@ -20,7 +20,6 @@ class Route:
     lowest: int
     highest: int
     max_elements: int
-    slices: Any
     handler: Callable[..., Any]
     requests: list[Table | None]
     responses: list[Table | None]

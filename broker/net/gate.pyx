@@ -6,7 +6,6 @@ from siltstone.broker.context cimport Caller, RequestContext, Unwritten
 from siltstone.broker.net.histogram cimport Histogram
 from siltstone.storage.clock cimport perf_counter
 
-from siltstone.broker.net.slices import BODY_BYTES, handle_in_slices
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
 
@@ -24,7 +23,7 @@ cdef class Route:
     ``requests`` and ``responses`` hold the tables by version, None until one is made.
     """
 
-    cdef public object api, handler, slices
+    cdef public object api, handler
     cdef public list requests, responses, has_tags
     cdef public Histogram stats
     cdef public int highest, lowest
@@ -36,7 +35,6 @@ cdef class Route:
         self.lowest = api.versions.start
         self.highest = api.versions.stop - 1
         self.max_elements = api.max_elements
-        self.slices = api.slices
         self.handler = self._load_and_handle
         self.requests = [None] * api.versions.stop
         self.responses = [None] * api.versions.stop
@@ -120,14 +118,8 @@ cdef class Gate:
             context.may_wait = may_wait and position >= 0
             if position < 0:
                 response = self._rare.handle_large(route, context, table, buffer, body, end)
-            elif (
-                route.slices is None
-                or end - body <= BODY_BYTES
-                or not route.slices.is_large(request)
-            ):
-                response = route.handler(context, request)
             else:
-                response = handle_in_slices(route.slices, route.handler, context, request)
+                response = route.handler(context, request)
             if isinstance(response, Unwritten):
                 unwritten = response
                 unwritten.gate = self

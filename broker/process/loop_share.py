@@ -18,16 +18,29 @@ from weakref import WeakKeyDictionary
 from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Collection,
+        Generator,
+        Iterable,
+        Iterator,
+        Sequence,
+    )
 
 T = TypeVar("T")
 Row = TypeVar("Row")
 
 SECONDS: Final = 0.002
-_PIECE: Final = 100
-_FREED: Final = 1000
 _TOGETHER_SECONDS: Final = 4 * SECONDS
 """How much those want together that take turns: four large requests, or many small ones."""
+
+FIRST_PIECE: Final = 200
+"""How many elements the first piece has; each further one as many as fit into some of the share."""
+_PIECES: Final = 8
+"""How many pieces a share is meant to have."""
+_LONG: Final = 100
+"""An array of more elements is freed in pieces."""
 
 
 class _Place(NamedTuple):
@@ -51,9 +64,6 @@ class _Line:
         self._turns = 0
         self._waiting: list[_Place] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     def find_number(self) -> int:
         """Return the number of the task that runs: a request has several shares, one by one.
 
@@ -75,6 +85,7 @@ class _Line:
             loop.call_soon(self._go_on)
         turn = loop.create_future()
         insort(self._waiting, _Place(number, last, turn, seconds), key=_number_of)
+        _busy.add(self)
         await turn
         task = asyncio.current_task()
         if task is not None:
@@ -94,6 +105,8 @@ class _Line:
                 room -= place.seconds
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            _busy.discard(self)
 
     def _first(self) -> list[_Place]:
         """Return those that take turns."""
@@ -107,120 +120,174 @@ class _Line:
 
 _number_of: Final = attrgetter("number")
 _last_of: Final = attrgetter("last")
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+_lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+_busy: set[_Line] = set()
+"""The lines in which anybody waits: most requests need not look for theirs."""
 
 
 def _line() -> _Line:
     loop = asyncio.get_running_loop()
     line = _lines.get(loop)
     if line is None:
+        for each in [each for each in _lines if each.is_closed()]:
+            del _lines[each]
         line = _lines[loop] = _Line()
     return line
 
 
-class LoopShare:
-    """Measures a request that is worked off in one go otherwise (loop only)."""
+class _Done:
+    """To await it costs next to nothing."""
 
-    __slots__ = ("_end", "_last", "_line", "_number", "_seconds")
+    __await__ = staticmethod(().__iter__)
+
+
+_DONE: Final[Any] = _Done()
+
+
+class LoopShare:
+    """Measures what holds the loop: one for a request, or for other long work (loop only).
+
+    The work is a coroutine. It awaits `rest` where nothing is half changed, as often as it likes,
+    and then looks again at what it goes on with: others may have changed it.
+    """
+
+    __slots__ = ("_end", "_idle", "_last", "_number", "_seconds")
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
-        self._line = _line()
         self._number = 0
         self._last = 0
+        self._idle = 0.0
         # Where others wait it does what it must, and stands behind them.
-        self._end = 0.0 if self._line else perf_counter() + seconds
+        self._end = 0.0 if _busy and _line() in _busy else perf_counter() + seconds
 
-    async def rest(self) -> None:
+    @property
+    def is_over(self) -> bool:
+        """Tell whether `rest` would let others be served now."""
+        return perf_counter() > self._end
+
+    def rest(self) -> Awaitable[None]:
         """Let others be served if its time is over; what was looked up may have changed then."""
-        if perf_counter() > self._end:
-            self._number = self._number or self._line.find_number()
-            self._last = await self._line.wait(self._number, self._last, self._seconds)
-            self._end = perf_counter() + self._seconds
+        return self.turn() if perf_counter() > self._end else _DONE
 
+    async def turn(self) -> None:
+        """Let others be served, and wait for the next share."""
+        began = perf_counter()
+        line = _line()
+        self._number = self._number or line.find_number()
+        self._last = await line.wait(self._number, self._last, self._seconds)
+        now = perf_counter()
+        self._idle += now - began
+        self._end = now + self._seconds
 
-async def describe_each(rows: Iterable[T], describe: Callable[[T], Row]) -> list[Row]:
-    """Return what each row is answered, and let others be served in between."""
-    described: list[Row] = []
-    share = LoopShare()
-    for row in rows:
-        described.append(describe(row))
-        await share.rest()
-    return described
+    def pieces(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Yield some of the rows after others, for work that is cheaper with many than with one.
+
+        How many follows from how long those before have taken; the caller rests after each piece.
+        Few rows, or no row, are one piece.
+        """
+        if len(rows) <= FIRST_PIECE:
+            yield rows
+            return
+        start, count = 0, FIRST_PIECE
+        while start < len(rows):
+            began = perf_counter() - self._idle
+            yield rows[start : start + count]
+            took = perf_counter() - self._idle - began
+            start += count
+            fit = count * self._seconds / _PIECES / max(took, 1e-9)
+            count = max(1, min(2 * count, int(fit)))
+
+    def cut(self, rows: Sequence[Any], nested: str) -> Iterator[Sequence[Any]]:
+        """Yield some of the rows after others, and count the elements of an array that each has.
+
+        A row with many is cut, and its parts follow each other, the first of them maybe empty.
+        """
+        count = sum(1 + len(getattr(row, nested)) for row in rows)
+        if count <= FIRST_PIECE:
+            yield rows
+            return
+        number = -1
+        elements: Any = ()
+        for numbers in self.pieces(range(count)):
+            piece: list[Any] = []
+            room = len(numbers)
+            while room:
+                if not elements:
+                    number += 1
+                    elements = getattr(rows[number], nested)
+                    room -= 1
+                some, elements = elements[:room], elements[room:]
+                room -= len(some)
+                piece.append(rows[number]._replace(**{nested: some}))
+            yield piece
+
+    async def each(self, rows: Iterable[T], convert: Callable[[T], Row]) -> list[Row]:
+        """Return what becomes of each row, and let others be served in between."""
+        converted: list[Row] = []
+        for row in rows:
+            converted.append(convert(row))
+            await self.rest()
+        return converted
+
+    async def some(
+        self, rows: Sequence[T], convert: Callable[[Sequence[T]], Sequence[Row]]
+    ) -> Sequence[Row]:
+        """Return what becomes of rows that are converted by pieces; of few, as it is."""
+        converted: list[Row] = []
+        for piece in self.pieces(rows):
+            found = convert(piece)
+            await self.rest()
+            if len(piece) == len(rows):
+                return found
+            converted += found
+        return converted
+
+    async def sort_once(self, texts: Sequence[str]) -> list[str]:
+        """Return the texts in order, each once, and let others be served in between."""
+        pieces = []
+        for some in self.pieces(texts):
+            pieces.append(sorted(some))
+            await self.rest()
+        ordered: dict[str, None] = {}
+        for text in merge(*pieces):
+            ordered[text] = None
+            await self.rest()
+        return list(ordered)
+
+    async def step_through(self, steps: Generator[None, None, T]) -> T:
+        """Return what the resumable reader or writer of the core comes to in the end."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            await self.rest()
+
+    async def free(self, parts: list[Any]) -> None:
+        """Free the parts of a message, and let others be served in between.
+
+        To free a message of 25,000 elements at once takes as long as to read it.
+        """
+        for some in self.pieces(range(len(parts))):
+            del parts[-len(some) :]
+            await self.rest()
 
 
 def parts_of(message: Any) -> list[Any]:
-    """Return the elements of a message's long arrays, to be freed with `free`."""
+    """Return the elements of a message's long arrays, to be freed with `LoopShare.free`."""
     parts: list[Any] = []
     for value in message:
         if type(value) is not list:
             continue
-        if len(value) > _PIECE:
+        if len(value) > _LONG:
             parts += value
         else:
             for row in value:
                 if isinstance(row, tuple):
                     parts += parts_of(row)
     return parts
-
-
-async def free(parts: list[Any]) -> None:
-    """Free the parts of a message in slices, so that others are served in between.
-
-    To free a message of 25,000 elements at once takes as long as to read it.
-    """
-    share = LoopShare()
-    while parts:
-        del parts[-_FREED:]
-        await share.rest()
-
-
-def each_of(rows: Sequence[T], convert: Callable[[T], Row]) -> Generator[None, None, list[Row]]:
-    """Return what becomes of each row, in steps."""
-    converted: list[Row] = []
-    for start in range(0, len(rows), _PIECE):
-        converted += map(convert, rows[start : start + _PIECE])
-        yield
-    return converted
-
-
-def sort_once(texts: Sequence[str]) -> Generator[None, None, list[str]]:
-    """Return the texts in order, each once, in steps."""
-    pieces = []
-    for start in range(0, len(texts), _FREED):
-        pieces.append(sorted(texts[start : start + _FREED]))
-        yield
-    if len(pieces) == 1:
-        return list(dict.fromkeys(pieces[0]))
-    ordered: list[str] = []
-    for number, text in enumerate(merge(*pieces)):
-        if not ordered or text != ordered[-1]:
-            ordered.append(text)
-        if number % _FREED == 0:
-            yield
-    return ordered
-
-
-def finish(steps: Generator[None, None, T]) -> T:
-    """Return what steps come to in the end, in one go."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-async def finish_in_shares(steps: Generator[None, None, T]) -> T:
-    """Return what steps come to in the end, and let others be served in between."""
-    share = LoopShare()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await share.rest()
 
 
 WIDTH: Final = 16

@@ -11,7 +11,6 @@ import types
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from siltstone.broker.context import Unwritten
-from siltstone.broker.net.slices import handle_in_slices
 from siltstone.broker.security.principals import OURSELVES
 from siltstone.broker.security.quotas.book import CONNECTION, CONSUMER, MUTATION, PRODUCER, REQUEST
 from siltstone.broker.security.quotas.rates import Mutations, TokenBucket, Windows
@@ -288,10 +287,7 @@ class _Metered:
         if handler is None:
             handler = self._loaded = self._api.load()
             self._row = self._api.load_messages()[1].struct
-        slices = self._api.slices
-        if slices is None or not slices.is_large(request):
-            return handler(context, request)
-        return handle_in_slices(slices, handler, context, request)
+        return handler(context, request)
 
     async def _finish(
         self, metered: _Request, later: Coroutine[Any, Any, Any], *, is_timed: bool

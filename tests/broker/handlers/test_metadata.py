@@ -17,9 +17,10 @@ from siltstone.broker.topics import internal
 from siltstone.broker.topics.internal import Preset
 from siltstone.broker.topics.topic import MAX_FORMS
 from siltstone.config.server import ServerConfig
-from siltstone.protocol.messages.metadata import RESPONSE, MetadataResponse
+from siltstone.protocol.messages.metadata import RESPONSE
 from siltstone.protocol.messages.metadata import MetadataRequest as Wanted
 from tests.support.ask import ask
+from tests.support.line import others_first
 from tests.support.services import HOST, PORT, ServicesOnDisk
 
 KEY = 3
@@ -189,11 +190,10 @@ async def test_in_version_0_no_topic_means_all(home: ServicesOnDisk) -> None:
     assert [each.name for each in answer.topics] == ["a"]
 
 
-def _written(home: ServicesOnDisk, version: int, *, operations: bool = False) -> Any:
+async def _written(home: ServicesOnDisk, version: int, *, operations: bool = False) -> Any:
     """Return the parts of an answer about all topics, and its bytes."""
     request = Wanted(topics=None, include_topic_authorized_operations=operations)
-    answer = handle(home.context(KEY, version), request)
-    assert isinstance(answer, MetadataResponse)
+    answer = await handle(home.context(KEY, version), request)
     return answer.topics, RESPONSE.write(version, answer)
 
 
@@ -204,10 +204,10 @@ async def test_an_answer_about_all_topics_is_put_together_of_kept_bytes(
     topics = home.services.topics
     await topics.create("a", 1, {})
     b = await topics.create("b", 1, {})
-    first, written = _written(home, 12)
-    again, the_same = _written(home, 12)
+    first, written = await _written(home, 12)
+    again, the_same = await _written(home, 12)
     await topics.add_partitions(b, 2)
-    later, longer = _written(home, 12)
+    later, longer = await _written(home, 12)
 
     assert again is first
     assert the_same == written
@@ -221,34 +221,33 @@ async def test_kept_bytes_are_those_of_the_form_asked_for(home: ServicesOnDisk) 
     await home.services.topics.create("a", 3, {})
     await home.services.topics.create("__consumer_offsets", 1, {})
     forms = [(version, operations) for version in range(14) for operations in (False, True)]
-    before = {form: _written(home, form[0], operations=form[1])[1] for form in forms}
+    before = {form: (await _written(home, form[0], operations=form[1]))[1] for form in forms}
     for topic in home.services.topics.topics.values():
         assert len(topic.answers) <= MAX_FORMS
     assert len(home.services.topics.listings) <= MAX_FORMS
 
     for version, operations in reversed(forms):
-        after = _written(home, version, operations=operations)[1]
+        after = (await _written(home, version, operations=operations))[1]
         assert after == before[version, operations]
 
 
-async def test_many_partitions_are_described_in_slices(
-    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loop is given back between them until all are kept."""
-    monkeypatch.setattr(metadata, "SLICE", 2)
+async def test_others_are_served_between_topics_until_all_are_kept(home: ServicesOnDisk) -> None:
+    """A change meanwhile is in the answer, and the next one comes at once."""
+    topics = home.services.topics
     for name in ("a", "b", "c"):
-        await home.services.topics.create(name, 2, {})
-    asking = asyncio.ensure_future(ask(home, KEY, ALL))
-    await asyncio.sleep(0)
-    assert not asking.done()
-    assert [bool(topic.answers) for topic in home.services.topics.topics.values()] == [
-        True,
-        False,
-        False,
-    ]
+        await topics.create(name, 2, {})
+    async with others_first():
+        asking = asyncio.ensure_future(ask(home, KEY, ALL))
+        await asyncio.sleep(0)
+        assert [bool(topic.answers) for topic in topics.topics.values()] == [True, False, False]
+        del topics.topics["b"]
+        topics.topics["a"].answers.clear()
+    answer = await asking
 
-    assert [each.name for each in (await asking).topics] == ["a", "b", "c"]
-    assert isinstance(handle(home.context(KEY), Wanted(topics=None)), MetadataResponse)
+    assert [(each.name, len(each.partitions)) for each in answer.topics] == [("a", 2), ("c", 2)]
+    later = handle(home.context(KEY), Wanted(topics=None))
+    with pytest.raises(StopIteration):
+        later.send(None)
 
 
 async def test_errors_of_partitions_are_counted_each_time(home: ServicesOnDisk) -> None:
@@ -257,7 +256,7 @@ async def test_errors_of_partitions_are_counted_each_time(home: ServicesOnDisk) 
     topic.logs = (None,)
     for _ in range(2):
         errors: list[int] = []
-        answer = handle(home.context(KEY, 12), Wanted(topics=None))
+        answer = await handle(home.context(KEY, 12), Wanted(topics=None))
         RESPONSE.respond(12, 1, answer, errors)
         assert errors == [ErrorCode.leader_not_available]
 

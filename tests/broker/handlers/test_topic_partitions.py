@@ -95,7 +95,7 @@ async def test_errors_of_partitions_are_counted_each_time(topics: ServicesOnDisk
     topics.services.topics.topics["b"].logs = (None,)
     for _ in range(2):
         errors: list[int] = []
-        answer = describe(topics.context(KEY), DescribeRequest())
+        answer = await describe(topics.context(KEY), DescribeRequest())
         RESPONSE.respond(0, 1, answer, errors)
         assert errors == [ErrorCode.leader_not_available]
 

@@ -1,0 +1,37 @@
+"""Long work that stops at its first rest, so that a test can change what it goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from siltstone.broker.process.loop_share import LoopShare
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+TAKING_TURNS = 4
+"""How many large requests take turns; what begins later waits until one of them is done."""
+
+
+@asynccontextmanager
+async def others_first() -> AsyncIterator[None]:
+    """Keep all long work that begins inside from going on after its first step.
+
+    That of the broker itself, too: what is awaited inside must not rest.
+    """
+    is_over = False
+
+    async def take_turns() -> None:
+        share = LoopShare()
+        while not is_over:
+            await share.turn()
+
+    others = [asyncio.create_task(take_turns()) for _ in range(TAKING_TURNS)]
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        is_over = True
+        await asyncio.gather(*others)
