@@ -43,6 +43,7 @@ from siltstone.storage.log.services import FlushStats, LogServices
 from siltstone.storage.moving.future_logs import FutureLogs
 from siltstone.storage.producers.entry import ProducerCount
 from siltstone.storage.randomness import random_id
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _logger = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class LogManager:
             deletions=self.deletions,
             producers=ProducerCount(server.producer_states_max_count),
         )
+        self._open_files = OpenFiles()
         self._paths = tuple(directories)
         self._server = server
         self._config_for = config_for
@@ -550,6 +552,7 @@ class LogManager:
             directory=directory,
             path=directory.path / folder_name(topic_partition),
             config=self._config_for(topic_partition.topic),
+            open_files=self._open_files,
             producer_expiration_ms=self._server.producer_id_expiration_ms,
             max_producers=self._server.producer_ids_max_count,
             is_clean=directory.was_clean and recovery_point is not None,

@@ -31,6 +31,7 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, create_partition
 from siltstone.storage.log.services import LogServices
 from siltstone.storage.randomness import random_bytes, random_id
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ class Probe:
             directory=self._directory,
             path=self._folder,
             config=TopicConfig(),
+            open_files=OpenFiles(),
             producer_expiration_ms=_NO_PRODUCERS_MS,
         )
         return Log(create_partition(folder, random_id(), self._clock.now_ms()), self._services)

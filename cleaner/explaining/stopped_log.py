@@ -64,6 +64,7 @@ class StoppedLog:
             topic_partition=self.topic_partition,
             path=self.path,
             config=self.config,
+            open_files=self.segments[0].files.open_files,
             segments=tuple(each for each in self.segments if each.base_offset < upto),
             first_dirty_offset=cleanable.first_dirty_offset,
             first_uncleanable_offset=upto,

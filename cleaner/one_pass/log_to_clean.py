@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from siltstone.config.topic import TopicConfig
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
@@ -37,6 +38,7 @@ class LogToClean:
     topic_partition: TopicPartition
     path: Path
     config: TopicConfig
+    open_files: OpenFiles
     segments: tuple[ReadableSegment, ...]
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -64,6 +66,7 @@ class LogToClean:
             topic_partition=log.topic_partition,
             path=log.path,
             config=log.config,
+            open_files=segments[-1].files.open_files,
             segments=tuple(
                 segment for segment in segments if segment.base_offset < first_uncleanable_offset
             ),

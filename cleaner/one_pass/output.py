@@ -171,7 +171,12 @@ class SegmentOutput(CountedOutput):
         log = self._log
         self._segments.append(
             LogSegment.create(
-                log.path, base_offset, log.config, now_ms=self._now_ms, suffix=files.CLEANED
+                log.path,
+                base_offset,
+                log.config,
+                now_ms=self._now_ms,
+                open_files=log.open_files,
+                suffix=files.CLEANED,
             )
         )
 

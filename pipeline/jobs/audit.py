@@ -34,6 +34,7 @@ from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.stores import join
 from siltstone.storage import files
 from siltstone.storage.clock import Clock
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -325,7 +326,7 @@ def horizon_of(partition: PinnedPartition, offset: int, taken_at_ms: int) -> int
     The second is a lower bound, as of the moment of the partition.
     """
     base = max(each.base_offset for each in partition.segments if each.base_offset <= offset)
-    located = open_segment(Path(partition.folder), base).locate(offset)
+    located = open_segment(Path(partition.folder), base, OpenFiles()).locate(offset)
     if located is not None and located.header.has_delete_horizon:
         return located.header.base_timestamp
     return taken_at_ms + partition.delete_retention_ms

@@ -11,6 +11,7 @@ from siltstone.storage.dump.line import Fault, Line
 from siltstone.storage.files import SegmentName
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import ReadableSegment, open_segment
 
 
@@ -88,7 +89,7 @@ class _Batches:
         self._by_position: dict[int, BatchHeader] = {}
         self._by_last_offset: dict[int, BatchHeader] = {}
         try:
-            segment = open_segment(path.parent, name.base_offset, suffix=name.suffix)
+            segment = open_segment(path.parent, name.base_offset, OpenFiles(), suffix=name.suffix)
             self._read(segment)
         except FileNotFoundError:
             self.faults.append(Fault("there is no .log beside this index"))

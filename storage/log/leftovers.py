@@ -13,6 +13,7 @@ from pathlib import Path
 from siltstone.config.topic import TopicConfig
 from siltstone.storage import files
 from siltstone.storage.files import SegmentName
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 
 _SNAPSHOT_OF_METADATA_DELETED = ".checkpoint.deleted"
@@ -72,8 +73,11 @@ def _replaced(
     bases = [parsed[name].base_offset for name in swaps if parsed[name].kind == files.LOG]
     if not bases:
         return set()
+    kept = OpenFiles()
     end = max(
-        LogSegment.load(path, base, config, now_ms=0, suffix=files.SWAP).next_offset()
+        LogSegment.load(
+            path, base, config, now_ms=0, open_files=kept, suffix=files.SWAP
+        ).next_offset()
         for base in bases
     )
     return {

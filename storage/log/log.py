@@ -328,7 +328,11 @@ class Log:
         try:
             ended.cut_torn()
             segment = LogSegment.create(
-                self.path, end_offset, self.config, now_ms=self._services.clock.now_ms()
+                self.path,
+                end_offset,
+                self.config,
+                now_ms=self._services.clock.now_ms(),
+                open_files=ended.files.open_files,
             )
         except OSError as error:
             raise self.directory.fail(error) from error

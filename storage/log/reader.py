@@ -12,6 +12,7 @@ from siltstone.protocol.errors import OffsetOutOfRange
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import ReadableSegment, open_segment
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
@@ -47,6 +48,7 @@ class PartitionReader:
         self.directory = directory
         self.topic_partition: TopicPartition = parse_folder(directory.name).topic_partition
         self.segments: tuple[ReadableSegment, ...] = ()
+        self._open_files = OpenFiles()
         self.refresh()
 
     @property
@@ -65,7 +67,7 @@ class PartitionReader:
         segments = []
         for base_offset in bases:
             try:
-                segments.append(open_segment(self.directory, base_offset))
+                segments.append(open_segment(self.directory, base_offset, self._open_files))
             except FileNotFoundError:
                 continue  # deleted since the folder was listed
         self.segments = tuple(segments)

@@ -26,6 +26,7 @@ from siltstone.storage.producers.entry import NO_LIMIT
 from siltstone.storage.producers.recovery import rebuild_producers, write_snapshot
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -42,14 +43,16 @@ _logger = logging.getLogger(__name__)
 class PartitionFolder:
     """A folder to open, and the facts that the log directory knows of it.
 
-    ``is_clean`` says that a clean stop closed its log. A folder that is not among the recovery
-    points came from elsewhere, and is scanned even then.
+    ``open_files`` keeps what is read of its segments, and of all others. ``is_clean`` says that a
+    clean stop closed its log. A folder that is not among the recovery points came from elsewhere,
+    and is scanned even then.
     """
 
     topic_partition: TopicPartition
     directory: LogDirectory
     path: Path
     config: TopicConfig
+    open_files: OpenFiles
     producer_expiration_ms: int
     max_producers: int = NO_LIMIT
     is_clean: bool = False
@@ -84,7 +87,9 @@ def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) 
     PartitionMetadata(topic_id=topic_id).write(folder.path)
     epochs = LeaderEpochs(folder.path)
     epochs.assign(FIRST_EPOCH, 0, write=False)
-    segment = LogSegment.create(folder.path, 0, folder.config, now_ms=now_ms)
+    segment = LogSegment.create(
+        folder.path, 0, folder.config, now_ms=now_ms, open_files=folder.open_files
+    )
     return LoadedPartition(
         folder=folder,
         topic_id=topic_id,
@@ -172,7 +177,9 @@ class _Loading:
                 for kind in sorted(present):
                     files.unlink(path / files.segment_file_name(base_offset, kind))
                 continue
-            segment = LogSegment.load(path, base_offset, config, now_ms=self.now_ms)
+            segment = LogSegment.load(
+                path, base_offset, config, now_ms=self.now_ms, open_files=self.folder.open_files
+            )
             if self._is_overtaken(segment):
                 self._delete(segment, "it is empty and begins inside the one before")
                 continue
@@ -344,9 +351,11 @@ class _Loading:
         self.producers = _new_producers(self.folder)
         self.producers.scan_snapshots()
         self.producers.truncate_fully(offset)
-        self.segments = [
-            LogSegment.create(self.folder.path, offset, self.folder.config, now_ms=self.now_ms)
-        ]
+        folder = self.folder
+        segment = LogSegment.create(
+            folder.path, offset, folder.config, now_ms=self.now_ms, open_files=folder.open_files
+        )
+        self.segments = [segment]
         files.fsync_directory(self.folder.path)
 
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:

@@ -37,7 +37,11 @@ class SegmentCopy:
         self._source = source
         self._folder = folder
         self.twin = LogSegment(
-            final, source.base_offset, source.config, now_ms=source.end.created_ms
+            final,
+            source.base_offset,
+            source.config,
+            now_ms=source.end.created_ms,
+            open_files=source.files.open_files,
         )
         self.position = 0
         self.next_offset = source.base_offset  # the end of what is copied, exclusive

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from siltstone.storage import files
 from siltstone.storage.files import disk
-from siltstone.storage.segment.open_file import OPEN_FILES, SegmentFile
+from siltstone.storage.segment.open_file import OpenFiles, SegmentFile
 
 _logger = logging.getLogger(__name__)
 
@@ -23,14 +23,16 @@ class SegmentFiles:
     it by the new one, and an open file stays readable.
     """
 
-    __slots__ = ("_moving_to", "_open_files", "base_offset", "directory", "suffix")
+    __slots__ = ("_moving_to", "base_offset", "directory", "open_files", "suffix")
 
-    def __init__(self, directory: Path, base_offset: int, suffix: str) -> None:
+    def __init__(
+        self, directory: Path, base_offset: int, suffix: str, open_files: OpenFiles
+    ) -> None:
         self.directory = directory
         self.base_offset = base_offset
         self.suffix = suffix
         self._moving_to = suffix  # differs from suffix only while the files are being renamed
-        self._open_files = OPEN_FILES
+        self.open_files = open_files
 
     @property
     def log_path(self) -> Path:
@@ -63,13 +65,13 @@ class SegmentFiles:
         Raises:
             FileNotFoundError: There is no such file.
         """
-        file = self._open_files.get((self, kind))
+        file = self.open_files.get((self, kind))
         if file is not None:
             return file
         for attempt in range(_ATTEMPTS):
             for suffix in (self.suffix, self._moving_to):
                 try:
-                    return self._open_files.open((self, kind), self._path_text(kind, suffix))
+                    return self.open_files.open((self, kind), self._path_text(kind, suffix))
                 except FileNotFoundError:
                     if attempt == _ATTEMPTS - 1:
                         raise
@@ -180,8 +182,8 @@ class SegmentFiles:
 
     def keep(self, kind: str, file: SegmentFile) -> None:
         """Count an open file among those kept to read."""
-        self._open_files.put((self, kind), file)
+        self.open_files.put((self, kind), file)
 
     def forget(self, kind: str) -> None:
         """Keep a file open only until its last reader is done."""
-        self._open_files.forget((self, kind))
+        self.open_files.forget((self, kind))

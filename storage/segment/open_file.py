@@ -29,7 +29,7 @@ class SegmentFile:
 
 
 class OpenFiles:
-    """The files of closed segments that were read last, ``limit`` at most, shared by all logs.
+    """The files of closed segments that were read last, ``limit`` at most: a broker has one.
 
     Forgetting a file drops this object's reference only; a slice that is being sent keeps it open.
     A key names a segment object and not a path, which may later belong to another segment's file
@@ -77,7 +77,3 @@ class OpenFiles:
         with self._lock:
             file = self._files.pop(key, None)
         del file  # closes outside the lock
-
-
-OPEN_FILES = OpenFiles()
-"""Those of all segments."""

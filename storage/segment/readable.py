@@ -36,7 +36,7 @@ from siltstone.storage.segment.index import (
     TimeIndex,
 )
 from siltstone.storage.segment.lookup import find_cut, find_position, position_before
-from siltstone.storage.segment.open_file import SegmentFile
+from siltstone.storage.segment.open_file import OpenFiles, SegmentFile
 from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 
 NOTING: Final = threads.Lock()
@@ -81,9 +81,10 @@ class ReadableSegment:
         size: int = 0,
         created_ms: int = 0,
         suffix: str = "",
+        open_files: OpenFiles,
     ) -> None:
         self.base_offset = base_offset
-        self.files = SegmentFiles(directory, base_offset, suffix)
+        self.files = SegmentFiles(directory, base_offset, suffix, open_files)
         self.end = SegmentEnd(base_offset, size, created_ms)
         self._file: SegmentFile | None = None  # the .log, while it is written
         self._active: ActiveIndexes | None = None  # likewise
@@ -382,12 +383,14 @@ class ReadableSegment:
             return MemoryEntries(size)  # lookups then walk from the segment's start
 
 
-def open_segment(directory: Path, base_offset: int, *, suffix: str = "") -> ReadableSegment:
-    """Open a segment for reading only.
+def open_segment(
+    directory: Path, base_offset: int, open_files: OpenFiles, *, suffix: str = ""
+) -> ReadableSegment:
+    """Open a segment for reading only; ``open_files`` keeps those of its files that are read.
 
     Raises:
         FileNotFoundError: There is no ``.log``.
     """
-    segment = ReadableSegment(directory, base_offset, suffix=suffix)
+    segment = ReadableSegment(directory, base_offset, suffix=suffix, open_files=open_files)
     segment.end.resize(disk.stat(segment.log_path).st_size)
     return segment

@@ -27,7 +27,7 @@ from siltstone.storage.segment.index import (
     IndexRow,
     MemoryEntries,
 )
-from siltstone.storage.segment.open_file import SegmentFile
+from siltstone.storage.segment.open_file import OpenFiles, SegmentFile
 from siltstone.storage.segment.readable import NOTING, ReadableSegment
 from siltstone.storage.segment.scan import Scan, scan_log
 from siltstone.storage.segment.transaction_index import AbortedTransaction
@@ -69,9 +69,12 @@ class LogSegment(ReadableSegment):
         config: TopicConfig,
         *,
         now_ms: int,
+        open_files: OpenFiles,
         suffix: str = "",
     ) -> None:
-        super().__init__(directory, base_offset, created_ms=now_ms, suffix=suffix)
+        super().__init__(
+            directory, base_offset, created_ms=now_ms, suffix=suffix, open_files=open_files
+        )
         self._sealed = False
         self._preallocated = False
         self._is_torn = False  # a part of a batch may be left behind the end
@@ -94,6 +97,7 @@ class LogSegment(ReadableSegment):
         config: TopicConfig,
         *,
         now_ms: int,
+        open_files: OpenFiles,
         suffix: str = "",
     ) -> Self:
         """Create the files of an empty segment; leftovers of the same names are replaced.
@@ -102,7 +106,9 @@ class LogSegment(ReadableSegment):
             OSError: The disk does not take them all, and what it took is removed again. If that is
                 refused, too, a start drops an empty segment that lies inside another.
         """
-        segment = cls(directory, base_offset, config, now_ms=now_ms, suffix=suffix)
+        segment = cls(
+            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
+        )
         segment.files.unlink()
         try:
             for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
@@ -124,6 +130,7 @@ class LogSegment(ReadableSegment):
         config: TopicConfig,
         *,
         now_ms: int,
+        open_files: OpenFiles,
         suffix: str = "",
     ) -> Self:
         """Open a segment that exists; nothing but the size of its ``.log`` is read.
@@ -131,7 +138,9 @@ class LogSegment(ReadableSegment):
         Raises:
             FileNotFoundError: There is no ``.log``.
         """
-        segment = cls(directory, base_offset, config, now_ms=now_ms, suffix=suffix)
+        segment = cls(
+            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
+        )
         size = segment.files.find_size(files.LOG)
         if size is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.log_path))

@@ -28,6 +28,7 @@ from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.entry import AppendedBatch
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.segment import batch_walk, transaction_index
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
@@ -216,7 +217,7 @@ def test_damaged_segment(
         put = data.draw(damaged(content)) if each == kind else content
         (place / files.segment_file_name(0, each)).write_bytes(put)
     offset = data.draw(st.integers(0, 100))
-    segment = open_segment(place, 0)
+    segment = open_segment(place, 0, OpenFiles())
     for read in (
         lambda: segment.locate(offset),
         segment.next_offset,

@@ -14,6 +14,7 @@ from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.log.reader import PartitionReader
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -36,7 +37,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def segments(folder: Path) -> list[LogSegment]:
     """Return the segments."""
     return [
-        LogSegment.load(folder, each.base_offset, CONFIG, now_ms=0)
+        LogSegment.load(folder, each.base_offset, CONFIG, now_ms=0, open_files=OpenFiles())
         for each in PartitionReader(folder).segments
     ]
 

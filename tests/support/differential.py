@@ -29,6 +29,7 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, load_partition
 from siltstone.storage.log.services import LogServices
 from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.clock import FakeClock
 from tests.support.folders import segments
@@ -119,6 +120,7 @@ class OurLog:
             directory=self._directory,
             path=self.path,
             config=self.config,
+            open_files=OpenFiles(),
             producer_expiration_ms=EXPIRATION_MS,
             is_clean=is_clean,
             recovery_point=self._end if is_clean else 0,

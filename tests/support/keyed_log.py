@@ -9,6 +9,7 @@ from uuid import UUID
 from siltstone.config.topic import TopicConfig
 from siltstone.storage import files
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.archives import close, damage, positions
@@ -45,7 +46,11 @@ class KeyedLog:
             partition.folder.mkdir(parents=True)
             PartitionMetadata(topic_id=UUID(int=topic_id)).write(partition.folder)
             partition.end, partition.values = 0, {}
-            close(LogSegment.create(partition.folder, 0, self._config, now_ms=TIMESTAMP))
+            close(
+                LogSegment.create(
+                    partition.folder, 0, self._config, now_ms=TIMESTAMP, open_files=OpenFiles()
+                )
+            )
 
     def write(self, count: int) -> None:
         """Append records of a few hundred keys, one in ten a tombstone, in batches."""
@@ -96,11 +101,17 @@ class KeyedLog:
 
     def _append(self, partition: _Partition, rows: list[Row]) -> None:
         base = self._last_base(partition.folder)
-        segment = LogSegment.load(partition.folder, base, self._config, now_ms=TIMESTAMP)
+        segment = LogSegment.load(
+            partition.folder, base, self._config, now_ms=TIMESTAMP, open_files=OpenFiles()
+        )
         if segment.size >= SEGMENT_BYTES:
             close(segment)
             segment = LogSegment.create(
-                partition.folder, partition.end, self._config, now_ms=TIMESTAMP
+                partition.folder,
+                partition.end,
+                self._config,
+                now_ms=TIMESTAMP,
+                open_files=OpenFiles(),
             )
         batch = make_batch(rows, timestamp=self._clock_ms)
         append_next(segment, [batch], first=partition.end)

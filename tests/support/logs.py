@@ -19,6 +19,7 @@ from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, create_partition, load_partition
 from siltstone.storage.log.services import LogServices
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
@@ -68,8 +69,10 @@ class LogFolder:
         *,
         directory: LogDirectory | None = None,
         appends: Appends | None = None,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self._appends = appends or Appends()
+        self._open_files = open_files or OpenFiles()
         self.clock = FakeClock()
         self.config = config or TopicConfig()
         self.directory = directory or LogDirectory(root)
@@ -94,6 +97,7 @@ class LogFolder:
             directory=self.directory,
             path=self.path,
             config=self.config,
+            open_files=self._open_files,
             producer_expiration_ms=86_400_000,
             is_clean=is_clean,
             recovery_point=self.recovery_point,

@@ -14,6 +14,7 @@ from siltstone.protocol.records.batch import (
 )
 from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker
 from siltstone.protocol.records.record import Record
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
@@ -64,7 +65,11 @@ class RandomLog:
         """Begin a segment at an offset; one that begins there already is enough."""
         self.offset = offset
         if not self.segments or self.offset > self.segments[-1].base_offset:
-            self.segments.append(LogSegment.create(self.path, self.offset, self.config, now_ms=NOW))
+            self.segments.append(
+                LogSegment.create(
+                    self.path, self.offset, self.config, now_ms=NOW, open_files=OpenFiles()
+                )
+            )
 
     def write(self, batch: bytearray) -> None:
         """Append a batch whose offsets are right, to a new segment where an index is full."""
@@ -180,6 +185,7 @@ class RandomLog:
             topic_partition=TopicPartition("orders", 0),
             path=self.path,
             config=self.config,
+            open_files=OpenFiles(),
             segments=tuple(self.segments),
             first_dirty_offset=first_dirty_offset,
             first_uncleanable_offset=end_offset,

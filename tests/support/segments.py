@@ -7,23 +7,36 @@ from pathlib import Path
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader, stamp
 from siltstone.storage.files import segment_file_name
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 
 NOW_MS = 1_700_000_000_000
 
 
 def make_segment(
-    directory: Path, config: TopicConfig | None = None, *, base_offset: int = 0
+    directory: Path,
+    config: TopicConfig | None = None,
+    *,
+    base_offset: int = 0,
+    open_files: OpenFiles | None = None,
 ) -> LogSegment:
     """Return a new, empty segment."""
-    return LogSegment.create(directory, base_offset, config or TopicConfig(), now_ms=NOW_MS)
+    return LogSegment.create(
+        directory,
+        base_offset,
+        config or TopicConfig(),
+        now_ms=NOW_MS,
+        open_files=open_files or OpenFiles(),
+    )
 
 
 def load_segment(
     directory: Path, config: TopicConfig | None = None, *, base_offset: int = 0
 ) -> LogSegment:
     """Return a segment that is in a folder already."""
-    return LogSegment.load(directory, base_offset, config or TopicConfig(), now_ms=NOW_MS)
+    return LogSegment.load(
+        directory, base_offset, config or TopicConfig(), now_ms=NOW_MS, open_files=OpenFiles()
+    )
 
 
 def append(segment: LogSegment, batch: bytes | bytearray) -> int:

@@ -17,6 +17,7 @@ from siltstone.protocol.coordinator.consumer_group_records import (
 )
 from siltstone.protocol.coordinator.group_records import offset_key
 from siltstone.protocol.names import uuid_text
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import make_batch
 from tests.support.commits import commit
@@ -58,7 +59,7 @@ async def test_a_committed_offset(tmp_path: Path, capsys: pytest.CaptureFixture[
 def write(folder: Path, *records: tuple[bytes, bytes | None]) -> Path:
     """Return a folder that has these records."""
     folder.mkdir()
-    segment = LogSegment.create(folder, 0, TopicConfig(), now_ms=0)
+    segment = LogSegment.create(folder, 0, TopicConfig(), now_ms=0, open_files=OpenFiles())
     append(segment, make_batch(list(records)))
     segment.close()
     return folder

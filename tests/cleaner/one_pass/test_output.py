@@ -11,6 +11,7 @@ from siltstone.cleaner.one_pass.output import CountedOutput, SegmentOutput
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import crc32c
 from siltstone.storage import files
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch
 from tests.support.invariants import check_indexes
@@ -30,6 +31,7 @@ def log_in(path: Path, *, interval: int = 4096) -> LogToClean:
         topic_partition=ORDERS,
         path=path,
         config=TopicConfig(index_interval_bytes=interval),
+        open_files=OpenFiles(),
         segments=(),
         first_dirty_offset=0,
         first_uncleanable_offset=0,
@@ -146,6 +148,7 @@ def test_legacy_overflow_is_split_by_a_pass(tmp_path: Path) -> None:
         topic_partition=ORDERS,
         path=folder.path,
         config=folder.config,
+        open_files=OpenFiles(),
         segments=(segment,),
         first_dirty_offset=0,
         first_uncleanable_offset=far + 1,

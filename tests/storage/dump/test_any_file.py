@@ -16,6 +16,7 @@ from siltstone.storage.dump import any_file as dump
 from siltstone.storage.dump.log_file import Wanted
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch
@@ -171,7 +172,9 @@ def test_strange_or_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_files_on_their_way_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Suffixes do not matter: deleted segments can be looked at."""
-    LogSegment.load(folder, 0, TopicConfig(), now_ms=0).files.change_suffix(files.DELETED)
+    LogSegment.load(folder, 0, TopicConfig(), now_ms=0, open_files=OpenFiles()).files.change_suffix(
+        files.DELETED
+    )
 
     code, out = run(capsys, folder)
 
@@ -185,7 +188,7 @@ def numbered(tmp_path: Path) -> Path:
     path = tmp_path / "t-0"
     path.mkdir()
     for base in (0, 10, 20):
-        segment = LogSegment.create(path, base, TopicConfig(), now_ms=0)
+        segment = LogSegment.create(path, base, TopicConfig(), now_ms=0, open_files=OpenFiles())
         for offset in range(base, base + 10):
             append(segment, make_batch(base_offset=offset, timestamp=TIMESTAMP + 1000 * offset))
         segment.close()
@@ -286,11 +289,11 @@ class Enough(Exception):  # noqa: N818
 def test_follow_goes_over_to_the_next_segment(numbered: Path) -> None:
     """What is there first, then each batch as it comes, half ones when they are whole."""
     seen: list[str] = []
-    last = LogSegment.load(numbered, 20, TopicConfig(), now_ms=0)
+    last = LogSegment.load(numbered, 20, TopicConfig(), now_ms=0, open_files=OpenFiles())
     next_batch = bytes(make_batch(base_offset=30, timestamp=TIMESTAMP))
 
     def roll() -> None:
-        segment = LogSegment.create(numbered, 31, TopicConfig(), now_ms=0)
+        segment = LogSegment.create(numbered, 31, TopicConfig(), now_ms=0, open_files=OpenFiles())
         append(segment, make_batch(base_offset=31, timestamp=TIMESTAMP))
         segment.close()
 

@@ -13,7 +13,6 @@ from siltstone.storage import files
 from siltstone.storage.checkpointed import noted_recovery_point
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.moving.future_log import FutureLog
-from siltstone.storage.segment import file_set
 from siltstone.storage.segment.index import TIME_ENTRY
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
@@ -240,9 +239,9 @@ def _append_half(folder: LogFolder, disk: Disk) -> bytes:
 class Flushed:
     """A log that is flushed after each append, as by flush.messages=1, and its records' times."""
 
-    def __init__(self, root: Path, **settings: Any) -> None:
+    def __init__(self, root: Path, open_files: OpenFiles | None = None, **settings: Any) -> None:
         config = TopicConfig(segment_bytes=1_000, index_interval_bytes=400, **settings)
-        self.folder = LogFolder(root, config)
+        self.folder = LogFolder(root, config, open_files=open_files)
         self.offsets: dict[int, int] = {}
 
     def append(self, count: int = 1) -> None:
@@ -320,12 +319,10 @@ class TestARollAtTheRecoveryPoint:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_the_flush_fails_and_the_next_does_not(
-        self, tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, kind: str
+        self, tmp_path: Path, disk: Disk, kind: str
     ) -> None:
         """The next flush ends the segment, too: its descriptor and its room go."""
-        kept = OpenFiles(1)
-        monkeypatch.setattr(file_set, "OPEN_FILES", kept)
-        flushed = Flushed(tmp_path)
+        flushed = Flushed(tmp_path, OpenFiles(1))
         flushed.roll()
         disk.fail("create" if kind == files.LOG else "open", errno.EMFILE, kind)
         flushed.folder.services.background.close()
@@ -389,11 +386,9 @@ class TestARollAtTheRecoveryPoint:
 
         check_lookups(folder.reopen(), offsets)
 
-    def test_descriptors(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_descriptors(self, tmp_path: Path) -> None:
         """A segment that has ended keeps none of its own, and no index in memory."""
-        kept = OpenFiles(1)
-        monkeypatch.setattr(file_set, "OPEN_FILES", kept)
-        flushed = Flushed(tmp_path)
+        flushed = Flushed(tmp_path, OpenFiles(1))
         for _ in range(4):
             flushed.roll()
         flushed.folder.settle()

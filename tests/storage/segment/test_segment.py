@@ -11,7 +11,6 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader, stamp
 from siltstone.storage import files
-from siltstone.storage.segment import file_set
 from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment
@@ -46,7 +45,7 @@ def sized_batch(size: int, **fields: int) -> bytearray:
 
 def index_entries(folder: Path) -> list[tuple[int, int]]:
     """Return the entries of the offset index file."""
-    index = open_segment(folder, 0).offset_index()
+    index = open_segment(folder, 0, OpenFiles()).offset_index()
     return [tuple(index[n]) for n in range(len(index))]  # type: ignore[misc]
 
 
@@ -367,11 +366,10 @@ class TestFlushing:
 
         assert log.stat().st_blocks * 512 < 1 << 16
 
-    def test_sealed_segment_lets_go(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_sealed_segment_lets_go(self, tmp_path: Path) -> None:
         """After the flush its descriptor is one of those kept for reading, and can be evicted."""
         kept = OpenFiles(1)
-        monkeypatch.setattr(file_set, "OPEN_FILES", kept)
-        written = make_segment(tmp_path)
+        written = make_segment(tmp_path, open_files=kept)
         append_next(written, [make_batch()])
         slice_ = written.slice(0, written.size)
 

@@ -5,10 +5,7 @@ from pathlib import Path
 from random import Random
 from threading import Event
 
-import pytest
-
 from siltstone.config.topic import TopicConfig
-from siltstone.storage.segment import file_set
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import make_batch
@@ -62,13 +59,14 @@ def test_flushes_and_reads_beside_appends(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_open_files_are_bounded_and_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_files_are_bounded_and_shared(tmp_path: Path) -> None:
     """Many readers of many segments at once keep no more descriptors than the limit."""
     kept = OpenFiles(4)
-    monkeypatch.setattr(file_set, "OPEN_FILES", kept)
     segments = []
     for base in range(10):
-        segment = LogSegment.create(tmp_path, base * 10, TopicConfig(), now_ms=NOW_MS)
+        segment = LogSegment.create(
+            tmp_path, base * 10, TopicConfig(), now_ms=NOW_MS, open_files=kept
+        )
         append_next(segment, [make_batch(2)], first=base * 10)
         segment.close()
         segments.append(segment)

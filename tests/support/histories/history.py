@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from queue import Empty
 from random import Random
@@ -44,7 +45,6 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.moving import future_logs
 from siltstone.storage.moving.future_log import NEAR_BYTES, FutureLog
-from siltstone.storage.segment import file_set
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 from tests.support import faults
@@ -129,7 +129,7 @@ class History:
         self.patch.setattr(threads, "new_pool", InTurn)
         self.patch.setattr(siltstone.storage.manager, "random_id", self._new_id)
         self.patch.setattr(future_logs, "random_id", self._new_id)
-        self.patch.setattr(file_set, "OPEN_FILES", OpenFiles(CACHED_FILES))
+        self.patch.setattr(siltstone.storage.manager, "OpenFiles", partial(OpenFiles, CACHED_FILES))
 
     def play(self, steps: Sequence[Step]) -> None:
         """Live through steps, and an end at which everything works and is there.
@@ -581,7 +581,6 @@ class History:
             for path in self.paths:
                 if not (path / files.FSYNC_FAILED).exists():
                     self.disk.forgive(path)
-            file_set.OPEN_FILES = OpenFiles(CACHED_FILES)  # type: ignore[attr-defined]
             manager = LogManager(self.paths, ServerConfig(), self._config_of, self.clock)
             try:
                 manager.load()
