@@ -3,19 +3,13 @@
 Sizes are those before cleaning: segments shrink in one pass and merge in the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Final, Protocol, TypeVar
 
 from siltstone.config.topic import TopicConfig
 
 MAX_SPAN: Final = (1 << 31) - 1
 """The largest offset of a segment relative to its base."""
-
-
-class Index(Protocol):
-    """An index tells its number of entries."""
-
-    def __len__(self) -> int: ...
 
 
 class Segment(Protocol):
@@ -29,10 +23,10 @@ class Segment(Protocol):
     def size(self) -> int:
         """Return the bytes of its ``.log``."""
 
-    def offset_index(self) -> Index:
+    def offset_index(self) -> Sized:
         """Return its offset index, entries of 8 bytes."""
 
-    def time_index(self) -> Index:
+    def time_index(self) -> Sized:
         """Return its time index, entries of 12 bytes."""
 
 

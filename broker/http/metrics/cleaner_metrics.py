@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import Metric, single
+from siltstone.broker.http.metrics.metric import Metric, one_of, rows_of
 from siltstone.broker.http.metrics.scans import find_cleanable
 from siltstone.cleaner.one_pass.stats import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from siltstone.broker.http.metrics.metric import Reader, Row, Value
+    from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.scans import CleanableScan
     from siltstone.broker.http.metrics.sources import MetricSources
     from siltstone.broker.topics.cleaning import Cleaning
@@ -20,44 +20,14 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 
-def _one(read: Callable[[Cleaning], Value]) -> Reader:
-    """Return a reader of one unlabelled value of the cleaner, 0 without a cleaner."""
-    return single(lambda sources: 0 if sources.cleaning is None else read(sources.cleaning))
-
-
-def _labelled(read: Callable[[Cleaning], Iterator[Row]]) -> Reader:
-    """Return a reader of the values that the cleaner has for each label."""
-
-    def rows(sources: MetricSources) -> Iterator[Row]:
-        if sources.cleaning is not None:
-            yield from read(sources.cleaning)
-
-    return rows
-
-
-def _of_pool(read: Callable[[CleanerPool], Value]) -> Reader:
-    """Return a reader of one unlabelled value of the threads, 0 before they are made."""
-
-    def read_built(sources: MetricSources) -> Value:
-        pool = _find_pool(sources)
-        return 0 if pool is None else read(pool)
-
-    return single(read_built)
-
-
-def _labelled_by_pool(read: Callable[[CleanerPool], Iterator[Row]]) -> Reader:
-    """Return a reader of the values that the threads have for each label."""
-
-    def rows(sources: MetricSources) -> Iterator[Row]:
-        pool = _find_pool(sources)
-        if pool is not None:
-            yield from read(pool)
-
-    return rows
-
-
 def _find_pool(sources: MetricSources) -> CleanerPool | None:
     return None if sources.cleaning is None else sources.cleaning.pool.built
+
+
+_of_cleaner = one_of(lambda sources: sources.cleaning)
+_rows_of_cleaner = rows_of(lambda sources: sources.cleaning)
+_of_pool = one_of(_find_pool)
+_rows_of_pool = rows_of(_find_pool)
 
 
 def _per_compacted(read: Callable[[CleanableScan], Sequence[float]]) -> Reader:
@@ -141,25 +111,25 @@ CLEANER_METRICS = (
     Metric("gauge", f"{_LOG_CLEANER}_max_compaction_delay_secs", (),
            "By how much max.compaction.lag.ms was exceeded most, at the last selection.",
            "`CleanerManager`",
-           _one(lambda cleaning: cleaning.manager.last_selection.max_delay_ms // 1000)),
+           _of_cleaner(lambda cleaning: cleaning.manager.last_selection.max_delay_ms // 1000)),
     Metric("gauge", f"{_LOG_CLEANER}_deadthreadcount", (),
            "Cleaner threads that died since the start; each was replaced, the log has the reason.",
            "`CleanerPool`", _of_pool(lambda pool: pool.died)),
     Metric("gauge", f"{_MANAGER}_max_dirty_percent", (),
            "The greatest dirty ratio among all logs at the last selection, eligible or not.",
            "`CleanerManager`",
-           _one(lambda cleaning: int(100 * cleaning.manager.last_selection.max_dirty_ratio))),
+           _of_cleaner(lambda each: int(100 * each.manager.last_selection.max_dirty_ratio))),
     Metric("gauge", f"{_MANAGER}_time_since_last_run_ms", (),
            "Milliseconds since a cleaner thread last looked for work.",
            "`CleanerManager`",
-           _one(lambda cleaning:
+           _of_cleaner(lambda cleaning:
                 cleaning.clock.now_ms() - cleaning.manager.last_selection.now_ms)),
     Metric("gauge", f"{_MANAGER}_uncleanable_partitions_count", ("logdirectory",),
            "Partitions whose last pass failed; they are tried again by themselves.",
-           "`CleanerManager`", _labelled(_uncleanable_count)),
+           "`CleanerManager`", _rows_of_cleaner(_uncleanable_count)),
     Metric("gauge", f"{_MANAGER}_uncleanable_bytes", ("logdirectory",),
            "What could be cleaned in partitions whose last pass failed.",
-           "`CleanerManager`", _labelled(_uncleanable_bytes)),
+           "`CleanerManager`", _rows_of_cleaner(_uncleanable_bytes)),
     Metric("counter", "kafka_utils_throttler_cleaner_io", (),
            "Bytes that cleaner threads read and wrote.",
            "`Throttle`", _of_pool(lambda pool: pool.throttle.total_bytes)),
@@ -172,13 +142,13 @@ CLEANER_METRICS = (
            _of_pool(lambda pool: sum(each.is_alive for each in pool.threads))),
     Metric("counter", "siltstone_cleaner_passes", ("outcome",),
            "Passes that ended: cleaned, aborted because somebody else came first, failed.",
-           "`CleanerFigures`", _labelled_by_pool(_passes)),
+           "`CleanerFigures`", _rows_of_pool(_passes)),
     Metric("counter", "siltstone_cleaner_failures", ("cause",),
            "Passes that failed, by the kind of the error.",
-           "`CleanerFigures`", _labelled_by_pool(_failures)),
+           "`CleanerFigures`", _rows_of_pool(_failures)),
     Metric("counter", "siltstone_cleaner_records_dropped", ("reason",),
            "Records that passes dropped, by reason.",
-           "`CleanerFigures`", _labelled_by_pool(_dropped)),
+           "`CleanerFigures`", _rows_of_pool(_dropped)),
     Metric("counter", "siltstone_cleaner_bytes_read", (),
            "Bytes of log that passes read, both readings together.",
            "`CleanerFigures`", _of_pool(lambda pool: pool.services.figures.bytes_read)),
@@ -187,7 +157,7 @@ CLEANER_METRICS = (
            "`CleanerFigures`", _of_pool(lambda pool: pool.services.figures.bytes_written)),
     Metric("gauge", "siltstone_cleaner_partition_failures", ("topic", "partition", "cause"),
            "How often in a row the pass over a partition has failed, as long as it does.",
-           "`CleanerManager`", _labelled(_failed)),
+           "`CleanerManager`", _rows_of_cleaner(_failed)),
     Metric("gauge", "siltstone_cleaner_dirty_ratio", PARTITION,
            "Share of the partition that is dirty; more than min.cleanable.dirty.ratio is cleaned.",
            "`cleaner.selection`", _per_compacted(lambda scan: scan.ratios)),
@@ -196,6 +166,6 @@ CLEANER_METRICS = (
            "`cleaner.selection`", _per_compacted(lambda scan: scan.cleanable_bytes)),
     Metric("gauge", "siltstone_cleaner_last_pass_timestamp_seconds", PARTITION,
            "When the last pass over the partition began, in seconds since the epoch.",
-           "`CleanerFigures`", _labelled_by_pool(_last_passes)),
+           "`CleanerFigures`", _rows_of_pool(_last_passes)),
 )
 # fmt: on

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.group import GroupState
-from siltstone.broker.http.metrics.metric import Column, Metric, single
+from siltstone.broker.http.metrics.metric import Column, Metric, one_of, rows_of, single
 from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.sources import MetricSources
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 _GROUPS_AT_A_TIME: Final = 1024
 
 
-def _of_groups(read: Callable[[GroupCoordinator], float]) -> Reader:
-    """Return a reader of one value of the coordinator, 0 without one."""
-    return single(lambda sources: 0 if sources.groups is None else read(sources.groups))
+_of_groups = one_of(lambda sources: sources.groups)
 
 
 def _in_state(state: GroupState) -> Reader:
@@ -148,15 +145,12 @@ LAG_METRICS = (
 # fmt: on
 
 
-def _of_transactions(read: Callable[[TransactionCoordinator], float]) -> Reader:
-    """Return a reader of one value of the coordinator, 0 without one."""
-    return single(lambda sources: 0 if sources.transactions is None else read(sources.transactions))
+def _ended(transactions: TransactionCoordinator) -> Iterator[Row]:
+    for how, count in transactions.ended.items():
+        yield (how,), count
 
 
-def _transactions_ended(sources: MetricSources) -> Iterator[Row]:
-    if sources.transactions is not None:
-        for how, count in sources.transactions.ended.items():
-            yield (how,), count
+_of_transactions = one_of(lambda sources: sources.transactions)
 
 
 # fmt: off
@@ -179,7 +173,7 @@ TRANSACTION_METRICS = (
            "`TransactionCoordinator`", _of_transactions(lambda each: each.active_count)),
     Metric("counter", "siltstone_transactions_ended", ("how",),
            "Transactions committed, aborted, and aborted for their time-out.",
-           "`TransactionCoordinator`", _transactions_ended),
+           "`TransactionCoordinator`", rows_of(lambda sources: sources.transactions)(_ended)),
     Metric("gauge", "kafka_server_transaction_coordinator_metrics_partition_load_time_max", (),
            "Milliseconds that it took to read `__transaction_state` back at the start.",
            "`CoordinatorLog`", _of_transactions(lambda each: each.journal.load_seconds * 1000)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import Metric, single
+from siltstone.broker.http.metrics.metric import Metric, one_of
 from siltstone.storage.directory.room import Level
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.sources import MetricSources
     from siltstone.broker.topics.moves.manager import LogDirMoves
-    from siltstone.broker.topics.pins import PinRoom
     from siltstone.storage.directory.room import Room
 
 _DIRECTORY = ("logdirectory",)
@@ -59,9 +58,7 @@ DISK_METRICS = (
 _ENDS = ("released", "expired", "over-budget", "stopped")
 
 
-def _of_pins(read: Callable[[PinRoom], float]) -> Reader:
-    """Return a reader of one value of the pins, 0 where there is no room for them."""
-    return single(lambda sources: 0 if sources.pins is None else read(sources.pins))
+_of_pins = one_of(lambda sources: sources.pins)
 
 
 def _pins_ended(sources: MetricSources) -> Iterator[Row]:
@@ -107,8 +104,7 @@ def _of_client(read: Callable[[LogDirMoves], float]) -> Reader:
     return rows
 
 
-def _of_moves(read: Callable[[LogDirMoves], float]) -> Reader:
-    return single(lambda sources: 0 if sources.moves is None else read(sources.moves))
+_of_moves = one_of(lambda sources: sources.moves)
 
 
 # fmt: off

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.http.metrics.metric import Metric, Summary, single
+from siltstone.broker.http.metrics.metric import Metric, Summary, one_of, single
 from siltstone.broker.http.metrics.partitions import (
     PARTITION,
     TOPIC,
@@ -159,10 +159,6 @@ def _software(sources: MetricSources) -> Iterator[Row | None]:
             key = ("other", "other", software.listener)
         counts[key] = counts.get(key, 0) + 1
     yield from counts.items()
-
-
-def _group_count(sources: MetricSources) -> int:
-    return 0 if sources.groups is None else len(sources.groups.groups)
 
 
 def _disk(read: Callable[[process_stats.DiskBytes], int]) -> Reader:
@@ -320,7 +316,8 @@ KAFKA_NAMES = (
     # Groups, and the process
     Metric("gauge", "kafka_coordinator_group_groupmetadatamanager_numgroups", (),
            "Groups that have members or a record of their own.",
-           "`GroupCoordinator`", single(_group_count)),
+           "`GroupCoordinator`",
+           one_of(lambda sources: sources.groups)(lambda groups: len(groups.groups))),
     Metric("untyped", f"{_PROCESS}_linux_disk_read_bytes", (),
            "Bytes that the process had read from disks, as the kernel counts.",
            "`/proc/self/io`", _disk(lambda disk: disk.read)),

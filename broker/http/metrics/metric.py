@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from siltstone.broker.net.histogram import Histogram
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from siltstone.broker.http.metrics.sources import MetricSources
+
+P = TypeVar("P")
 
 Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram", "untyped"]
 
@@ -72,3 +74,30 @@ def single(read: Callable[[MetricSources], Value]) -> Reader:
         yield (), read(sources)
 
     return rows
+
+
+def one_of(
+    find: Callable[[MetricSources], P | None],
+) -> Callable[[Callable[[P], Value]], Reader]:
+    """Return what makes readers of one value of a part; 0 while the broker has no such part."""
+
+    def make(read: Callable[[P], Value]) -> Reader:
+        return single(lambda sources: 0 if (part := find(sources)) is None else read(part))
+
+    return make
+
+
+def rows_of(
+    find: Callable[[MetricSources], P | None],
+) -> Callable[[Callable[[P], Iterator[Row]]], Reader]:
+    """Return what makes readers of a part's rows; there are none while the broker has no such."""
+
+    def make(read: Callable[[P], Iterator[Row]]) -> Reader:
+        def rows(sources: MetricSources) -> Iterator[Row]:
+            part = find(sources)
+            if part is not None:
+                yield from read(part)
+
+        return rows
+
+    return make

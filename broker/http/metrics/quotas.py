@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.http.metrics.metric import Metric, single
+from siltstone.broker.http.metrics.metric import Metric, one_of, rows_of
 from siltstone.storage.appending.refused_batches import (
     ALL_PRODUCERS_LIMIT,
     PRODUCER_LIMIT,
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.http.metrics.metric import Row
     from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.security.quotas.meter import Meter
 
 
 _OF_BATCHES: Final = {
@@ -25,16 +26,14 @@ _OF_BATCHES: Final = {
 }
 
 
-def _throttled(sources: MetricSources) -> Iterator[Row]:
-    if sources.meter is not None and sources.meter.built is not None:
-        for key, count in sources.meter.built.throttled.items():
-            yield (key,), count
+def _throttled(meter: Meter) -> Iterator[Row]:
+    for key, count in meter.throttled.items():
+        yield (key,), count
 
 
-def _seconds(sources: MetricSources) -> Iterator[Row]:
-    if sources.meter is not None and sources.meter.built is not None:
-        for key, seconds in sources.meter.built.seconds.items():
-            yield (key,), seconds
+def _seconds(meter: Meter) -> Iterator[Row]:
+    for key, seconds in meter.seconds.items():
+        yield (key,), seconds
 
 
 def _refused(sources: MetricSources) -> Iterator[Row]:
@@ -45,12 +44,8 @@ def _refused(sources: MetricSources) -> Iterator[Row]:
         yield (limit,), sources.requests.invalid_records[name]
 
 
-def _held_bytes(sources: MetricSources) -> float:
-    return 0 if sources.buffers is None else sources.buffers.received_bytes
-
-
-def _unread_bytes(sources: MetricSources) -> float:
-    return 0 if sources.buffers is None else sources.buffers.unread.size
+_rows_of_meter = rows_of(lambda sources: None if sources.meter is None else sources.meter.built)
+_of_buffers = one_of(lambda sources: sources.buffers)
 
 
 # fmt: off
@@ -58,10 +53,10 @@ QUOTA_METRICS = (
     Metric("counter", "siltstone_quota_throttled", ("quota",),
            "Answers that made a client wait since it was above a quota, and connections that were "
            "closed for it, by the kind of quota.",
-           "`Meter`, from the first quota on", _throttled),
+           "`Meter`, from the first quota on", _rows_of_meter(_throttled)),
     Metric("counter", "siltstone_quota_throttle_seconds", ("quota",),
            "How long clients had to wait for it, all together.",
-           "`Meter`, from the first quota on", _seconds),
+           "`Meter`, from the first quota on", _rows_of_meter(_seconds)),
     Metric("counter", "siltstone_limit_refused", ("limit",),
            "Connections, requests and batches that were refused, or had to wait, because of a "
            "limit, by the setting or what else it is.",
@@ -69,10 +64,10 @@ QUOTA_METRICS = (
     Metric("gauge", "siltstone_request_bytes_held", (),
            "Bytes of requests that have arrived and are not served; queued.max.request.bytes "
            "limits them.",
-           "`Buffers`", single(_held_bytes)),
+           "`Buffers`", _of_buffers(lambda buffers: buffers.received_bytes)),
     Metric("gauge", "siltstone_response_bytes_held", (),
            "Bytes of answers that their clients have not read; queued.max.response.bytes limits "
            "them.",
-           "`Unread`", single(_unread_bytes)),
+           "`Unread`", _of_buffers(lambda buffers: buffers.unread.size)),
 )
 # fmt: on
