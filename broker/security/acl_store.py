@@ -77,18 +77,12 @@ class AclWriter:
         await self.file.make(self._replace(acls))
 
     async def _add(self, acls: Iterable[Acl]) -> None:
-        added = [acl for acl in dict.fromkeys(acls) if acl not in self._authorizer]
-        if added:
-            await self.file.write(_encode, [*self._authorizer, *added])
-            self._authorizer.add(added)
+        await self._replace([*self._authorizer, *acls])
 
     async def _remove(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
         found = [self._authorizer.find(each) for each in filters]
         doomed = {acl for each in found for acl in each}
-        if doomed:
-            kept = [acl for acl in self._authorizer if acl not in doomed]
-            await self.file.write(_encode, kept)
-            self._authorizer.remove(doomed)
+        await self._replace(acl for acl in self._authorizer if acl not in doomed)
         return found
 
     async def _replace(self, acls: Iterable[Acl]) -> None:
