@@ -84,7 +84,7 @@ def preferred_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
 
 
 def _may_assign(group: ConsumerGroup, world: World) -> bool:
-    """Tell whether the last target is old enough; also if none exists or its time is not known."""
+    """Tell whether the last target is old enough; also without one, or if its time is not known."""
     interval = world.policy.assignment_interval_ms
     last = group.target_timestamp_ms
     return not last or not interval or world.now_ms >= last + interval

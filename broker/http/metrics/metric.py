@@ -90,7 +90,7 @@ def one_of(
 def rows_of(
     find: Callable[[MetricSources], P | None],
 ) -> Callable[[Callable[[P], Iterator[Row]]], Reader]:
-    """Return what makes readers of a part's rows; there are none while the broker has no such."""
+    """Return what makes readers of a part's rows; without the part no row exists."""
 
     def make(read: Callable[[P], Iterator[Row]]) -> Reader:
         def rows(sources: MetricSources) -> Iterator[Row]:
