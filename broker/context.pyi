@@ -1,7 +1,7 @@
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.security.quotas.rates import Mutations
 from siltstone.broker.security.rights import Rights
 from siltstone.broker.services import Services

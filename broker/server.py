@@ -34,7 +34,6 @@ from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.exposed import warn_of_exposed
 from siltstone.broker.net.listener import Listener
-from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.net.unread import Unread
@@ -42,6 +41,7 @@ from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITI
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
 from siltstone.broker.security.private_file import PrivateFileError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.table import METRICS
-from siltstone.broker.net.histogram import BOUNDS_SECONDS
+from siltstone.broker.process.histogram import BOUNDS_SECONDS
 from tools.dashboards import judge_public
 
 if TYPE_CHECKING:

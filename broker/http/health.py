@@ -12,7 +12,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.values import text
-from siltstone.broker.net.histogram import Histogram
+from siltstone.broker.process.histogram import Histogram
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import remedy_for
 

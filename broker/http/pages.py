@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
     from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.listener import Listener
-    from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.process.first_use import OnFirstUse
+    from siltstone.broker.process.request_stats import RequestStats
     from siltstone.broker.security.quotas.meter import Meter
     from siltstone.broker.services import Services
     from siltstone.broker.topics.cleaning import Cleaning

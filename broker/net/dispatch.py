@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from siltstone.broker.api import Api
     from siltstone.broker.context import Connection, RequestContext
     from siltstone.broker.net.gate import TurnTimer
-    from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.process.request_stats import RequestStats
     from siltstone.broker.security.changes import Changes
     from siltstone.protocol.core import Table
     from siltstone.protocol.parts import Answer

@@ -4,7 +4,7 @@ from typing import Any, Final, Protocol
 from siltstone.broker.api import Api
 from siltstone.broker.context import Connection, Unwritten
 from siltstone.broker.net.dispatch import RareRequests
-from siltstone.broker.net.request_stats import ApiStats, RequestStats
+from siltstone.broker.process.request_stats import ApiStats, RequestStats
 from siltstone.protocol.core import Table
 from siltstone.protocol.parts import Answer, LateAnswer
 

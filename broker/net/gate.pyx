@@ -3,7 +3,7 @@
 cimport cython
 
 from siltstone.broker.context cimport Caller, RequestContext, Unwritten
-from siltstone.broker.net.histogram cimport Histogram
+from siltstone.broker.process.histogram cimport Histogram
 from siltstone.storage.clock cimport perf_counter
 
 from siltstone.protocol.core import read, read_head, write_response

@@ -64,7 +64,7 @@ def count(frame, event, argument):
 STEPS = """
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.api import APIS
-from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.server import COORDINATOR_MODULES, PAGE_MODULES
 

@@ -10,10 +10,10 @@ from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import RareRequests
 from siltstone.broker.net.gate import Gate
-from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.process.request_stats import RequestStats
 from siltstone.storage.appending._append_kernels import Appends
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from siltstone.broker.http.metrics.sources import (
     SessionCounts,
     Software,
 )
-from siltstone.broker.net.histogram import Histogram
-from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.histogram import Histogram
+from siltstone.broker.process.request_stats import RequestStats
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.storage.clock import Clock
 from tests.support.committed import new_offsets

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.probe import Probe
     from siltstone.broker.net.listener import Listener
-    from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.process.request_stats import RequestStats
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.storage.manager import LogManager
 

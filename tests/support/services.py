@@ -9,9 +9,9 @@ from siltstone.broker.context import RequestContext
 from siltstone.broker.coordinators import Coordinators
 from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
-from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.security.security import Security
 from siltstone.broker.services import Identity, Services
 from siltstone.broker.telemetry import Telemetry

@@ -18,9 +18,9 @@ from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
-from siltstone.broker.net.request_stats import RequestStats
 from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn._turn_kernels import LoopRound
+from siltstone.broker.process.request_stats import RequestStats
 from tests.support.waiting import within
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from siltstone.broker.http.metrics.recent import QUANTILES
 from siltstone.broker.http.metrics.scans import CLIENT_HELP, PAUSE, client_lines, escape
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpResponse
-from siltstone.broker.net.histogram import BOUNDS_SECONDS, Histogram
+from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
-from siltstone.broker.net.histogram import Histogram
+from siltstone.broker.process.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.net.histogram import BOUNDS_SECONDS
+from siltstone.broker.process.histogram import BOUNDS_SECONDS
 from siltstone.storage.clock import thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from siltstone.broker.net.histogram import Histogram
-    from siltstone.broker.net.request_stats import RequestStats
+    from siltstone.broker.process.histogram import Histogram
+    from siltstone.broker.process.request_stats import RequestStats
     from siltstone.storage.clock import Clock
 
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")

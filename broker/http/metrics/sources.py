@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.metrics.recent import Recent
     from siltstone.broker.net.buffers import Buffers
-    from siltstone.broker.net.histogram import Histogram
-    from siltstone.broker.net.request_stats import RequestStats
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.process.client_limits import Limits
     from siltstone.broker.process.first_use import OnFirstUse
+    from siltstone.broker.process.histogram import Histogram
+    from siltstone.broker.process.request_stats import RequestStats
     from siltstone.broker.security.quotas.meter import Meter
     from siltstone.broker.telemetry import Telemetry
     from siltstone.broker.topics.cleaning import Cleaning

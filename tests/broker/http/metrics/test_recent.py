@@ -4,8 +4,8 @@ import pytest
 
 from siltstone.broker.http.metrics.recent import Recent, quantiles
 from siltstone.broker.http.metrics.sources import ListenerCounts
-from siltstone.broker.net.histogram import BOUNDS_SECONDS, Histogram
-from siltstone.broker.net.request_stats import RequestStats
+from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
+from siltstone.broker.process.request_stats import RequestStats
 from tests.support.clock import FakeClock
 
 PRODUCE = 0

@@ -1,6 +1,6 @@
 """Counters that dispatch adds to on each request."""
 
-from siltstone.broker.net.request_stats import ApiStats, RequestStats
+from siltstone.broker.process.request_stats import ApiStats, RequestStats
 
 
 def test_errors_are_counted_by_code() -> None:

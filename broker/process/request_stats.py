@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from siltstone.broker.net.histogram import Histogram
+from siltstone.broker.process.histogram import Histogram
 from siltstone.storage.appending.refused_batches import COUNTED
 
 if TYPE_CHECKING:
