@@ -1,10 +1,12 @@
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.security.quotas.rates import Mutations
 from siltstone.broker.security.rights import Rights
-from siltstone.broker.services import Services
+
+_S = TypeVar("_S")
+"""The services: `broker.services` says which, and handlers import their `RequestContext` there."""
 
 class Login(Protocol):
     def handshake(
@@ -14,7 +16,7 @@ class Login(Protocol):
 
 class Connection(Protocol):
     @property
-    def caller(self) -> Caller: ...
+    def caller(self) -> Caller[Any]: ...
     @property
     def peer(self) -> str: ...
     @property
@@ -33,17 +35,17 @@ class Connection(Protocol):
     def note_software(self, name: str, version: str) -> None: ...
     def note_refused_handshake(self, reason: str) -> None: ...
 
-class Caller:
+class Caller(Generic[_S]):
     client_id: str | None
     listener: str
     peer: str
     rights: Rights | None
-    services: Services
-    def __init__(self, services: Services, listener: str, peer: str) -> None: ...
+    services: _S
+    def __init__(self, services: _S, listener: str, peer: str) -> None: ...
 
-class RequestContext:
+class RequestContext(Generic[_S]):
     connection: Connection | None
-    services: Services
+    services: _S
     api_key: int
     version: int
     correlation_id: int
@@ -57,7 +59,7 @@ class RequestContext:
     def __init__(
         self,
         *,
-        services: Services,
+        services: _S,
         api_key: int,
         version: int,
         correlation_id: int,
@@ -74,6 +76,6 @@ class RequestContext:
     def take_partitions(self, count: int) -> None: ...
 
 class Unwritten:
-    context: RequestContext
-    def __init__(self, context: RequestContext) -> None: ...
+    context: RequestContext[Any]
+    def __init__(self, context: RequestContext[Any]) -> None: ...
     def answer(self) -> Any: ...

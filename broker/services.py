@@ -1,7 +1,8 @@
 """The parts of the broker that a handler may use, called its services.
 
 Every part belongs to the event loop, so its state has no locks. Handlers get the parts in a
-``RequestContext``, beside the request, and return the response.
+``RequestContext``, beside the request, and return the response. The context itself is on the ground
+and knows none of the parts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from siltstone.broker import context
     from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.fetching.sessions import FetchSessions
     from siltstone.broker.fetching.waiting import Waiting
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from siltstone.broker.transactions.producer_ids import ProducerIds
     from siltstone.storage.clock import Clock
     from siltstone.storage.manager import LogManager
+
+    RequestContext: TypeAlias = context.RequestContext["Services"]
+    """The context of a request, with these services."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ FLOORS: Final = {
 """What stands on a floor imports what is on its own or below, for types too."""
 MAY_RUN_UP: Final = {
     "broker/commands -> run": "`siltstone serve` is a command, and starts the broker",
+    "broker/context -> security": "a request has the rights and the quota of its client, by type",
 }
 """The imports that run up all the same, with the reason; two at most."""
 BY_TABLE_ONLY: Final = "handlers", ("commands", "http", "net")

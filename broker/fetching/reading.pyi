@@ -1,8 +1,8 @@
 from collections.abc import Sequence
+from typing import Any
 
 from siltstone.broker.context import RequestContext
 from siltstone.broker.fetching.session import FetchPlan
-from siltstone.broker.services import Services
 from siltstone.protocol.core import Grid
 from siltstone.protocol.messages.fetch import (
     FetchPartition,
@@ -13,8 +13,8 @@ from siltstone.protocol.messages.fetch import (
 from siltstone.protocol.names import TopicKey
 
 class FetchRead:
-    context: RequestContext
-    services: Services
+    context: RequestContext[Any]
+    services: Any
     request: FetchRequest
     plan: FetchPlan
     fetched: list[tuple[TopicKey, Grid]]
@@ -22,7 +22,9 @@ class FetchRead:
     max_bytes: int
     min_bytes: int
     finds_some: bool
-    def __init__(self, context: RequestContext, request: FetchRequest, plan: FetchPlan) -> None: ...
+    def __init__(
+        self, context: RequestContext[Any], request: FetchRequest, plan: FetchPlan
+    ) -> None: ...
     def read_some(
         self,
         topics: Sequence[tuple[TopicKey, Sequence[FetchPartition]]],

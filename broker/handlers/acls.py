@@ -38,8 +38,8 @@ from siltstone.protocol.names import CLUSTER_NAME
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.acl_store import AclWriter
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.create_acls import AclCreation, CreateAclsRequest
     from siltstone.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
     from siltstone.protocol.messages.describe_acls import DescribeAclsRequest

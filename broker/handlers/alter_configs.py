@@ -42,7 +42,7 @@ from siltstone.protocol.names import check_topic_name
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.config.layers import Layers
     from siltstone.protocol.messages.alter_configs import AlterConfigsRequest
     from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest

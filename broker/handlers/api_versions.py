@@ -22,7 +22,7 @@ from siltstone.protocol.messages.api_versions import (
 from siltstone.protocol.names import is_software_name
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.api_versions import ApiVersionsRequest
 
 _FIRST_WITH_SOFTWARE = 3

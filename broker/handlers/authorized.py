@@ -28,8 +28,8 @@ from siltstone.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.process.loop_share import LoopShare
+    from siltstone.broker.services import RequestContext
     from siltstone.broker.topics.topic import Form
 
 Row = TypeVar("Row", bound="tuple[Any, ...]")

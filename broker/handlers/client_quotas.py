@@ -37,8 +37,8 @@ from siltstone.protocol.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.quotas.book import Entity, Values
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
     from siltstone.protocol.messages.alter_client_quotas import EntryData as Alteration
     from siltstone.protocol.messages.describe_client_quotas import (

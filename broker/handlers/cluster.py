@@ -15,7 +15,7 @@ from siltstone.protocol.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.describe_cluster import DescribeClusterRequest
 
 _BROKERS = 1

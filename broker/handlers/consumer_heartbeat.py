@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from siltstone.broker.context import RequestContext
-    from siltstone.broker.services import Services
+    from siltstone.broker.services import RequestContext, Services
     from siltstone.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         TopicPartitions,

@@ -32,7 +32,7 @@ from siltstone.protocol.messages.find_coordinator import Coordinator, FindCoordi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 
     Refused = dict[int, Coordinator]

@@ -25,7 +25,7 @@ from siltstone.protocol.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.create_partitions import (
         CreatePartitionsRequest,

@@ -45,7 +45,7 @@ from siltstone.storage.randomness import random_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.config.layers import Layers
     from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 

@@ -34,7 +34,7 @@ from siltstone.protocol.names import FIRST_DELETE_BY_ID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.broker.topics.topic import Topic
     from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest
 

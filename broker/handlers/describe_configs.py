@@ -49,7 +49,7 @@ from siltstone.protocol.names import check_topic_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.config.layers import Layers
     from siltstone.protocol.messages.describe_configs import (
         DescribeConfigsRequest,

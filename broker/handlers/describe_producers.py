@@ -18,7 +18,7 @@ from siltstone.protocol.names import check_topic_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.describe_producers import DescribeProducersRequest
     from siltstone.storage.appending._append_kernels import ProducerEntry
 

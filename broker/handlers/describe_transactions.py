@@ -28,7 +28,7 @@ from siltstone.protocol.messages.list_transactions import TransactionState as Li
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.broker.transactions.transaction import Transaction
     from siltstone.protocol.messages.describe_transactions import DescribeTransactionsRequest
     from siltstone.protocol.messages.list_transactions import ListTransactionsRequest

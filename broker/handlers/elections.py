@@ -42,7 +42,7 @@ from siltstone.protocol.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,

@@ -24,7 +24,7 @@ from siltstone.protocol.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.update_features import UpdateFeaturesRequest
 
 _NO_ERROR = "NONE"  # Kafka's message of a feature that was updated

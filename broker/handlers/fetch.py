@@ -24,7 +24,7 @@ from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
     from siltstone.protocol.names import TopicKey
 

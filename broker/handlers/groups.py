@@ -35,9 +35,9 @@ from siltstone.protocol.messages.list_groups import ListGroupsResponse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.classic.members import Member
     from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
     from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
     from siltstone.protocol.messages.list_groups import ListGroupsRequest

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.join_group import JoinGroupRequest
     from siltstone.protocol.messages.sync_group import SyncGroupRequest
 

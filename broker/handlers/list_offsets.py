@@ -26,7 +26,7 @@ from siltstone.protocol.messages.list_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.list_offsets import (
         ListOffsetsPartition,
         ListOffsetsRequest,

@@ -19,7 +19,7 @@ from siltstone.protocol.messages.alter_replica_log_dirs import (
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
 _logger = logging.getLogger(__name__)

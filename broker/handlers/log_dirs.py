@@ -19,7 +19,7 @@ from siltstone.protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.describe_log_dirs import (
         DescribableLogDirTopic,
         DescribeLogDirsRequest,

@@ -27,7 +27,7 @@ from siltstone.protocol.messages.leave_group import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.heartbeat import HeartbeatRequest
     from siltstone.protocol.messages.leave_group import LeaveGroupRequest
 

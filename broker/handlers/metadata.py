@@ -46,7 +46,7 @@ from siltstone.protocol.names import FIRST_METADATA_BY_ID, check_topic_name, is_
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.broker.topics.topic import Form, Topic
     from siltstone.protocol.messages.metadata import MetadataRequest
     from siltstone.storage.log.log import Log

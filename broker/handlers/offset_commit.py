@@ -34,9 +34,8 @@ from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.services import Services
+    from siltstone.broker.services import RequestContext, Services
     from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.offset_commit import (
         OffsetCommitRequest,

@@ -27,9 +27,8 @@ from siltstone.protocol.messages.offset_delete import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.group import Group
-    from siltstone.broker.services import Services
+    from siltstone.broker.services import RequestContext, Services
     from siltstone.protocol.messages.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,

@@ -32,8 +32,8 @@ from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.groups.offsets import Offsets
+    from siltstone.broker.services import RequestContext
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest
 

@@ -72,7 +72,7 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext as Context
     from siltstone.broker.transactions.producing import TransactionalProduce
     from siltstone.protocol.messages.produce import ProduceRequest
     from siltstone.protocol.names import TopicKey
@@ -122,19 +122,19 @@ _SOME = 1
 _CLOSED = 2
 
 
-def handle(context: "RequestContext", request: "ProduceRequest") -> "Produced":
+def handle(context: "Context", request: "ProduceRequest") -> "Produced":
     """Append what the client may, and answer: now, or when what waits is written."""
     if context.rights is not None and not _may_all(context, request):
         return judge(context, request)
     return _serve(context, request, False)
 
 
-def _serve(context: "RequestContext", request: "ProduceRequest", is_own: bool) -> "Produced":
+def _serve(context: "Context", request: "ProduceRequest", is_own: bool) -> "Produced":
     produce = Produce.__new__(Produce)  # __init__ costs as much as a read
     return produce.serve(context, request, is_own)
 
 
-def _may_all(context: "RequestContext", request: "ProduceRequest") -> bool:
+def _may_all(context: "Context", request: "ProduceRequest") -> bool:
     """Tell whether the client may append all that a request has; few topics are looked at."""
     topics = request.topic_data
     if len(topics) > AT_ONCE:
@@ -176,7 +176,7 @@ def is_transactional(topics: "Sequence[TopicProduceData]") -> bool:
     return found
 
 
-def judge(context: "RequestContext", request: "ProduceRequest") -> "Produced":
+def judge(context: "Context", request: "ProduceRequest") -> "Produced":
     """Append what the client may, and refuse the rest beside it.
 
     A transactional batch needs the right to its transaction, too.
@@ -201,7 +201,7 @@ def judge(context: "RequestContext", request: "ProduceRequest") -> "Produced":
 
 
 async def _judge_many(
-    context: "RequestContext", request: "ProduceRequest", *, by_id: bool
+    context: "Context", request: "ProduceRequest", *, by_id: bool
 ) -> "ProduceResponse | None":
     share = LoopShare()
     topics, refused = await split_many(context, WRITE, request.topic_data, share, by_id=by_id)
@@ -211,7 +211,7 @@ async def _judge_many(
 
 
 def _append_permitted(
-    context: "RequestContext",
+    context: "Context",
     request: "ProduceRequest",
     topics: "Sequence[TopicProduceData]",
     refused: "Mapping[int, TopicProduceData]",
@@ -292,9 +292,7 @@ class Produce(Unwritten):
         "_waits",
     )
 
-    def serve(
-        self, context: "RequestContext", request: "ProduceRequest", is_own: bool
-    ) -> "Produced":
+    def serve(self, context: "Context", request: "ProduceRequest", is_own: bool) -> "Produced":
         """Append all; return the response, or what will.
 
         ``is_own`` says that nobody else writes to the request's bytes, however long it takes.

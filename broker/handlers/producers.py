@@ -34,7 +34,7 @@ from siltstone.protocol.errors import (
 from siltstone.protocol.messages.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
 
 _NONE = -1

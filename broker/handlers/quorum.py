@@ -24,7 +24,7 @@ from siltstone.protocol.messages.describe_quorum import (
 from siltstone.protocol.names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.describe_quorum import DescribeQuorumRequest
 
 _EPOCH = 1

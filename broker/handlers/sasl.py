@@ -20,7 +20,8 @@ from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateRespon
 from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import Login, RequestContext
+    from siltstone.broker.context import Login
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
     from siltstone.protocol.messages.sasl_handshake import SaslHandshakeRequest
 

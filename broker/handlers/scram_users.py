@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.scram import Verifier
     from siltstone.broker.security.users import Credentials
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         ScramCredentialDeletion,

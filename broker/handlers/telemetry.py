@@ -23,7 +23,7 @@ from siltstone.protocol.records.compression import decompress
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.broker.telemetry import Instance, Room
     from siltstone.protocol.messages.get_telemetry_subscriptions import (
         GetTelemetrySubscriptionsRequest,

@@ -35,7 +35,7 @@ from siltstone.protocol.names import check_topic_name, is_internal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.broker.topics.topic import Form, Topic
     from siltstone.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
     from siltstone.storage.log.log import Log

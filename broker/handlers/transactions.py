@@ -43,7 +43,7 @@ from siltstone.protocol.names import is_internal
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 
     Codes = Mapping[tuple[str, int], ErrorCode]

@@ -28,7 +28,7 @@ from siltstone.protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.write_txn_markers import (
         WritableTxnMarker,
         WriteTxnMarkersRequest,

@@ -55,7 +55,7 @@ from siltstone.protocol.records.journal import Producer
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from siltstone.broker.context import RequestContext
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
     from siltstone.protocol.messages.txn_offset_commit import (
         TxnOffsetCommitRequest,

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
 
     from siltstone.broker.api import Api
-    from siltstone.broker.context import Connection, RequestContext
+    from siltstone.broker.context import Connection
     from siltstone.broker.net.gate import TurnTimer
     from siltstone.broker.process.request_stats import RequestStats
     from siltstone.broker.security.changes import Changes
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.core import Table
     from siltstone.protocol.parts import Answer
 

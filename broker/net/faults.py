@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from siltstone.broker.api import Api
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.net.dispatch import Dispatcher
+    from siltstone.broker.services import RequestContext
     from siltstone.protocol.core.fields import Field
     from siltstone.protocol.messages import Description, Message
 

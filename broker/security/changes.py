@@ -163,7 +163,7 @@ class Changes:
         """Return a handler whose changes are told."""
         find = CHANGES[api.key]
 
-        def serve(context: RequestContext, request: Any) -> Any:
+        def serve(context: RequestContext[Any], request: Any) -> Any:
             client = context.connection
             principal, host = (
                 (_ANONYMOUS, "") if client is None else (client.principal, client.host)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.authorizer import Authorizer
+    from siltstone.broker.services import RequestContext
 
 HOST = "192.0.2.7"
 DENIED = {

@@ -124,7 +124,7 @@ class ServicesOnDisk:
         self.services.logs.close(clean=False)
         self.io.close()
 
-    def context(self, api_key: int, version: int | None = None) -> RequestContext:
+    def context(self, api_key: int, version: int | None = None) -> RequestContext[Services]:
         """Return the context of a request, of the newest version if none is given."""
         return RequestContext(
             services=self.services,

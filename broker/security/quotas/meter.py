@@ -254,7 +254,7 @@ class _Metered:
         self._loaded: Callable[..., Any] | None = None
         self._row: Any = None
 
-    def __call__(self, context: RequestContext, request: Any) -> Any:
+    def __call__(self, context: RequestContext[Any], request: Any) -> Any:
         """Serve a request."""
         connection = cast("Client | None", context.connection)
         if connection is None or connection.principal == _OURSELVES:
@@ -282,7 +282,7 @@ class _Metered:
             return self._tell(connection, answer, delay) if delay else answer
         return self._finish(metered, answer, is_timed=is_timed)
 
-    def _handle(self, context: RequestContext, request: Any) -> Any:
+    def _handle(self, context: RequestContext[Any], request: Any) -> Any:
         handler = self._loaded
         if handler is None:
             handler = self._loaded = self._api.load()
@@ -299,7 +299,7 @@ class _Metered:
         delay = self._judge(metered, answer, is_timed=is_timed)
         return await self._tell(metered.connection, answer, delay) if delay else answer
 
-    async def _mutate(self, metered: _Request, context: RequestContext, request: Any) -> Any:
+    async def _mutate(self, metered: _Request, context: RequestContext[Any], request: Any) -> Any:
         bucket = self._meter.find_bucket(MUTATION, metered.user, metered.client_id)
         if bucket is not None:
             is_strict = context.version >= STRICT_SINCE[self._api.key]
