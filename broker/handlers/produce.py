@@ -27,7 +27,6 @@ import cython
 
 from siltstone.broker.context import Unwritten
 from siltstone.broker.handlers.authorized import split_many, split_topics, weave
-from siltstone.broker.net.gate import AT_ONCE as READ_AT_ONCE
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.protocol.errors import (
@@ -43,6 +42,7 @@ from siltstone.protocol.errors import (
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
 )
+from siltstone.protocol.messages import AT_ONCE as READ_AT_ONCE
 from siltstone.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

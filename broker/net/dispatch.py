@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.net.buffers import SHARED_BYTES
-from siltstone.broker.net.gate import AT_ONCE, Gate, Route
+from siltstone.broker.net.gate import Gate, Route
 from siltstone.broker.process.loop_share import LoopShare, parts_of
 from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps
 from siltstone.protocol.errors import ErrorCode, ProtocolError
 from siltstone.protocol.framing import API_VERSIONS, FIRST_FLEXIBLE
+from siltstone.protocol.messages import AT_ONCE
 from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:

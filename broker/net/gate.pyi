@@ -1,5 +1,5 @@
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from siltstone.broker.api import Api
 from siltstone.broker.context import Connection, Unwritten
@@ -7,8 +7,6 @@ from siltstone.broker.net.dispatch import RareRequests
 from siltstone.broker.process.request_stats import ApiStats, RequestStats
 from siltstone.protocol.core import Table
 from siltstone.protocol.parts import Answer, LateAnswer
-
-AT_ONCE: Final[int]
 
 class TurnTimer(Protocol):
     def begin(self) -> object: ...

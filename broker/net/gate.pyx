@@ -8,12 +8,10 @@ from siltstone.storage.clock cimport perf_counter
 
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import AT_ONCE
 
 cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
-cdef Py_ssize_t MOST = 4000
-
-AT_ONCE = MOST
-"""A message of at most so many elements is read or written at once: in a millisecond at most."""
+cdef Py_ssize_t MOST = AT_ONCE
 
 
 @cython.final

@@ -34,6 +34,9 @@ Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
 NO_ID: Final = bytes(16)
 """The id that means no topic."""
 
+AT_ONCE: Final = 4_000
+"""A message of at most so many elements is read or written at once: in a millisecond at most."""
+
 MAX_ELEMENTS: Final = 25_000
 """How many elements all arrays and tagged fields of one request may have together.
 

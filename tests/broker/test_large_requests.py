@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from siltstone.broker.net.gate import AT_ONCE
 from siltstone.protocol.messages import (
+    AT_ONCE,
     create_topics,
     find_coordinator,
     offset_commit,

@@ -10,9 +10,9 @@ import pytest
 from siltstone.broker.api import APIS
 from siltstone.broker.context import Caller
 from siltstone.broker.net.dispatch import Dispatcher
-from siltstone.broker.net.gate import AT_ONCE
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.process.request_stats import RequestStats
+from siltstone.protocol.messages import AT_ONCE
 from siltstone.protocol.messages.list_groups import RESPONSE, ListedGroup, ListGroupsResponse
 
 
