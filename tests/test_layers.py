@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from tools.figures import count_unused, find_cycles, graph_of_imports
-from tools.sources import PREFIX, PYTHON, Tree, code_of, imports_of, parse
+from tools.sources import PREFIX, PYTHON, STUB, Tree, code_of, imports_of, parse
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
@@ -70,8 +70,9 @@ class Import(NamedTuple):
 
 
 def sources(package: str) -> list[Path]:
-    """Return every file of a package in Python or Cython."""
-    return sorted(path for path in (ROOT / package).rglob("*.p*") if path.suffix in PYTHON)
+    """Return every file of a package in Python or Cython, and the stubs of these."""
+    read = (*PYTHON, STUB)
+    return sorted(path for path in (ROOT / package).rglob("*.p*") if path.suffix in read)
 
 
 def imports(package: str) -> Iterator[Import]:
