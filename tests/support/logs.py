@@ -72,7 +72,7 @@ class LogFolder:
         open_files: OpenFiles | None = None,
     ) -> None:
         self._appends = appends or Appends()
-        self._open_files = open_files or OpenFiles()
+        self._open_files = OpenFiles() if open_files is None else open_files
         self.clock = FakeClock()
         self.config = config or TopicConfig()
         self.directory = directory or LogDirectory(root)

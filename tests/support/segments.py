@@ -26,16 +26,24 @@ def make_segment(
         base_offset,
         config or TopicConfig(),
         now_ms=NOW_MS,
-        open_files=open_files or OpenFiles(),
+        open_files=OpenFiles() if open_files is None else open_files,
     )
 
 
 def load_segment(
-    directory: Path, config: TopicConfig | None = None, *, base_offset: int = 0
+    directory: Path,
+    config: TopicConfig | None = None,
+    *,
+    base_offset: int = 0,
+    open_files: OpenFiles | None = None,
 ) -> LogSegment:
     """Return a segment that is in a folder already."""
     return LogSegment.load(
-        directory, base_offset, config or TopicConfig(), now_ms=NOW_MS, open_files=OpenFiles()
+        directory,
+        base_offset,
+        config or TopicConfig(),
+        now_ms=NOW_MS,
+        open_files=OpenFiles() if open_files is None else open_files,
     )
 
 

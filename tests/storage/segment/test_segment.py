@@ -501,11 +501,12 @@ class TestFootprint:
         written = make_segment(tmp_path, config)
         append_next(written, [make_batch()])
         written.close()
+        kept = OpenFiles()
         gc.collect()
         tracemalloc.start()
 
         before = tracemalloc.get_traced_memory()[0]
-        held = [load_segment(tmp_path, config) for _ in range(1000)]
+        held = [load_segment(tmp_path, config, open_files=kept) for _ in range(1000)]
         each = (tracemalloc.get_traced_memory()[0] - before) / len(held)
 
         tracemalloc.stop()
