@@ -6,8 +6,9 @@ Kafka's classes: EndPoint, ListenerName, SocketServerConfigs.
 import re
 import socket
 from collections.abc import Container, Iterable, Mapping
-from functools import cache
 from typing import NamedTuple
+
+from siltstone.config import machine
 
 AUTO = "auto"
 """As an advertised host: each client is told the address that it has reached."""
@@ -152,25 +153,7 @@ def _routable(listener: Listener) -> Listener:
         )
     if listener.host.lower() == AUTO:
         return listener._replace(host=AUTO)
-    return listener if listener.host else listener._replace(host=host_name())
-
-
-@cache
-def host_name() -> str:
-    """Return the name by which other machines look up this one. May ask the resolver.
-
-    Raises:
-        ValueError: the name does not resolve, so that advertising it would strand every client.
-    """
-    name = socket.gethostname()
-    try:
-        found = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)
-    except OSError as error:
-        raise ValueError(
-            f"would advertise this machine's name {name}, which does not resolve ({error}); "
-            "set advertised.listeners to an address that clients reach"
-        ) from error
-    return found[0][3] or name
+    return listener if listener.host else listener._replace(host=machine.public_name())
 
 
 def parse_host_port(text: str) -> tuple[str, int]:

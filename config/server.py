@@ -7,10 +7,10 @@ TransactionLogConfig.
 """
 
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from siltstone.config import machine
 from siltstone.config.connection_limits import are_overrides
 from siltstone.config.consumer_groups import ASSIGNORS, KNOWN_ASSIGNORS, PROTOCOLS, MigrationPolicy
 from siltstone.config.keys import (
@@ -709,6 +709,6 @@ class ServerConfig:
             ValueError: one of the listeners is malformed.
         """
         listeners = (*self.bound_listeners, *self.advertised)
-        hosts = {*self.http_allowed_hosts, self.http_address[0], socket.gethostname()}
+        hosts = {*self.http_allowed_hosts, self.http_address[0], machine.own_name()}
         hosts.update(listener.host for listener in listeners)
         return frozenset(host.lower().removesuffix(".") for host in hosts if host not in {"", AUTO})

@@ -52,7 +52,7 @@ SEAMS: Final = (
                 "access chmod chown close copy_file_range dup fchmod fchown fdatasync fdopen fstat"
                 " fstatvfs fsync ftruncate link listdir lseek lstat makedirs memfd_create mkdir"
                 " open posix_fadvise posix_fallocate pread preadv pwrite pwritev read readlink"
-                " readv remove removedirs rename replace rmdir scandir sendfile stat statvfs"
+                " readv remove removedirs rename replace rmdir scandir stat statvfs"
                 " symlink sync sync_file_range truncate unlink utime walk write writev"
             ),
             *_of_os("path.exists path.getmtime path.getsize path.isdir path.isfile path.islink"),
@@ -73,6 +73,7 @@ SEAMS: Final = (
         {
             "broker/__main__.py": "the entry of the commands, which are no part of a daemon",
             "broker/http/site/routes.py": "reads a file of the package, as an import does",
+            "broker/process/sockets.py": "its descriptors are sockets and pipes",
             "config/known.py": "reads a file of the package, as an import does",
             "config/sources.py": "config knows no storage; a broker is given settings, no file",
         },
@@ -108,20 +109,31 @@ SEAMS: Final = (
     ),
     Seam(
         "network",
-        ("broker/net/sockets",),
+        (
+            *("broker/process/sockets", "broker/process/_sockets", "broker/net/sending/_sending"),
+            *("broker/net/tls/sockets", "config/machine"),
+        ),
         (
             *("socket", "ssl", "select", "selectors", "asyncio.start_server"),
-            *("asyncio.open_connection", "asyncio.start_unix_server", "urllib.request"),
-            "http.client",
+            *("asyncio.open_connection", "asyncio.open_unix_connection"),
+            *("asyncio.start_unix_server", "urllib.request", "http.client", "os.sendfile"),
+            *_of_os("eventfd eventfd_read eventfd_write pipe pipe2"),
         ),
-        ("sock_accept", "sock_recv", "sock_recv_into", "sock_sendall", "sock_connect"),
+        (
+            *("sock_accept", "sock_recv", "sock_recv_into", "sock_sendall", "sock_connect"),
+            *("create_connection", "create_server", "create_unix_server", "getaddrinfo"),
+            *("getnameinfo", "wrap_socket", "start_tls"),
+        ),
         ("recv", "send", "sendfile", "poll", "epoll_wait", "writev"),
     ),
 )
 """A loop's own time is the loop's: `loop.time()` counts as no clock."""
 
-_ASKS_NOTHING: Final = re.compile(r".*\.(?:[A-Z][A-Z0-9_]+|\w+Error|Empty|Full|gaierror)")
-"""Constants and exceptions; what an annotation names is left out before."""
+_ASKS_NOTHING: Final = re.compile(
+    r".*\.(?:[A-Z][A-Z0-9_]+|\w+Error|Empty|Full|gaierror)"
+    r"|ssl\.(?:TLSVersion\..*|SSLContext|create_default_context)|socket\.inet_(?:pton|ntop)"
+)
+"""Constants and exceptions, and what computes only; an annotation is left out before."""
 
 
 _DECLARES: Final = re.compile(

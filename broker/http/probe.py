@@ -9,7 +9,6 @@ folder whose name is not that of a partition.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from siltstone.broker.http.probe_frames import (
     read_produced,
 )
 from siltstone.broker.http.readiness import PROBE_SECONDS, ProbeFailed
+from siltstone.broker.process import sockets
 from siltstone.config.listeners import reachable
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError, error_name
@@ -35,6 +35,7 @@ from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
     from pathlib import Path
     from typing import TypeAlias
@@ -128,7 +129,7 @@ class Probe:
         if self._dial is not None:
             reader, writer = await self._dial()
         else:
-            reader, writer = await asyncio.open_connection(*self._address)
+            reader, writer = await sockets.connect(*self._address)
         try:
             writer.write(produce_request(self.name, batch, int(PROBE_SECONDS * 1000)))
             produced = read_produced(await _read_frame(reader), self.name)

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.values import Admission, HttpLimits, HttpResponse, Patience, text
+from siltstone.broker.process import sockets
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable, Iterable
 
     from siltstone.broker.http.tls_stream import TlsStream
@@ -105,23 +106,14 @@ class HttpServer:
         """
         if self._encryption is not None:
             return await self._listen(self._encryption[0], host, port)
-        self._server = await asyncio.start_server(
-            self._connected, host or None, port, limit=self._limits.read_bytes
-        )
+        self._server = await sockets.serve(self._connected, host, port, self._limits.read_bytes)
         return [sock.getsockname()[:2] for sock in self._server.sockets]
 
     async def _listen(self, handshakes: Handshakes, host: str, port: int) -> list[tuple[str, int]]:
         """Listen with sockets of our own: asyncio would do handshakes on the loop."""
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        for family, *_, address in dict.fromkeys(found):
-            listening = socket.create_server(
-                (str(address[0]), port), family=family, backlog=_BACKLOG
-            )
+        for family, address in sockets.find_addresses(host, port):
+            listening = sockets.listen(family, (str(address[0]), port), _BACKLOG)
             self._sockets.append(listening)
-            listening.setblocking(False)
             port = port or listening.getsockname()[1]
             self._watch(listening, handshakes)
         return [each.getsockname()[:2] for each in self._sockets]
@@ -135,7 +127,7 @@ class HttpServer:
 
     def _on_acceptable(self, listening: socket.socket, handshakes: Handshakes) -> None:
         try:
-            sock, address = listening.accept()
+            fileno, address = sockets.accept(listening)
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:  # without descriptors the next try would fail at once, too
@@ -144,11 +136,10 @@ class HttpServer:
             loop.remove_reader(listening.fileno())
             loop.call_later(PAUSE_SECONDS, self._watch, listening, handshakes)
             return
-        sock.setblocking(False)
         if len(handshakes.open) >= self._limits.connections:
             handshakes.close_oldest()
         peer = address[0], address[1]
-        handshakes.begin(sock, f"{peer[0]}:{peer[1]}", partial(self._on_open, peer))
+        handshakes.begin(sockets.own(fileno), f"{peer[0]}:{peer[1]}", partial(self._on_open, peer))
 
     def _on_open(self, peer: tuple[str, int], opened: Opened) -> None:
         from siltstone.broker.http.tls_stream import TlsStream  # noqa: PLC0415  # few encrypt

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+from siltstone.broker.process import sockets
 from siltstone.config.listeners import AUTO, show_address
 
 _logger = logging.getLogger(__name__)
@@ -99,14 +100,13 @@ async def _find_fault(
         return None
     where = show_address(host, port)
     try:
-        loop = asyncio.get_running_loop()
-        found = await asyncio.wait_for(loop.getaddrinfo(host, port), seconds)
+        found = await asyncio.wait_for(sockets.look_up(host, port), seconds)
     except (OSError, UnicodeError) as error:
         return _unresolved(host, where, _why(error, seconds))
-    if not connects or any(_is_bound(str(each[0]), port, bound) for *_, each in found):
+    if not connects or any(_is_bound(str(each[0]), port, bound) for each in found):
         return None  # and no place among max.connections is taken
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), seconds)
+        _, writer = await asyncio.wait_for(sockets.connect(host, port), seconds)
     except OSError as error:
         return _unreached(where, _why(error, seconds))
     writer.close()

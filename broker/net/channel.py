@@ -1,6 +1,6 @@
 """A plain TCP connection of the loop's own: receive into given memory, send bytes and file ranges.
 
-``os.sendfile`` needs a socket, and uvloop's transports do not give theirs, so the channel has its
+``sendfile`` needs a socket, and uvloop's transports do not give theirs, so the channel has its
 own and uses ``add_reader`` and ``add_writer``; that is as fast as an epoll loop by hand (measured).
 A range above ``INLINE_BYTES`` goes by sendfile. A smaller one is read and joined with its
 neighbours in one ``send``, which costs less. One from ``HANDED_BYTES`` on goes to a sender
@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from siltstone.broker.net.outlet import Outlet, ignore
 from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES, IS_COLD, SOCKET_IS_FULL, Transport
+from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
     from collections.abc import Callable, Sequence
 
     from siltstone.broker.net.sending.senders import Senders
@@ -81,7 +82,7 @@ class PlainChannel(Transport):
         if self.fileno < 0:
             return True
         try:
-            return not self._find_socket().recv(1, socket.MSG_PEEK)
+            return not sockets.peek(self._find_socket(), 1)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -108,11 +109,11 @@ class PlainChannel(Transport):
         if outlet is not None and outlet.handed:
             sock = self._find_socket()
             with suppress(OSError):  # the peer may have gone already
-                sock.shutdown(socket.SHUT_RDWR)
+                sockets.shut(sock)
         elif self._rare is not None:
             self._rare.close()
         else:
-            os.close(self.fileno)
+            sockets.close(self.fileno)
         self.fileno = -1
         self._on_lost = self._on_drained = ignore
 
@@ -127,7 +128,7 @@ class PlainChannel(Transport):
     def _find_socket(self) -> socket.socket:
         """Return the socket as Python knows it, for what few connections ever need."""
         if self._rare is None:
-            self._rare = socket.socket(fileno=self.fileno)
+            self._rare = sockets.own(self.fileno)
         return self._rare
 
     def _watch(self) -> None:
@@ -170,7 +171,7 @@ class PlainChannel(Transport):
             if senders is not None and senders.can_take(self.fileno):
                 return self._hand_over(senders, head, count)
         try:
-            sent = os.sendfile(self.fileno, file, head.position, count)
+            sent = sockets.send_file(self.fileno, file, head.position, count)
         except (BlockingIOError, InterruptedError):
             return SOCKET_IS_FULL
         if not sent:

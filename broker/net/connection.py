@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import select
-import socket
 from typing import TYPE_CHECKING, Protocol
 
 from siltstone.broker.context import Caller
 from siltstone.broker.net.buffers import LARGE, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.turn._turn_kernels import LoopRound, Turn
+from siltstone.broker.process import sockets
 from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.security.principals import ANONYMOUS, OURSELVES
 from siltstone.protocol.core import next_frame
@@ -151,8 +149,7 @@ class Connection(Turn):
     @property
     def reached(self) -> str:
         """Return the address of this machine that the client has reached."""
-        with socket.socket(fileno=os.dup(self._channel.fileno)) as ours:
-            return str(ours.getsockname()[0])
+        return str(sockets.find_name(self._channel.fileno)[0])
 
     @property
     def client_id(self) -> str | None:
@@ -344,7 +341,9 @@ class Connection(Turn):
         A client that has ended only its own side gets it. One that has reset the connection, and so
         could not take it, is closed now, as is one that ends before it has logged in.
         """
-        if _is_broken(self._channel.fileno) or (not self.is_known and self._channel.is_ended()):
+        if sockets.find_broken((self._channel.fileno,)) or (
+            not self.is_known and self._channel.is_ended()
+        ):
             self.close()
             return
         self._stop_reading()
@@ -524,10 +523,3 @@ class Connection(Turn):
         self._tail = b""
         self._count()
         self.drain()
-
-
-def _is_broken(fileno: int) -> bool:
-    """Return whether nothing can be sent any more, since a socket was reset or has no peer."""
-    errors = select.poll()
-    errors.register(fileno, 0)
-    return bool(errors.poll(0))

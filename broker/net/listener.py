@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import select
 import socket
 from contextlib import suppress
 from functools import partial
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.addresses import ConnectionRate
 from siltstone.broker.net.connection import Connection
-from siltstone.broker.process import client_limits
+from siltstone.broker.process import client_limits, sockets
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.security.principals import ANONYMOUS, USER, Principal
 from siltstone.config.connection_limits import CREATION_RATE, MAX_CONNECTIONS, limit_of
@@ -107,39 +105,31 @@ class Listener:
         Raises:
             OSError: The address is taken or is not this machine's.
         """
-        found = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
         self.port = port
-        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
-            sock = socket.socket(family, socket.SOCK_STREAM)
+        for family, address in sockets.find_addresses(host, port):
+            bound = address[0], self.port, *address[2:]
+            sock = sockets.listen(family, bound, _BACKLOG, self._find_options())
             self._sockets.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.setblocking(False)
-            self._prepare(sock)
-            sock.bind((address[0], self.port, *address[2:]))
-            sock.listen(_BACKLOG)
             self.port = sock.getsockname()[1]
         self.host = host
 
-    def _prepare(self, sock: socket.socket) -> None:
-        """Give a listening socket what its connections inherit, so that none of them is asked.
+    def _find_options(self) -> list[tuple[int, int, int]]:
+        """Return what connections inherit of a listening socket, so that none of them is asked.
 
         The send buffer is how far the broker may run ahead of its client. Left to itself the kernel
         lets it grow to megabytes. That is more than the processor's caches hold, so each byte would
         come from memory once more when the client takes it.
         """
         server = self.services.settings.server
-        for option, size in (
+        sizes = (
             (socket.SO_SNDBUF, server.socket_send_buffer_bytes),
             (socket.SO_RCVBUF, server.socket_receive_buffer_bytes),
-        ):
-            if size != _SYSTEM_DEFAULT:
-                sock.setsockopt(socket.SOL_SOCKET, option, size)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        )
+        return [
+            *((socket.SOL_SOCKET, name, size) for name, size in sizes if size != _SYSTEM_DEFAULT),
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        ]
 
     def start(self) -> None:
         """Accept connections from now on."""
@@ -155,11 +145,9 @@ class Listener:
 
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect from within this process, by no address; such a client need not log in."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        fileno = ours.detach()
+        fileno, stream = await sockets.pair()
         self.connections.add(Connection(self._loop, fileno, "siltstone", self, is_ours=True))
-        return await asyncio.open_unix_connection(sock=theirs)
+        return stream
 
     def stop(self) -> None:
         """Accept no more; connections go on."""
@@ -278,10 +266,7 @@ class Listener:
         The event loop reports an error once, together with those bytes, and watches no more.
         """
         found = {connection.fileno: connection for connection in self.connections}
-        errors = select.poll()
-        for number in found:
-            errors.register(number, 0)
-        for number, _ in errors.poll(0):
+        for number in sockets.find_broken(found):
             found[number].note_reset()
 
     def shorten_waits(self, find_wait: Callable[[Connection], float]) -> None:
@@ -303,8 +288,7 @@ class Listener:
                 self._stop_accepting()
                 return
             try:
-                # As accept() does, but without a socket of Python's: it costs more than the call.
-                fileno, address = listening._accept()  # type: ignore[attr-defined]  # noqa: SLF001
+                fileno, address = sockets.accept(listening)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -316,11 +300,9 @@ class Listener:
                 continue
             self.accepted_count += 1
             if self.handshakes is None:
-                os.set_blocking(fileno, False)
                 self.connections.add(Connection(self._loop, fileno, peer, self))
             else:
-                sock = socket.socket(fileno=fileno)
-                sock.setblocking(False)
+                sock = sockets.own(fileno)
                 on_over = partial(self._note_over, address[0])
                 self.handshakes.begin(sock, peer, partial(self._on_open, peer), on_over)
             pause = self._find_pause()
@@ -370,11 +352,11 @@ class Listener:
         limit = addresses.find_fault(host)
         if limit is not None:
             self._note_refused(peer, f"reason={limit} is reached", limit)
-            os.close(fileno)
+            sockets.close(fileno)
             return False
         delay = addresses.find_delay(host)
         if delay:
-            sock = socket.socket(fileno=fileno)
+            sock = sockets.own(fileno)
             self._too_soon.add(sock)
             self._loop.call_later(delay, self._end, sock)
             return False

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.process import sockets
 from siltstone.storage import files
 from siltstone.storage.files import disk
 
@@ -50,9 +50,7 @@ class ServiceManager:
         # An address that begins with @ is a name that no file system has.
         address = f"\0{self._address[1:]}" if self._address[0] == "@" else self._address
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-                sock.connect(address)
-                sock.sendall(message.encode())
+            sockets.tell(address, message.encode())
         except OSError as error:
             _logger.warning("service manager not told address=%s reason=%s", self._address, error)
 

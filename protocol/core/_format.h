@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SILTSTONE_HAS_CRC_INSTRUCTION 1
@@ -329,19 +328,6 @@ static inline uint32_t continue_checksum(uint32_t value, const uint8_t *data, Py
 
 static inline uint32_t checksum_software(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) {
     return ~crc_software(UINT32_C(0xFFFFFFFF), data + start, (size_t)(end - start));
-}
-
-/* Of a socket that does not block; the negative error number, so that "not now" is no exception. */
-static inline Py_ssize_t receive_octets(int socket, unsigned char *data, Py_ssize_t start,
-                                        Py_ssize_t end) {
-    ssize_t received = recv(socket, data + start, (size_t)(end - start), 0);
-    return received < 0 ? -errno : received;
-}
-
-static inline Py_ssize_t send_octets(int socket, const unsigned char *data, Py_ssize_t size,
-                                     int flags) {
-    ssize_t sent = send(socket, data, (size_t)size, MSG_NOSIGNAL | flags);
-    return sent < 0 ? -errno : sent;
 }
 
 #endif

@@ -32,8 +32,6 @@ cdef extern from "_format.h" nogil:
     void write_int32(unsigned char* output, Py_ssize_t at, long long number)
     void write_int16(unsigned char* output, Py_ssize_t at, long long number)
 
-    Py_ssize_t receive_octets(int socket, unsigned char* data, Py_ssize_t start, Py_ssize_t end)
-    Py_ssize_t send_octets(int socket, const unsigned char* data, Py_ssize_t size, int flags)
 
 cdef extern from "<sys/socket.h>" nogil:
     int MSG_MORE

@@ -122,7 +122,7 @@ def test_a_listener_without_a_host_is_told_by_this_machines_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Other containers of such a compose file find the broker by it, and not by 127.0.0.1."""
-    monkeypatch.setattr("siltstone.config.listeners.host_name", lambda: "box.example")
+    monkeypatch.setattr("siltstone.config.machine.public_name", lambda: "box.example")
     layers = load(
         IMAGE,
         {

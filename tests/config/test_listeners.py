@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from siltstone.config import listeners as module
+from siltstone.config import machine
 from siltstone.config.checks import start_faults
 from siltstone.config.listeners import Listener, check_bindable, parse_host_port
 from siltstone.config.load import load
@@ -42,7 +42,7 @@ def test_listeners_have_names_of_their_own() -> None:
 
 def test_an_empty_host_is_advertised_as_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """PLAINTEXT://:9092 binds everything and advertises the host name, as Kafka does."""
-    monkeypatch.setattr(module, "host_name", lambda: "box.example")
+    monkeypatch.setattr(machine, "public_name", lambda: "box.example")
 
     server = ServerConfig(listeners=("PLAINTEXT://:9092",))
 
@@ -57,7 +57,7 @@ def test_a_machine_without_a_name_has_to_be_told(monkeypatch: pytest.MonkeyPatch
         raise OSError("Name or service not known")
 
     monkeypatch.setattr("socket.getaddrinfo", nowhere)
-    module.host_name.cache_clear()
+    machine.public_name.cache_clear()
 
     with pytest.raises(ValueError, match=r"does not resolve .*; set advertised.listeners"):
         _ = ServerConfig(listeners=("PLAINTEXT://:9092",)).advertised
@@ -67,10 +67,10 @@ def test_the_name_of_the_machine_is_the_resolvers(monkeypatch: pytest.MonkeyPatc
     """The canonical name is preferred to the short one."""
     found = [(0, 0, 0, "box.example.org", ("192.0.2.1", 0))]
     monkeypatch.setattr("socket.getaddrinfo", lambda *_args, **_kwargs: found)
-    module.host_name.cache_clear()
+    machine.public_name.cache_clear()
 
-    assert module.host_name() == "box.example.org"
-    module.host_name.cache_clear()
+    assert machine.public_name() == "box.example.org"
+    machine.public_name.cache_clear()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])

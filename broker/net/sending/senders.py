@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
-import os
-import select
 from struct import Struct
 from typing import TYPE_CHECKING, ClassVar
 
 from siltstone.broker.net.sending._sending import Table
+from siltstone.broker.process import sockets
 from siltstone.storage import threads
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 _MAX_SOCKETS = 1 << 16
 _NUMBER = Struct("q")
-_ONCE = select.EPOLLOUT | select.EPOLLONESHOT
 _READ_BYTES = 512 * _NUMBER.size
 
 
@@ -44,26 +41,23 @@ class Senders:
     def __init__(self, count: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._owed: dict[int, tuple[FileSlice, Callable[[int], None]]] = {}  # by socket
-        self._epoll = select.epoll()
-        self._stop = os.eventfd(0, os.EFD_CLOEXEC)
-        self._epoll.register(self._stop, select.EPOLLIN)
-        self._reports, self._report = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self._reports, False)
-        self._table = Table(_widen(self._report) // _NUMBER.size)
+        self._watch = sockets.Watch()
+        self._reports = sockets.Pipe(_MAX_SOCKETS * _NUMBER.size)
+        self._table = Table(self._reports.size // _NUMBER.size)
         self.max_sockets = self._table.sockets
         self._threads = [
             threads.new_thread(
                 f"sender-{number}",
                 self._table.serve,
-                self._epoll.fileno(),
-                self._stop,
-                self._report,
+                self._watch.fileno(),
+                self._watch.stop,
+                self._reports.input,
             )
             for number in range(count)
         ]
         for thread in self._threads:
             thread.start()
-        self._loop.add_reader(self._reports, self._on_reports)
+        self._loop.add_reader(self._reports.output, self._on_reports)
 
     def can_take(self, socket: int) -> bool:
         """Return whether ranges for a socket may be handed over."""
@@ -80,40 +74,28 @@ class Senders:
             OSError: The system watches no more sockets; nothing was handed over.
         """
         self._table.fill(socket, part.file.fileno(), part.position, part.size, tail)
-        try:
-            self._epoll.modify(socket, _ONCE)
-        except FileNotFoundError:
-            self._epoll.register(socket, _ONCE)
+        self._watch.add(socket)
         self._owed[socket] = part, finished
 
     def close(self) -> None:
         """End the threads; sending what they still have is cancelled."""
-        os.eventfd_write(self._stop, 1)
+        self._watch.end()
         for thread in self._threads:
             thread.join()
         if not self._loop.is_closed():
-            self._loop.remove_reader(self._reports)
+            self._loop.remove_reader(self._reports.output)
         self._on_reports()
         while self._owed:
             _, (_, finished) = self._owed.popitem()
             finished(errno.ECANCELED)
-        self._epoll.close()
-        for descriptor in (self._stop, self._reports, self._report):
-            os.close(descriptor)
+        self._watch.close()
+        self._reports.close()
 
     def _on_reports(self) -> None:
         try:
-            reports = os.read(self._reports, _READ_BYTES)
+            reports = self._reports.read(_READ_BYTES)
         except BlockingIOError:
             return
         for (socket,) in _NUMBER.iter_unpack(reports):
             _, finished = self._owed.pop(socket)
             finished(self._table.error_of(socket))
-
-
-def _widen(pipe: int) -> int:
-    """Make room in a pipe for a number of every socket, if we may; return its size."""
-    try:
-        return fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _MAX_SOCKETS * _NUMBER.size)
-    except PermissionError:
-        return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)

@@ -6,7 +6,6 @@ loop; larger ones, and ranges of files with them, are read and encrypted by a se
 
 from __future__ import annotations
 
-import socket
 import ssl
 from contextlib import suppress
 from itertools import islice
@@ -17,6 +16,7 @@ from siltstone.broker.net.channel import TURN_BYTES
 from siltstone.broker.net.outlet import Outlet, ignore
 from siltstone.broker.net.tls.senders import fill
 from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES, Transport
+from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ class TlsChannel(Transport):
     def is_ended(self) -> bool:
         """Return whether the peer has closed, without taking any of its bytes."""
         try:
-            # What a TLS socket has instead of this method takes no flags.
-            return self._is_ended or not socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
+            return self._is_ended or not sockets.peek(self._socket, 1)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -137,7 +136,7 @@ class TlsChannel(Transport):
         self.unsent.clear()
         if self._outlet.handed:  # the sender lets go of the socket when it fails, see _on_sent
             with suppress(OSError):
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                sockets.shut(self._socket)
             return
         if is_whole:
             with suppress(OSError, ValueError):

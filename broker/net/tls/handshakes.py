@@ -9,17 +9,16 @@ may send before it is known. A client that does not end its handshake in time is
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import socket
 import ssl
-import termios
 from collections import Counter, deque
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from siltstone.broker.process import sockets
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.security.principals import USER, Principal
 
@@ -42,7 +41,6 @@ _RECORD_HEAD: Final = Struct(">BBBH")
 _HANDSHAKE: Final = 22
 _TYPES: Final = range(20, 24)  # change of ciphers, alert, handshake, data
 _MAX_RECORD_BYTES: Final = _RECORD_HEAD.size + 16 * 1024 + 2048
-_INT: Final = Struct("i")
 
 _PLAIN: Final = (
     "it does not speak TLS; set security.protocol=SSL or SASL_SSL in the client, or give it a "
@@ -234,9 +232,7 @@ class _Handshake:
             ValueError: The client's certificate is not taken.
         """
         if self._tls is None:
-            self._tls = self._endpoint.context.wrap_socket(
-                self._sock, server_side=True, do_handshake_on_connect=False
-            )
+            self._tls = sockets.wrap(self._endpoint.context, self._sock)
             self._sock = self._tls
         try:
             self._tls.do_handshake()
@@ -309,8 +305,7 @@ class _Handshake:
     def _on_readable(self) -> None:
         """Take a step, the first one if a whole record has come; else wait for the rest of it."""
         try:
-            # What a TLS socket has instead of this method takes no flags.
-            head = socket.socket.recv(self._sock, _RECORD_HEAD.size, socket.MSG_PEEK)
+            head = sockets.peek(self._sock, _RECORD_HEAD.size)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -340,7 +335,7 @@ class _Handshake:
         size = _RECORD_HEAD.size
         if len(head) == size:
             size += _RECORD_HEAD.unpack(head)[3]
-        arrived = _INT.unpack(fcntl.ioctl(self._sock.fileno(), termios.FIONREAD, bytes(4)))[0]
+        arrived = sockets.count_arrived(self._sock)
         if arrived >= size or size > _MAX_RECORD_BYTES:
             return False
         lowest = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
@@ -375,7 +370,7 @@ class _Handshake:
             return
         self._unwatch()
         try:
-            socket.socket.shutdown(self._sock, socket.SHUT_WR)
+            sockets.shut(self._sock, socket.SHUT_WR)
             self._wait_for(1)
         except OSError:
             self._leave()
@@ -386,7 +381,7 @@ class _Handshake:
     def _discard(self) -> None:
         """Drop what still comes: closing on it would cost the client what it was told."""
         try:
-            got = len(socket.socket.recv(self._sock, min(self._left, 16 * 1024)))
+            got = len(sockets.receive(self._sock, min(self._left, 16 * 1024)))
         except (BlockingIOError, InterruptedError):
             return
         except OSError:

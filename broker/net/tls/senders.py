@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import select
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage import threads
 from siltstone.storage.files import disk
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 128 * 1024
 """How much is read and encrypted at a time; nothing is kept while a socket has no room."""
-_ONCE: Final = select.EPOLLOUT | select.EPOLLONESHOT
 
 
 @dataclass(slots=True)
@@ -48,9 +47,7 @@ class TlsSenders:
     def __init__(self, count: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._owed: dict[int, _Row] = {}  # by socket
-        self._epoll = select.epoll()
-        self._stop = os.eventfd(0, os.EFD_CLOEXEC)
-        self._epoll.register(self._stop, select.EPOLLIN)
+        self._watch = sockets.Watch()
         self._threads = [
             threads.new_thread(f"tls-sender-{number}", self._serve) for number in range(count)
         ]
@@ -71,44 +68,34 @@ class TlsSenders:
         socket = tls.fileno()
         self._owed[socket] = _Row(tls, parts, finished)
         try:
-            self._watch(socket)
+            self._watch.add(socket)
         except OSError:
             del self._owed[socket]
             raise
 
     def close(self) -> None:
         """End the threads; sending what they still have is cancelled."""
-        os.eventfd_write(self._stop, 1)
+        self._watch.end()
         for thread in self._threads:
             thread.join()
         while self._owed:
             _, row = self._owed.popitem()
             row.finished(os.strerror(errno.ECANCELED))
-        self._epoll.close()
-        os.close(self._stop)
-
-    def _watch(self, socket: int) -> None:
-        try:
-            self._epoll.modify(socket, _ONCE)
-        except FileNotFoundError:
-            self._epoll.register(socket, _ONCE)
+        self._watch.close()
 
     def _serve(self) -> None:
         """Send what sockets with room are to get, until the end (a sender's thread)."""
         scratch = memoryview(bytearray(CHUNK_BYTES))
-        while True:
-            for socket, _ in self._epoll.poll(maxevents=1):
-                if socket == self._stop:
-                    return
-                row = self._owed[socket]
-                try:
-                    if not _send(row, scratch):
-                        self._watch(socket)
-                        continue
-                    reason = None
-                except OSError as error:
-                    reason = error.strerror or str(error)
-                self._loop.call_soon_threadsafe(self._finish, socket, row, reason)
+        while (socket := self._watch.wait()) is not None:
+            row = self._owed[socket]
+            try:
+                if not _send(row, scratch):
+                    self._watch.add(socket)
+                    continue
+                reason = None
+            except OSError as error:
+                reason = error.strerror or str(error)
+            self._loop.call_soon_threadsafe(self._finish, socket, row, reason)
 
     def _finish(self, socket: int, row: _Row, reason: str | None) -> None:
         if self._owed.get(socket) is row:

@@ -1,5 +1,6 @@
 # C types of _turn_kernels.py; the algorithm stands there alone.
 cimport cython
+from siltstone.broker.process._sockets cimport receive_octets, send_octets
 from siltstone.broker.context cimport Unwritten
 from siltstone.broker.net.gate cimport Gate, encode
 from siltstone.protocol.core._records cimport next_frame
@@ -16,10 +17,8 @@ from siltstone.protocol.core._format cimport (
     inside,
     no_region,
     no_target,
-    receive_octets,
     release,
     release_target,
-    send_octets,
 )
 from siltstone.storage.files._disk cimport read_resident
 

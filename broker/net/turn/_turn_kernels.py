@@ -17,6 +17,7 @@ from siltstone.protocol.parts import FileSlice
 if not cython.compiled:  # for the type checkers: what the .pxd has
     from siltstone.broker.context import Unwritten
     from siltstone.broker.net.gate import encode
+    from siltstone.broker.process._sockets import receive_octets, send_octets
     from siltstone.protocol.core import next_frame
     from siltstone.protocol.core._format import (
         EAGAIN,
@@ -29,10 +30,8 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
         inside,
         no_region,
         no_target,
-        receive_octets,
         release,
         release_target,
-        send_octets,
     )
     from siltstone.storage.files._disk import read_resident
 

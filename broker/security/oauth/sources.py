@@ -6,19 +6,20 @@ and no redirect followed.
 
 from __future__ import annotations
 
-import socket
 import stat
 from functools import partial
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from siltstone.broker.process import sockets
 from siltstone.config.oauth import path_of
 from siltstone.config.trust import make_client_context, why_untrusted
 from siltstone.storage import files, threads
 
 if TYPE_CHECKING:
     import os
+    import socket
     import ssl
     from collections.abc import Callable
 
@@ -83,9 +84,7 @@ def fetch(url: str, context: ssl.SSLContext) -> bytes:
     """
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection = HTTPSConnection(
-        str(parts.hostname), parts.port, timeout=CONNECT_SECONDS, context=context
-    )
+    connection = sockets.ask_https(str(parts.hostname), parts.port, CONNECT_SECONDS, context)
     is_late = threads.Event()
     try:
         connection.connect()
@@ -123,7 +122,7 @@ def _shut(channel: socket.socket, is_late: threads.Event) -> None:
     """End what waits for a peer, from another thread, below TLS."""
     is_late.set()
     try:
-        socket.socket.shutdown(channel, socket.SHUT_RDWR)
+        sockets.shut(channel)
     except OSError:
         return  # it has ended by itself
 

@@ -24,6 +24,7 @@ from siltstone.broker.http.values import (
     Route,
     text,
 )
+from siltstone.broker.process import sockets
 from tests.support.http_client import ask, exchange, having, parse
 from tests.support.ports import address_of
 from tests.support.running import running
@@ -400,19 +401,6 @@ async def test_who_does_not_take_an_answer_makes_room() -> None:
     await server.close()
 
 
-class Starved(socket.socket):
-    """A listening socket of a process that has no descriptors left three times."""
-
-    tries = 0
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Fail, or accept."""
-        self.tries += 1
-        if self.tries <= 3:
-            raise OSError(errno.EMFILE, "Too many open files")
-        return super().accept()
-
-
 class Begun:
     """A double that does handshakes: it notes the sockets that it gets."""
 
@@ -435,13 +423,15 @@ async def test_without_descriptors_the_encrypted_port_pauses(
     """The kernel reports the client again at once, so that the loop would do nothing else."""
     monkeypatch.setattr(http_server, "PAUSE_SECONDS", 0.01)
 
-    def listen(address: tuple[str, int], **_: object) -> socket.socket:
-        listening = Starved()
-        listening.bind(address)
-        listening.listen()
-        return listening
+    failures = [OSError(errno.EMFILE, "Too many open files") for _ in range(3)]
+    accept = sockets.accept
 
-    monkeypatch.setattr(socket, "create_server", listen)
+    def accept_later(listening: socket.socket) -> tuple[int, Any]:
+        if failures:
+            raise failures.pop()
+        return accept(listening)
+
+    monkeypatch.setattr(sockets, "accept", accept_later)
     handshakes: Any = Begun()
     server = HttpServer(having([]), encryption=(handshakes, None))  # type: ignore[arg-type]
     ((_, port),) = await server.start("127.0.0.1", 0)

@@ -1,0 +1,299 @@
+"""The network, in one place: clients are listened for, accepted, read and answered by these.
+
+No other module of the daemon asks the system for it. Other modules look the names up here at each
+call (`sockets.accept(...)`) and keep none: a simulator sets those that it replaces, before it makes
+a broker, to its own of the same shape. Compiled code receives and sends by
+`siltstone.broker.process._sockets`, whose ``route`` says by what. When a socket can be read or
+written, and when its time is over, says the event loop, which the root makes. Encrypted sockets
+(`siltstone.broker.net.tls.sockets`) work in OpenSSL, past all this but `wrap`; sender threads wait
+in the kernel, and with ``num.network.threads=0`` the loop sends by itself.
+
+A socket is one of Python's, or its number where it is not needed as an object. None of them waits:
+where it would have to, BlockingIOError is raised. Sizes are bytes, times seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import select
+import socket
+import termios
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Iterable
+    from http.client import HTTPSConnection
+    from typing import TypeAlias
+
+    Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+    Address: TypeAlias = tuple[Any, ...]
+
+_INT: Final = Struct("i")
+_ONCE: Final = select.EPOLLOUT | select.EPOLLONESHOT
+
+
+def find_addresses(host: str, port: int) -> list[tuple[int, Address]]:
+    """Return the family and the address of each socket to bind for a host; an empty one is all.
+
+    May ask the resolver, and blocks then.
+
+    Raises:
+        OSError: It finds none (`socket.gaierror`).
+    """
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((int(each[0]), each[4]) for each in found))
+
+
+async def look_up(host: str, port: int) -> list[Address]:
+    """Return the addresses to which a client of a host would connect.
+
+    Raises:
+        OSError: The resolver finds none.
+        UnicodeError: The host is no name.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(host, port)
+    return [each[4] for each in found]
+
+
+def listen(
+    family: int, address: Address, backlog: int, options: Iterable[tuple[int, int, int]] = ()
+) -> socket.socket:
+    """Return a socket that listens, with options (level, name, value) that its clients inherit.
+
+    Raises:
+        OSError: The address is taken or is not this machine's.
+    """
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setblocking(False)
+        for option in options:
+            sock.setsockopt(*option)
+        sock.bind(address)
+        sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def accept(listening: socket.socket) -> tuple[int, Address]:
+    """Return the number of the next client's socket, which does not block, and its address.
+
+    Raises:
+        BlockingIOError: No client waits; likewise InterruptedError, ConnectionAbortedError.
+        OSError: No descriptor is left, say.
+    """
+    # As accept() does, but without a socket of Python's: it costs more than the call.
+    fileno, address = listening._accept()  # type: ignore[attr-defined]  # noqa: SLF001
+    os.set_blocking(fileno, False)
+    return fileno, address
+
+
+def own(fileno: int) -> socket.socket:
+    """Return the socket of a number, which waits for nothing; from now on the object closes it."""
+    sock = socket.socket(fileno=fileno)
+    sock.setblocking(False)
+    return sock
+
+
+def close(fileno: int) -> None:
+    """Close the socket, or the end of a pipe, of a number."""
+    socket.close(fileno)
+
+
+def find_name(fileno: int) -> Address:
+    """Return the address of this machine that the client of a socket has reached."""
+    sock = socket.socket(fileno=fileno)
+    try:
+        name: Address = sock.getsockname()
+        return name
+    finally:
+        sock.detach()
+
+
+def peek(sock: socket.socket, size: int) -> bytes:
+    """Return what has come, at most ``size`` bytes, and leave it; no bytes are the end.
+
+    What a TLS socket has instead of this method takes no flags.
+
+    Raises:
+        OSError: Nothing has come (BlockingIOError, InterruptedError), or the peer is gone.
+    """
+    return socket.socket.recv(sock, size, socket.MSG_PEEK)
+
+
+def receive(sock: socket.socket, size: int) -> bytes:
+    """Return what has come, at most ``size`` bytes, below TLS; see `peek`."""
+    return socket.socket.recv(sock, size)
+
+
+def count_arrived(sock: socket.socket) -> int:
+    """Return how many bytes have come and were not received."""
+    count: int = _INT.unpack(fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)))[0]
+    return count
+
+
+def shut(sock: socket.socket, how: int = socket.SHUT_RDWR) -> None:
+    """End a connection, or its side to the client (`socket.SHUT_WR`), below TLS.
+
+    Raises:
+        OSError: The peer is gone.
+    """
+    socket.socket.shutdown(sock, how)
+
+
+def find_broken(filenos: Iterable[int]) -> list[int]:
+    """Return those sockets that were reset, or have no peer, so that nothing can be sent."""
+    errors = select.poll()
+    for fileno in filenos:
+        errors.register(fileno, 0)
+    return [fileno for fileno, _ in errors.poll(0)]
+
+
+def send_file(fileno: int, file: int, position: int, size: int) -> int:
+    """Send a range of a file; return how much the socket took, 0 at the end of the file.
+
+    Raises:
+        OSError: The socket is full (BlockingIOError, InterruptedError), or the peer is gone.
+    """
+    return os.sendfile(fileno, file, position, size)
+
+
+def wrap(context: ssl.SSLContext, sock: socket.socket) -> ssl.SSLSocket:
+    """Return an accepted socket as one that encrypts, before its handshake.
+
+    Raises:
+        OSError: The peer is gone.
+    """
+    return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+
+
+async def serve(
+    connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None] | None],
+    host: str,
+    port: int,
+    read_bytes: int,
+) -> asyncio.Server:
+    """Listen and have ``connected`` called for each client, which may be ahead by some bytes.
+
+    Raises:
+        OSError: The address is taken, or is not this machine's.
+    """
+    return await asyncio.start_server(connected, host or None, port, limit=read_bytes)
+
+
+async def connect(host: str, port: int) -> Stream:
+    """Return a connection to a server.
+
+    Raises:
+        OSError: It cannot be reached.
+    """
+    return await asyncio.open_connection(host, port)
+
+
+async def pair() -> tuple[int, Stream]:
+    """Return both ends of a connection within the process: a number, and the other as a stream."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    return ours.detach(), await asyncio.open_unix_connection(sock=theirs)
+
+
+def ask_https(
+    host: str, port: int | None, seconds: float, context: ssl.SSLContext
+) -> HTTPSConnection:
+    """Return a connection to an https server, which ``connect`` opens. Its calls block.
+
+    Each raises OSError or HTTPException if the server fails, and after so many seconds.
+    """
+    from http.client import HTTPSConnection  # noqa: PLC0415  # 5 ms, for one kind of login
+
+    return HTTPSConnection(host, port, timeout=seconds, context=context)
+
+
+def tell(address: str, message: bytes) -> None:
+    """Send a datagram to a socket that has a name in a file system.
+
+    Raises:
+        OSError: It is gone.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.connect(address)
+        sock.sendall(message)
+
+
+class Watch:
+    """Sockets that threads wait for: one that has room is reported once, to one of them.
+
+    It waits in the kernel, so that a simulator lets the loop send.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self.stop: Final = os.eventfd(0, os.EFD_CLOEXEC)
+        self._epoll.register(self.stop, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """Return its number, for compiled code that waits; `stop` ends that."""
+        return self._epoll.fileno()
+
+    def add(self, fileno: int) -> None:
+        """Have a socket reported as soon as it has room.
+
+        Raises:
+            OSError: The system watches no more sockets.
+        """
+        try:
+            self._epoll.modify(fileno, _ONCE)
+        except FileNotFoundError:
+            self._epoll.register(fileno, _ONCE)
+
+    def wait(self) -> int | None:
+        """Return the number of a socket that has room, None at the end."""
+        while not (found := self._epoll.poll(maxevents=1)):
+            continue
+        fileno, _ = found[0]
+        return None if fileno == self.stop else fileno
+
+    def end(self) -> None:
+        """Have all that wait return."""
+        os.eventfd_write(self.stop, 1)
+
+    def close(self) -> None:
+        """Give the descriptors back; nobody waits any more."""
+        self._epoll.close()
+        close(self.stop)
+
+
+class Pipe:
+    """Bytes from threads to the loop: writing waits while it is full, reading never does.
+
+    ``wanted`` is how many bytes it should hold; ``size`` is how many it does.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self.output, self.input = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.output, False)
+        try:
+            self.size: int = fcntl.fcntl(self.input, fcntl.F_SETPIPE_SZ, wanted)
+        except PermissionError:
+            self.size = fcntl.fcntl(self.input, fcntl.F_GETPIPE_SZ)
+
+    def read(self, size: int) -> bytes:
+        """Return at most ``size`` bytes.
+
+        Raises:
+            BlockingIOError: It is empty.
+        """
+        return os.read(self.output, size)
+
+    def close(self) -> None:
+        """Close both ends."""
+        close(self.output)
+        close(self.input)
