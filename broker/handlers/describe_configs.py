@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     )
     from siltstone.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
+    Refusal = tuple[int, str]
+
 _LOGGER_SOURCE = 6
 _FIRST_WITH_TYPES = 1
 _MAX_KEPT = 32
@@ -67,12 +69,12 @@ async def describe(
 ) -> DescribeConfigsResponse:
     """Describe settings; a resource of an unknown type fails them all, as in Kafka."""
 
-    def answer(each: tuple[DescribeConfigsResource, KafkaError | None]) -> DescribeConfigsResult:
+    def answer(each: tuple[DescribeConfigsResource, Refusal | None]) -> DescribeConfigsResult:
         resource, refusal = each
         kind, name, keys = resource
+        if refusal is not None:
+            return DescribeConfigsResult(*refusal, kind, name)
         try:
-            if refusal is not None:
-                raise refusal
             rows = _describe(context, request, resource)
         except KafkaError as error:
             return DescribeConfigsResult(error.code, error.message, kind, name)
@@ -88,23 +90,26 @@ async def describe(
 
 async def _judge(
     context: RequestContext, request: DescribeConfigsRequest
-) -> list[tuple[DescribeConfigsResource, KafkaError | None]]:
+) -> list[tuple[DescribeConfigsResource, Refusal | None]]:
     """Return the resources, each with the reason why it is not described, if there is one.
 
     One that is named twice is returned once, unless the client may not know of it.
     """
     share = LoopShare()
-    unknown: KafkaError | None = None
+    unknown: Refusal | None = None
     for resource in request.resources:
         try:
             check_type(resource.resource_type)
         except InvalidRequest as error:
-            unknown = unknown or error
+            unknown = unknown or (error.code, error.message)
         await share.rest()
-    judged: dict[Any, tuple[DescribeConfigsResource, KafkaError | None]] = {}
+    judged: dict[Any, tuple[DescribeConfigsResource, Refusal | None]] = {}
     for place, resource in enumerate(request.resources):
         kind, name, _ = resource
-        refusal = unknown or find_refusal(context, DESCRIBE_CONFIGS, kind, name)
+        refusal = unknown
+        if refusal is None:
+            found = find_refusal(context, DESCRIBE_CONFIGS, kind, name)
+            refusal = None if found is None else (found.code, found.message)
         judged[(kind, name) if refusal is unknown else place] = resource, refusal
         await share.rest()
     return list(judged.values())

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.elect_leaders import ElectLeadersRequest
     from siltstone.protocol.messages.list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsTopics,
     )
 
 _ELECTION_TYPES = frozenset({0, 1})  # preferred, unclean
@@ -132,19 +133,16 @@ def _reassign(
     return ReassignablePartitionResponse(index, error_message=None)
 
 
-def list_reassignments(
+async def list_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """List none: a reassignment has ended when it is answered."""
-    if not context.may(DESCRIBE, CLUSTER):
-        return ListPartitionReassignmentsResponse(
-            **CLUSTER_REFUSED,
-            topics=[
-                OngoingTopicReassignment(
-                    topic.name,
-                    [OngoingPartitionReassignment(index) for index in topic.partition_indexes],
-                )
-                for topic in request.topics or ()
-            ],
-        )
-    return ListPartitionReassignmentsResponse(error_message=None)
+    """Return an empty list: a reassignment has ended when it is answered."""
+
+    def refuse(topic: ListPartitionReassignmentsTopics) -> OngoingTopicReassignment:
+        partitions = [OngoingPartitionReassignment(index) for index in topic.partition_indexes]
+        return OngoingTopicReassignment(topic.name, partitions)
+
+    if context.may(DESCRIBE, CLUSTER):
+        return ListPartitionReassignmentsResponse(error_message=None)
+    refused = await LoopShare().each(request.topics or (), refuse)
+    return ListPartitionReassignmentsResponse(**CLUSTER_REFUSED, topics=refused)

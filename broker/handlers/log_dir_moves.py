@@ -6,6 +6,7 @@ v2 flexible. Done in the background: DescribeLogDirs tells how far it is.
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare
@@ -20,7 +21,10 @@ from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+    from siltstone.protocol.messages.alter_replica_log_dirs import (
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirTopic,
+    )
 
 _logger = logging.getLogger(__name__)
 
@@ -33,7 +37,7 @@ async def alter(
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move partitions, each by itself; of a partition named twice the last one counts."""
     if not context.may(ALTER, CLUSTER):
-        return _refuse(request)
+        return await _refuse(request)
     share = LoopShare()
     paths = {}
     for directory in request.dirs:
@@ -64,15 +68,12 @@ async def alter(
     )
 
 
-def _refuse(request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+async def _refuse(request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     code = ClusterAuthorizationFailed.code
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic.name,
-                [AlterReplicaLogDirPartitionResult(index, code) for index in topic.partitions],
-            )
-            for directory in request.dirs
-            for topic in directory.topics
-        ]
-    )
+
+    def answer(topic: AlterReplicaLogDirTopic) -> AlterReplicaLogDirTopicResult:
+        partitions = [AlterReplicaLogDirPartitionResult(index, code) for index in topic.partitions]
+        return AlterReplicaLogDirTopicResult(topic.name, partitions)
+
+    topics = chain.from_iterable(directory.topics for directory in request.dirs)
+    return AlterReplicaLogDirsResponse(results=await LoopShare().each(topics, answer))

@@ -54,10 +54,10 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
 
     Each batch of the journal is as if it were of a request of its own.
     """
-    if not context.may(READ, GROUP, request.group_id):
-        return _answer(_refuse_topics(request.topics, GroupAuthorizationFailed.code))
-    by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
     share = LoopShare()
+    if not context.may(READ, GROUP, request.group_id):
+        return _answer(await _refuse_all(request.topics, GroupAuthorizationFailed.code, share))
+    by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
     topics = request.topics
     refused: dict[int, OffsetCommitRequestTopic] = {}
     if context.rights is not None:
@@ -77,7 +77,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     if groups.journal.unflushed:
         results = await _flush(groups, results)
     if refused:
-        rows = _refuse_topics(refused.values(), TopicAuthorizationFailed.code)
+        rows = await _refuse_all(refused.values(), TopicAuthorizationFailed.code, share)
         places = dict(zip(refused, rows, strict=True))
         results = weave(results, places, len(request.topics))
     return _answer(results)
@@ -93,11 +93,12 @@ async def _join(
     )
 
 
-def _refuse_topics(topics: Iterable[OffsetCommitRequestTopic], code: int) -> list[Any]:
-    return [
-        (name, topic_id, [(each[0], code) for each in partitions])
-        for name, topic_id, partitions in topics
-    ]
+async def _refuse_all(
+    topics: Iterable[OffsetCommitRequestTopic], code: int, share: LoopShare
+) -> list[tuple[str, bytes, list[tuple[int, int]]]]:
+    return await share.each(
+        topics, lambda topic: (topic[0], topic[1], [(each[0], code) for each in topic[2]])
+    )
 
 
 def _commit(

@@ -13,6 +13,7 @@ and an answer that was given once, is remembered until a rule changes.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from siltstone.broker.security.acl import (
@@ -38,6 +39,7 @@ Answers: TypeAlias = dict[tuple[int, int, str], bool]
 """Whether a client may do something, by operation, resource type and name."""
 
 _MAX_REMEMBERED: Final = 20_000
+_FORGOTTEN: Final = 100
 _MAX_NAME: Final = 256
 """Of a name: longer ones are a stranger's, and remembering them would let him fill the memory."""
 
@@ -183,13 +185,14 @@ class Authorizer:
     ) -> bool:
         """Return whether a client may do it; ``principal`` is as ``Principal`` prints itself."""
         question = operation, resource_type, name
-        answer = self.find_answers(principal, host).get(question)
+        answers = self.find_answers(principal, host)
+        answer = answers.get(question)
         if answer is None:
             answer = self._decide(principal, host, operation, resource_type, name)
             if len(name) <= _MAX_NAME:
                 if self._remembered_count >= _MAX_REMEMBERED:
-                    self._forget_answers()
-                self.find_answers(principal, host)[question] = answer
+                    self._forget_oldest(answers)
+                answers[question] = answer
                 self._remembered_count += 1
         return answer
 
@@ -201,6 +204,14 @@ class Authorizer:
                 self._forget_answers()
             answers = self._remembered[principal, host] = {}
         return answers
+
+    def _forget_oldest(self, answers: Answers) -> None:
+        """Forget some answers of a client, or of the first one that has any: all take too long."""
+        answers = answers or next(filter(None, self._remembered.values()))
+        oldest = list(islice(answers, _FORGOTTEN))
+        for question in oldest:
+            del answers[question]
+        self._remembered_count -= len(oldest)
 
     def _forget_answers(self) -> None:
         """Forget all; a client that keeps what it was given has an empty one from then on."""

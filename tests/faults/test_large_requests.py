@@ -1,11 +1,15 @@
 """Every API is asked for as many elements as fit, beside a client that measures its waits.
 
+Once where nobody asks for rights, and where there is an authorizer with many rules: by a client
+without a right, and by one that may do everything but with topics.
+
 ``-k`` chooses, ``-s`` prints what was measured, passed or not:
-pytest -s tests/faults/test_large_requests.py -k "Metadata and 1MB"
+pytest -s tests/faults/test_large_requests.py -k "Metadata and 1MB and no_rights"
 Of 4 and 16 MB a request in eight is asked, LARGE_EVERY=1 asks them all; `make large` does so.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +22,8 @@ from kio.schema.create_topics.v7 import request as create_topics
 from kio.serial import entity_reader
 
 from siltstone.broker.api import APIS, Api
+from siltstone.protocol.names import CLUSTER_NAME
+from siltstone.storage import files
 from tests.support.beside import Control, Cost, measure
 from tests.support.broker import SiltstoneProcess
 from tests.support.large_requests import TOPIC, LargeRequest, large_requests
@@ -26,7 +32,17 @@ from tests.support.running import Caller, Client
 from tests.support.turns import Turns, slowness
 
 MIB = 1 << 20
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 DELETE_TOPICS = 20
+PREPARING_HOST = "127.0.0.2"
+"""The rules allow a client from there what the topic needs."""
+PREFIX_LENGTHS = range(1, 61)
+RIGHTS: dict[str, tuple[str, ...] | None] = {
+    "open": None,
+    "no_rights": (),
+    "no_topics": ("GROUP", "CLUSTER", "TRANSACTIONAL_ID"),
+}
+"""The kinds of resources that the client has all rights to."""
 MOST = 0
 """Instead of a size: as many elements as the API takes, in a frame of 1 MB at most."""
 SIZES = (MOST, 1, 4, 16)
@@ -60,18 +76,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 class Target:
     """A broker that is started again when a request has left it large, silent, or dead."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, rights: tuple[str, ...] | None) -> None:
         self.turns = Turns(root)
-        self.broker = SiltstoneProcess(
-            root,
-            {
-                "auto.create.topics.enable": "false",
-                "group.initial.rebalance.delay.ms": "0",
-                "offsets.topic.num.partitions": "1",
-                "transaction.state.log.num.partitions": "1",
-            },
-            self.turns.environ,
-        )
+        settings = {
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
+        }
+        if rights is not None:
+            settings["authorizer.class.name"] = AUTHORIZER
+        self.broker = SiltstoneProcess(root, settings, self.turns.environ)
+        if rights is not None:
+            write_rules(self.broker.folder, rights)
         self.topic_id = UUID(int=0)
         self.is_spoilt = True
         self.has_topic = False
@@ -112,7 +129,8 @@ class Target:
 
     async def _create_topic(self) -> UUID | None:
         """Return the id of the topic if it is new."""
-        caller = Caller(Client(*await asyncio.open_connection(*self.address)))
+        host = (PREPARING_HOST, 0)
+        caller = Caller(Client(*await asyncio.open_connection(*self.address, local_addr=host)))
         topic: Any = create_topics.CreatableTopic(
             name=TOPIC, num_partitions=1, replication_factor=1, assignments=(), configs=()
         )
@@ -122,10 +140,33 @@ class Target:
         return created.topic_id if created.error_code == 0 else None
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A broker for all requests."""
-    target = Target(tmp_path_factory.mktemp("large"))
+def write_rules(folder: Path, rights: tuple[str, ...]) -> None:
+    """Allow the client from here all with some kinds of resources, and bob what has prefixes.
+
+    A name of noughts begins with nearly all the prefixes.
+    """
+
+    def allow(kind: str, principal: str, name: str = "*", host: str = "*") -> list[str]:
+        pattern = "LITERAL" if name in {"*", CLUSTER_NAME} else "PREFIXED"
+        return [kind, pattern, name, principal, host, "ALL", "ALLOW"]
+
+    rules = [allow("TOPIC", "User:ANONYMOUS", host=PREPARING_HOST)]
+    names = {"CLUSTER": CLUSTER_NAME}
+    rules += [allow(kind, "User:ANONYMOUS", names.get(kind, "*")) for kind in rights]
+    for kind in ("TOPIC", "GROUP", "TRANSACTIONAL_ID"):
+        rules += [allow(kind, "User:bob", "0" * length) for length in PREFIX_LENGTHS]
+    folder.mkdir(parents=True)
+    file = folder / files.ACLS
+    file.touch(0o600)
+    file.write_text(json.dumps({"version": 1, "acls": rules}))
+
+
+@pytest.fixture(scope="module", params=RIGHTS)
+def target(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Target]:
+    """A broker for all requests of a client that has some rights."""
+    target = Target(tmp_path_factory.mktemp("large"), RIGHTS[request.param])
     yield target
     target.close()
 
