@@ -39,13 +39,14 @@ def list_ends(partitions, tuple logs, bint is_committed):
     cdef Grid rows = Grid(count, END_COLUMNS)
     cdef list left = []
     cdef LogEnd end
-    cdef long long timestamp, offset, epoch
+    cdef long long number, timestamp, offset, epoch
     for place in range(count):
-        log = log_of(wanted, place, logs)
-        if log is None:
+        number = cell_of(wanted, place, PARTITION)
+        log = logs[number] if 0 <= number < len(logs) else None
+        end = None if log is None else log.end
+        if end is None or not is_of_now(end, cell_of(wanted, place, LEADER_EPOCH)):
             left.append(place)
             continue
-        end = log.end
         timestamp = cell_of(wanted, place, QUESTION)
         if timestamp == _LATEST:
             offset = end.stable_end() if is_committed else end.log_end_offset
@@ -56,7 +57,7 @@ def list_ends(partitions, tuple logs, bint is_committed):
         else:
             left.append(place)
             continue
-        put_cell(rows, place, PARTITION, cell_of(wanted, place, PARTITION))
+        put_cell(rows, place, PARTITION, number)
         put_cell(rows, place, END_TIMESTAMP, -1)
         put_cell(rows, place, END_OFFSET, offset)
         put_cell(rows, place, END_EPOCH, epoch)
@@ -70,27 +71,23 @@ def list_epoch_ends(partitions, tuple logs):
     cdef Grid rows = Grid(count, EPOCH_COLUMNS)
     cdef list left = []
     cdef LogEnd end
-    cdef long long epoch, end_offset
+    cdef long long number, epoch, end_offset
     for place in range(count):
-        log = log_of(wanted, place, logs)
-        if log is None:
+        number = cell_of(wanted, place, PARTITION)
+        log = logs[number] if 0 <= number < len(logs) else None
+        end = None if log is None else log.end
+        if end is None or not is_of_now(end, cell_of(wanted, place, LEADER_EPOCH)):
             left.append(place)
             continue
-        end = log.end
         epoch, end_offset = log.epochs.end_offset_for(
             cell_of(wanted, place, QUESTION), end.log_end_offset
         )
-        put_cell(rows, place, EPOCH_PARTITION, cell_of(wanted, place, PARTITION))
+        put_cell(rows, place, EPOCH_PARTITION, number)
         put_cell(rows, place, EPOCH, epoch)
         put_cell(rows, place, EPOCH_END, end_offset)
     return rows, left
 
 
-cdef object log_of(Grid wanted, Py_ssize_t place, tuple logs):
-    """Return the log of a partition; None if it has none, or not the leader epoch that is named."""
-    cdef long long number = cell_of(wanted, place, PARTITION)
-    cdef long long told_epoch = cell_of(wanted, place, LEADER_EPOCH)
-    log = logs[number] if 0 <= number < len(logs) else None
-    if log is None or (told_epoch != -1 and told_epoch != (<LogEnd?> log.end).leader_epoch):
-        return None
-    return log
+cdef inline bint is_of_now(LogEnd end, long long epoch) noexcept:
+    """Tell whether a leader epoch is that of now, or is not told."""
+    return epoch == -1 or epoch == end.leader_epoch

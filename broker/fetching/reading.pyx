@@ -5,11 +5,13 @@ The columns of what is wanted and of what is found are in `protocol.messages.col
 
 cimport cython
 
+from siltstone.broker.fetching.session cimport replica_of
+from siltstone.protocol.core._format cimport row_of
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
 from siltstone.storage.appending._append_kernels cimport LogEnd
 from siltstone.storage.log.reads cimport LogRead, LogReader
 
-from siltstone.broker.fetching.session import NO_DIVERGENCE, replica_of
+from siltstone.broker.fetching.session import NO_DIVERGENCE
 from siltstone.broker.fetching.watching import READ_COMMITTED
 from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, READ, TOPIC
 from siltstone.protocol.errors import (
@@ -207,7 +209,7 @@ cdef class FetchRead:
             topics.append(("" if is_id else key, key if is_id else NO_ID, rows))
         if self._is_refused_by_leader and self.context.version >= FIRST_WITH_LEADER:
             nodes.append(NodeEndpoint(self.services.identity.node_id, *self.context.advertised))
-        return FetchResponse(0, 0, session_id, topics, nodes)
+        return row_of(FetchResponse, (0, 0, session_id, topics, nodes))
 
     cdef tuple _find_logs(self, object key):
         """Return the logs of a topic, an empty tuple if it does not exist."""

@@ -63,9 +63,10 @@ cdef class FetchPlan:
         return [(each.key, each.wanted) for each in self.session.partitions.values()]
 
 
-def replica_of(request):
+cdef long long replica_of(object request) except? -1:
     """Return the id of the follower that asks, or -1. Until v14 it is in another field."""
-    return max(request.replica_id, request.replica_state.replica_id)
+    cdef long long replica_id = request.replica_id
+    return replica_id if replica_id >= 0 else request.replica_state.replica_id
 
 
 def list_wanted(request, bint by_id):

@@ -117,30 +117,9 @@ static inline PyObject *field_of(PyObject *row, Py_ssize_t column) {
     return Py_NewRef(PyTuple_GET_ITEM(row, column));
 }
 
-static inline long long number_of(PyObject *row, Py_ssize_t column) {
-    if (!PyTuple_Check(row) || column >= PyTuple_GET_SIZE(row)) {
-        PyErr_SetString(PyExc_TypeError, "a row with more columns is expected");
-        return -1;
-    }
-    PyObject *field = PyTuple_GET_ITEM(row, column);
-    if (PyLong_CheckExact(field)) {
-#if PY_VERSION_HEX < 0x030C0000
-        Py_ssize_t digits = Py_SIZE(field); /* negative for a negative number */
-        if (-1 <= digits && digits <= 1) {
-            return (long long)digits * ((PyLongObject *)field)->ob_digit[0];
-        }
-#else
-        if (PyUnstable_Long_IsCompact((PyLongObject *)field)) {
-            return PyUnstable_Long_CompactValue((PyLongObject *)field);
-        }
-#endif
-    }
-    return PyLong_AsLongLong(field);
-}
-
 static inline PyObject *row_of(PyObject *type, PyObject *fields) {
     Py_ssize_t count = PyTuple_GET_SIZE(fields);
-    PyObject *row = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, count);
+    PyObject *row = PyType_GenericAlloc((PyTypeObject *)type, count);
     for (Py_ssize_t column = 0; row != NULL && column < count; column++) {
         PyTuple_SET_ITEM(row, column, Py_NewRef(PyTuple_GET_ITEM(fields, column)));
     }

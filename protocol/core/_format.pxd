@@ -45,7 +45,6 @@ cdef extern from "_format.h":
     object field_of(object row, Py_ssize_t column)
     object row_of(object type, tuple fields)
     object slot_of(object holder, str name)
-    long long number_of(object row, Py_ssize_t column) except? -1
 
 
 cdef struct Header:
@@ -80,6 +79,27 @@ cdef inline Header read_header(const unsigned char* batch) noexcept nogil:
     header.base_sequence = read_int32(batch, BASE_SEQUENCE_POSITION)
     header.count = read_int32(batch, COUNT_POSITION)
     return header
+
+
+# Reads the header of a batch that is whole in these bytes; tells whether it is one, else why not,
+# and how many bytes it takes to tell.
+cdef inline bint read_whole(
+    const unsigned char* batch, Py_ssize_t size, Header* header, int* status, Py_ssize_t* needed
+) noexcept nogil:
+    status[0] = WANTS_MORE
+    needed[0] = HEADER_SIZE
+    if size < HEADER_SIZE:
+        return False
+    header[0] = read_header(batch)
+    if header.length < MIN_LENGTH:
+        status[0] = SHORT_LENGTH
+    elif header.magic != MAGIC:
+        status[0] = WRONG_MAGIC
+    elif header.length + LOG_OVERHEAD > size:
+        needed[0] = header.length + LOG_OVERHEAD
+    else:
+        return True
+    return False
 
 
 # Writes all but the checksum, which is computed from the bytes of then.

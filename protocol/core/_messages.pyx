@@ -10,7 +10,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GetItem, PyList_New, PyList_SET_ITEM
-from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_FromObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
@@ -696,15 +696,8 @@ cdef object take_long(Source* source, int kind, bint is_flexible, bint is_nullab
 
 cdef object take_view(object buffer, Py_ssize_t position, Py_ssize_t length):
     """Return a view of a part, whose bytes are inside the frame."""
-    part = PyMemoryView_FromObject(buffer)
-    cdef Py_buffer* view = PyMemoryView_GET_BUFFER(part)
-    if view.ndim != 1 or view.itemsize != 1:
-        return part[position:position + length]
-    # Set the new view's own pointer and length: slicing costs three times as much.
-    view.buf = <char*> view.buf + position
-    view.len = length
-    view.shape[0] = length
-    return part
+    whole = buffer if PyMemoryView_Check(buffer) else PyMemoryView_FromObject(buffer)
+    return whole[position:position + length]
 
 
 cdef inline object take_text(Source* source, Py_ssize_t length):

@@ -11,7 +11,7 @@ def check_batch(
 ) -> tuple[int, int, int]: ...
 def take_plain(
     buffer: Buffer, low: int, high: int, keys_required: bool, flags: int, codecs: int
-) -> tuple[int, int, int, int, int, int, int]: ...
+) -> Any: ...  # numbers by name: a struct in C, a dict in Python
 def walk_records(
     buffer: Buffer,
     start: int,

@@ -94,12 +94,14 @@ def check_batch(object buffer, long long low, long long high, bint keys_required
     return verdict.code, verdict.index, verdict.timestamp
 
 
-cpdef (long long, long long, long long, long long, long long, long long, long long) take_plain(object buffer, long long low, long long high, bint keys_required, int flags, int codecs) except *:
+cpdef Plain take_plain(
+    object buffer, long long low, long long high, bint keys_required, int flags, int codecs
+) except *:
     """Return the numbers of a common batch; see `reference.records.take_plain`."""
     cdef Py_buffer view
     cdef Verdict verdict
     cdef Header header
-    cdef (long long, long long, long long, long long, long long, long long, long long) plain = (0, 0, 0, 0, 0, 0, 0)
+    cdef Plain plain = Plain(0, 0, 0, 0, 0, 0, 0)
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     if view.len > HEADER_SIZE:
         header = read_header(<Octets> view.buf)
@@ -108,7 +110,7 @@ cpdef (long long, long long, long long, long long, long long, long long, long lo
                 <Octets> view.buf, view.len, &header, low, high, keys_required
             )
             if verdict.code == FINE and verdict.timestamp == header.max_timestamp:
-                plain = (
+                plain = Plain(
                     header.count,
                     header.last_offset_delta,
                     header.attributes,
@@ -441,7 +443,8 @@ cdef class SegmentScan:
     """Walks a segment from its start, chunk by chunk; see `reference.records.SegmentScan`."""
 
     cdef readonly long long base_offset, batches, first_timestamp, indexed, last_offset
-    cdef readonly long long leader_epoch, max_timestamp, max_timestamp_offset, needed, position
+    cdef readonly long long leader_epoch, max_timestamp, max_timestamp_offset, position
+    cdef readonly Py_ssize_t needed
     cdef readonly int status
     cdef long long interval
     cdef Py_ssize_t entry_room, notable_room, entry_count, notable_count
@@ -494,19 +497,7 @@ cdef class SegmentScan:
         cdef IndexEntry* entry
         cdef Notable* notable
         self.entry_count = self.notable_count = 0
-        self.status = WANTS_MORE
-        self.needed = HEADER_SIZE
-        while position + HEADER_SIZE <= size:
-            header = read_header(data + position)
-            if header.length < MIN_LENGTH:
-                self.status = SHORT_LENGTH
-                break
-            if header.magic != MAGIC:
-                self.status = WRONG_MAGIC
-                break
-            if header.length + LOG_OVERHEAD > size - position:
-                self.needed = header.length + LOG_OVERHEAD
-                break
+        while read_whole(data + position, size - position, &header, &self.status, &self.needed):
             if self.entry_count == self.entry_room or self.notable_count == self.notable_room:
                 self.status = FULL
                 break

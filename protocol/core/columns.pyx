@@ -118,20 +118,8 @@ cdef class Survey:
     cdef bint walk(self, Octets data, Py_ssize_t position, Py_ssize_t size, long long origin, bint is_verified) noexcept nogil:
         cdef Header header
         cdef Row row
-        self.status = WANTS_MORE
-        self.needed = HEADER_SIZE
         self.flags = 0
-        while position + HEADER_SIZE <= size:
-            header = read_header(data + position)
-            if header.length < MIN_LENGTH:
-                self.status = SHORT_LENGTH
-                break
-            if header.magic != MAGIC:
-                self.status = WRONG_MAGIC
-                break
-            if header.length + LOG_OVERHEAD > size - position:
-                self.needed = header.length + LOG_OVERHEAD
-                break
+        while read_whole(data + position, size - position, &header, &self.status, &self.needed):
             if self.rows.count == self.most:
                 self.status = FULL
                 break

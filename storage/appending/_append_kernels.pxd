@@ -2,7 +2,7 @@
 cimport cython
 from siltstone.storage.clock cimport Clock
 from libc.stdint cimport int64_t
-from siltstone.protocol.core._records cimport take_plain
+from siltstone.protocol.core._records cimport Plain, take_plain
 from siltstone.protocol.core._format cimport (
     CODEC_MASK,
     CONTROL,
@@ -46,7 +46,7 @@ cdef class PlainRules:
     cdef public bint keys_required
     cdef public int kept_codecs
 
-    @cython.locals(size="long long", count="long long", last_offset_delta="long long", attributes="long long", max_timestamp="long long", producer_id="long long", epoch="long long", sequence="long long", codec=int, batch=ValidatedBatch)
+    @cython.locals(size="long long", plain=Plain, codec=int, batch=ValidatedBatch)
     cpdef ValidatedBatch take(self, object records, long long now_ms)
 
 @cython.final

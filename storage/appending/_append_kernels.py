@@ -296,31 +296,29 @@ class PlainRules:
         size = len(records)
         if size > self.max_bytes:
             return None
-        count, last_offset_delta, attributes, max_timestamp, producer_id, epoch, sequence = (
-            take_plain(
-                records,
-                now_ms - self.before_ms,
-                INT64_MAX if self.after_ms > INT64_MAX - now_ms else now_ms + self.after_ms,
-                self.keys_required,
-                TRANSACTIONAL,
-                self.kept_codecs,
-            )
+        plain = take_plain(
+            records,
+            now_ms - self.before_ms,
+            INT64_MAX if self.after_ms > INT64_MAX - now_ms else now_ms + self.after_ms,
+            self.keys_required,
+            TRANSACTIONAL,
+            self.kept_codecs,
         )
-        codec = attributes & CODEC_MASK
-        if not count or (
-            codec and count > (size - HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
+        codec = plain.attributes & CODEC_MASK
+        if not plain.count or (
+            codec and plain.count > (size - HEADER_SIZE) * MAX_RATIO[codec] // _MIN_RECORD_BYTES
         ):
             return None
         batch = ValidatedBatch.__new__(ValidatedBatch)  # __init__ costs as much as the rest
         batch.buffer = records
         batch.size = size
-        batch.last_offset_delta = last_offset_delta
-        batch.count = count
-        batch.attributes = attributes
-        batch.max_timestamp = max_timestamp
-        batch.producer_id = producer_id
-        batch.producer_epoch = epoch
-        batch.base_sequence = sequence
+        batch.last_offset_delta = plain.last_offset_delta
+        batch.count = plain.count
+        batch.attributes = plain.attributes
+        batch.max_timestamp = plain.max_timestamp
+        batch.producer_id = plain.producer_id
+        batch.producer_epoch = plain.producer_epoch
+        batch.base_sequence = plain.base_sequence
         batch.log_append_time_ms = -1
         batch.await_outcome()
         return batch

@@ -27,6 +27,7 @@ class EpochStart(NamedTuple):
 
 
 NO_EPOCH: Final = EpochStart(UNDEFINED, UNDEFINED)
+_UNKNOWN: Final = (UNDEFINED, UNDEFINED)
 
 
 class LeaderEpochs:
@@ -100,10 +101,10 @@ class LeaderEpochs:
         """
         entries = self.entries
         if not entries or epoch < 0:
-            return NO_EPOCH
+            return _UNKNOWN
         latest = entries[-1].epoch
         if epoch >= latest:
-            return (epoch, log_end_offset) if epoch == latest else NO_EPOCH
+            return (epoch, log_end_offset) if epoch == latest else _UNKNOWN
         following = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
         if not following:
             return epoch, entries[0].start_offset

@@ -6,7 +6,7 @@ it was compared with the end of the buffer. Answers are the numbers of `constant
 
 # plain numbers in
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.protocol.core.constants import (
     ABORT_ENTRY,
@@ -120,9 +120,21 @@ def check_batch(buffer: "Buffer", low: int, high: int, keys_required: bool) -> t
         )  # fmt: skip
 
 
+class Plain(NamedTuple):
+    """The numbers of a common batch."""
+
+    count: int = 0  # type: ignore[assignment]  # as the header says it
+    last_offset_delta: int = 0
+    attributes: int = 0
+    max_timestamp: int = 0
+    producer_id: int = 0
+    producer_epoch: int = 0
+    base_sequence: int = 0
+
+
 def take_plain(
     buffer: "Buffer", low: int, high: int, keys_required: bool, flags: int, codecs: int
-) -> tuple[int, int, int, int, int, int, int]:
+) -> Plain:
     """Check a buffer that is exactly one batch, and return its numbers if it is a common one.
 
     In a common batch every rule about the bytes holds and nothing has to be corrected. `low` and
@@ -131,8 +143,8 @@ def take_plain(
     header, and not at all where a key is required.
 
     Returns:
-        Count, last offset delta, attributes, max timestamp, producer id and epoch, base sequence.
-        All are zero if the batch is not a common one; the caller then judges it rule by rule.
+        Its numbers. All are zero if the batch is not a common one; the caller then judges it rule
+        by rule.
     """
     with memoryview(buffer).cast("B") as data:
         size = len(data)
@@ -147,7 +159,7 @@ def take_plain(
     verdict, _, largest = check_batch(buffer, low, high, keys_required)
     if verdict != FINE or largest != header.max_timestamp:
         return _NOT_PLAIN
-    return (
+    return Plain(
         header.count,
         header.last_offset_delta,
         header.attributes,
@@ -158,7 +170,7 @@ def take_plain(
     )
 
 
-_NOT_PLAIN = (0, 0, 0, 0, 0, 0, 0)
+_NOT_PLAIN = Plain()
 
 
 def _is_plain(header: BatchHeader, size: int, flags: int, codecs: int) -> bool:

@@ -1,0 +1,1 @@
+cdef long long replica_of(object request) except? -1
