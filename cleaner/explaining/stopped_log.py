@@ -9,9 +9,9 @@ from siltstone.cleaner.one_pass.log_to_clean import LogToClean, aborted_in, last
 from siltstone.cleaner.selection import CleanableLog, LogSnapshot
 from siltstone.config.topic import TopicConfig
 from siltstone.storage import files
+from siltstone.storage.log.producer_recovery import replay_segment
 from siltstone.storage.log.reader import PartitionReader
 from siltstone.storage.producers import snapshot as producer_snapshot
-from siltstone.storage.producers.recovery import replay_segment
 from siltstone.storage.producers.snapshot import CorruptSnapshot
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment.readable import ReadableSegment

@@ -22,8 +22,8 @@ from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.files import SegmentName
 from siltstone.storage.log import leftovers
 from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
+from siltstone.storage.log.producer_recovery import rebuild_producers, write_snapshot
 from siltstone.storage.producers.entry import NO_LIMIT
-from siltstone.storage.producers.recovery import rebuild_producers, write_snapshot
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
 from siltstone.storage.segment.open_file import OpenFiles
