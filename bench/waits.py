@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.watched import p99_times_calm
-from siltstone.broker.http.metrics.exposition import Scrapes
-from siltstone.storage.clock import Clock
+from siltstone.broker.http.metrics.exposition import SLICE_SECONDS, Scrapes
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.testing import Kafka, broker
 from tests.support.metrics import make_sources, with_offsets
 
@@ -99,21 +99,13 @@ def project() -> Iterator[Row]:
     yield Row("ten tests", "s, those of examples/testing", min(taken), 10)
 
 
-class _ThreadClock(Clock):
-    """Time goes by while this thread computes."""
-
-    def monotonic(self) -> float:
-        """Return the thread's processor time in seconds."""
-        return time.thread_time()
-
-
 def scrape() -> Iterator[Row]:
     """Processor time of the loop's thread, with the lag of 5,000 partitions of groups."""
     sources = make_sources({f"topic-{n:04d}": 10 for n in range(1000)})
     committed = {
         (f"group-{g}", f"topic-{n // 10:04d}", n % 10): 7 for g in range(5) for n in range(1000)
     }
-    scrapes = Scrapes(with_offsets(sources, committed, 5000), _ThreadClock())
+    scrapes = Scrapes(with_offsets(sources, committed, 5000))
     whole, longest = [], []
     gc.collect()
     gc.disable()
@@ -124,7 +116,7 @@ def scrape() -> Iterator[Row]:
             is_over = False
             while not is_over:
                 began = time.thread_time()
-                _, is_over = scrapes.write_slice(lines)
+                _, is_over = scrapes.write_slice(lines, LoopShare(SLICE_SECONDS))
                 spent.append(time.thread_time() - began)
             whole.append(sum(spent))
             longest.append(max(spent))

@@ -41,6 +41,7 @@ from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITI
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
@@ -515,8 +516,9 @@ class Broker:
     async def _find_pages(self) -> Routes:
         """Return the pages; others are served while the first connection has them imported."""
         if self._pages.built is None:
+            share = LoopShare()
             for _ in self._pages.preload():
-                await asyncio.sleep(0)
+                await share.rest()
         return self._pages.get()
 
     # Parts that a start has no time for

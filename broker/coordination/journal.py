@@ -13,6 +13,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.internal import preset_for
 from siltstone.protocol.core import pack_rows
@@ -50,7 +51,6 @@ _logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
 _SLICE_ENTRIES = 512
-_SLICE_SECONDS = 0.002
 _FREEZE_ENTRIES = 8192  # fewer objects than start a collection
 _PROGRESS_SECONDS = 5.0
 _SKIPPED_LINES = 10  # of one partition: a client that can write one such record can write a million
@@ -86,7 +86,6 @@ class CoordinatorLog:
         self._failed: set[int] = set()
         self._count = 0
         self._skipped_before = 0
-        self._slice_ends = 0.0
         self._creation: asyncio.Task[None] | None = None
         self._tasks = Tasks()
         self.begin_loading()
@@ -256,18 +255,19 @@ class CoordinatorLog:
             return
         began = said = self._clock.monotonic()
         _logger.info("loading topic=%s partitions=%d", self.name, len(partitions))
+        share = LoopShare()
         for done, partition in enumerate(partitions):
             target = self._topics.logs.get((self.name, partition))
             try:
                 if target is not None:
-                    await self._load_partition(target, partition, apply, has_offsets)
+                    await self._load_partition(target, partition, apply, has_offsets, share)
             except (KafkaError, ProtocolError, OSError, ValueError) as error:
                 self._failed.add(partition)
                 _logger.error(  # noqa: TRY400 - the reason says all there is to say
                     "loading failed partition=%s-%d reason=%s", self.name, partition, error
                 )
             for _ in loaded(partition) or ():
-                await self._pause()
+                await share.rest()
             self._say_how_many_were_skipped(partition)
             gc.freeze()
             self._loading.discard(partition)
@@ -319,6 +319,7 @@ class CoordinatorLog:
         partition: int,
         apply: Callable[[int, list[Entry]], None],
         has_offsets: bool,
+        share: LoopShare,
     ) -> None:
         offset = target.log_start_offset
         while offset < target.log_end_offset:
@@ -338,13 +339,17 @@ class CoordinatorLog:
                 position = end
                 apply(partition, entries)
                 self._count_loaded(len(entries))
-                await self._pause()
+                await share.rest()
                 if isinstance(last, Folded):
-                    await self._unfold(last, partition, apply)
+                    await self._unfold(last, partition, apply, share)
             offset = read.next_offset
 
     async def _unfold(
-        self, folded: Folded, partition: int, apply: Callable[[int, list[Entry]], None]
+        self,
+        folded: Folded,
+        partition: int,
+        apply: Callable[[int, list[Entry]], None],
+        share: LoopShare,
     ) -> None:
         """Apply a compressed batch up to where it can be read, some entries at a time.
 
@@ -363,7 +368,7 @@ class CoordinatorLog:
                         apply(partition, entries)
                         self._count_loaded(len(entries))
                     is_over = len(entries) < _SLICE_ENTRIES
-                    await self._pause()
+                    await share.rest()
             folded.end()
         except KafkaError as error:
             self.skip(partition, folded.offset, error)
@@ -378,13 +383,6 @@ class CoordinatorLog:
         self.entries_loaded = before + entries
         if self.entries_loaded // _FREEZE_ENTRIES > before // _FREEZE_ENTRIES:
             gc.freeze()
-
-    async def _pause(self) -> None:
-        """Let others run if the slice's time is over."""
-        now = self._clock.monotonic()
-        if now >= self._slice_ends:
-            await asyncio.sleep(0)
-            self._slice_ends = self._clock.monotonic() + _SLICE_SECONDS
 
 
 async def flush_all(logs: set[Log], io: IoThreads) -> None:

@@ -20,6 +20,7 @@ from siltstone.broker.groups.offsets import TOMBSTONES_AT_A_TIME, Offsets
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.client_limits import GROUPS, OFFSET_BYTES
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
@@ -102,14 +103,16 @@ class GroupCoordinator:
 
     async def catch_up(self) -> None:
         """Do at once what time has made due: of the timers, and of what expires."""
+        share = LoopShare()
         while self.timers.next_ms is not None and self.timers.next_ms <= self.timers.now_ms():
             self._run_timers()
-            await asyncio.sleep(0)
+            await share.rest()
         await self._expire_offsets()
 
     async def _expire_offsets(self) -> None:
+        share = LoopShare()
         for _ in expire(self):
-            await asyncio.sleep(0)
+            await share.rest()
         self._deleted_topics.forget()
 
     async def load(self) -> None:

@@ -98,7 +98,7 @@ class Pages:
             [DiskCheck(each.path, io, clock, directory=each) for each in logs.directories],
             lambda: logs.set_aside,
         )
-        yield Route("GET", "/metrics", Scrapes(self._sources(), clock).answer)
+        yield Route("GET", "/metrics", Scrapes(self._sources()).answer)
         yield Route("GET", "/healthz", health.answer, is_urgent=True)
         yield Route("GET", "/readyz", self._readiness.answer, is_urgent=True)
         control = ControlChannel(is_trusted, io, self._status, logs.all_logs)

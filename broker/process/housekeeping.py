@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import FOREVER
 from siltstone.protocol.errors import KafkaError
@@ -121,12 +122,10 @@ class Housekeeping:
         await self.run_in_slices(self.run_deletions())  # of what the others have renamed, too
 
     async def run_in_slices(self, work: Iterator[None]) -> None:
-        """Do the work, letting others run every `SLICE_SECONDS`."""
-        deadline = self._clock.monotonic() + SLICE_SECONDS
+        """Do the work, and let others be served every `SLICE_SECONDS`."""
+        share = LoopShare(SLICE_SECONDS)
         for _ in work:
-            if self._clock.monotonic() >= deadline:
-                await asyncio.sleep(0)
-                deadline = self._clock.monotonic() + SLICE_SECONDS
+            await share.rest()
 
     def apply_retention(self) -> Iterator[None]:
         """Delete what is too old or too much, log by log."""

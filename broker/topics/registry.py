@@ -6,7 +6,6 @@ away, so that after a crash a topic exists with all of its partitions or not at 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
-from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.process.tasks import Reservations, Tasks, to_its_end
 from siltstone.broker.topics.retired import RetiredNames, remove_from
 from siltstone.broker.topics.topic import Topic
@@ -63,8 +62,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
-
-_SLICE = 256
 
 
 class TopicRegistry:
@@ -490,11 +487,12 @@ class TopicRegistry:
                 self._cleaning.reconfigured(each, before)
 
     async def _reconfigure(self) -> None:
-        """Apply the broker's settings as they are now to every log, some topics at a time."""
-        for count, topic in enumerate(list(self.topics.values()), 1):
-            self._configure(topic, topic.overrides)
-            if not count % _SLICE:
-                await asyncio.sleep(0)
+        """Apply the broker's settings as they are now to every log."""
+        share = LoopShare()
+        for topic in list(self.topics.values()):
+            if self.topics.get(topic.name) is topic:  # else it was deleted meanwhile
+                self._configure(topic, topic.overrides)
+            await share.rest()
 
     def _check_current(self, topic: Topic) -> None:
         if self.topics.get(topic.name) is not topic:

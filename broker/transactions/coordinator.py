@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.process.client_limits import TRANSACTIONAL_IDS
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.transactions import ending, initialising
 from siltstone.broker.transactions.markers import Outcome
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _INLINE_MARKERS: Final = 256
-_SLICE: Final = 128
 
 
 class TransactionCoordinator:
@@ -262,9 +261,9 @@ class TransactionCoordinator:
 
     async def abort_timed_out(self) -> None:
         """Abort what is open for too long, which fences its producer."""
-        for count, transactional_id in enumerate(tuple(self._states.active), 1):
-            if not count % _SLICE:
-                await asyncio.sleep(0)
+        share = LoopShare()
+        for transactional_id in tuple(self._states.active):
+            await share.rest()
             transaction = self._states.all.get(transactional_id)
             if transaction is not None and transaction.is_timed_out(self._clock.now_ms()):
                 _logger.info(
@@ -318,9 +317,9 @@ class TransactionCoordinator:
 
     async def settle(self) -> None:
         """Complete what is prepared and was not completed, because of a disk or a crash."""
-        for count, transactional_id in enumerate(tuple(self._states.active), 1):
-            if not count % _SLICE:
-                await asyncio.sleep(0)
+        share = LoopShare()
+        for transactional_id in tuple(self._states.active):
+            await share.rest()
             transaction = self._states.all.get(transactional_id)
             is_prepared = transaction is not None and transaction.state in PREPARED
             if is_prepared and transactional_id not in self._slow:
@@ -330,9 +329,9 @@ class TransactionCoordinator:
         """Forget the ids that were not used for ``transactional.id.expiration.ms``."""
         expiration_ms = self._settings.server.transactional_id_expiration_ms
         now_ms = self._clock.now_ms()
-        for count, transactional_id in enumerate(list(self._states.all), 1):
-            if not count % _SLICE:
-                await asyncio.sleep(0)
+        share = LoopShare()
+        for transactional_id in list(self._states.all):
+            await share.rest()
             transaction = self._states.all.get(transactional_id)
             if transaction is None or not transaction.is_expired(now_ms, expiration_ms):
                 continue
@@ -399,11 +398,11 @@ class TransactionCoordinator:
         """Complete a transaction of very many partitions, some at a time."""
         transaction = self._states.all[transactional_id]
         outcome = _outcome(transaction)
-        partitions = iter(transaction.partitions)
+        share = LoopShare()
         try:
-            while some := list(islice(partitions, _SLICE)):
+            for some in share.pieces(list(transaction.partitions)):
                 self.markers.write_all(outcome, some)
-                await asyncio.sleep(0)
+                await share.rest()
             self._states.write(transactional_id, complete(transaction, self._clock.now_ms()))
         except KafkaError as error:
             self._say_unsettled(transactional_id, error)

@@ -18,7 +18,6 @@ from siltstone.broker.net.sending.senders import Senders
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.parts import FileSlice
 from siltstone.protocol.records import compression
-from siltstone.storage.clock import Clock
 from siltstone.storage.log.recovery import load_partition
 from tests.support.batches import make_batch
 from tests.support.latency import INTERVAL_SECONDS, busy_thread, measure
@@ -180,7 +179,7 @@ async def test_senders_leave_the_gil_to_the_loop(port: int, tmp_path: Path) -> N
 async def test_scrape_leaves_the_loop_to_others(port: int) -> None:
     """While 5,000 partitions are written out without pause, a client is served between slices."""
     sources = make_sources({"wide": 4000, **{f"topic-{number}": 1 for number in range(1000)}})
-    scrapes = Scrapes(sources, Clock())
+    scrapes = Scrapes(sources)
     count = 0
 
     async def scrape() -> None:

@@ -6,6 +6,8 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
+import pytest
+
 from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.consumer.group import ConsumerGroup
@@ -25,15 +27,17 @@ from siltstone.broker.groups.consumer.regex_refresh import (
 from siltstone.broker.groups.consumer.regexes import Regexes
 from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.groups.timers import Timers
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator.consumer_group_records import decode_key, decode_value
 from siltstone.protocol.errors import KafkaError
 from tests.support.clock import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, KeysView, Mapping
+    from collections.abc import Callable, KeysView, Mapping
     from collections.abc import Set as AbstractSet
 
     from siltstone.protocol.coordinator.consumer_group_records import OwnedPartitions
+
 
 T = TypeVar("T")
 
@@ -87,14 +91,12 @@ class Topics:
         return next((each for each in self._by_name.values() if each.id == topic_id), None)
 
 
-def at_once(steps: Generator[None, None, T]) -> T:
-    """Return what a generator returns, without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+def match_at_once(regexes: Regexes, regex: str, topics: Topics) -> frozenset[str]:
+    """Return what an expression matches, without a rest."""
+    with pytest.raises(StopIteration) as end:
+        regexes.match(regex, topics, LoopShare(60.0)).send(None)
+    result: frozenset[str] = end.value.value
+    return result
 
 
 class GroupInHand:
@@ -158,7 +160,7 @@ class GroupInHand:
         """Match the expressions that are to be matched."""
         stale, self.stale = self.stale, frozenset()
         if stale:
-            found = {regex: at_once(self.regexes.match(regex, self.topics)) for regex in stale}
+            found = {regex: match_at_once(self.regexes, regex, self.topics) for regex in stale}
             version = self.topics.version
             self.write(lambda changes: take_matches(changes, found, version, self.world))
             for regex in stale:

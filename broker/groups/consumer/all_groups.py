@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import compress
 from sys import getsizeof
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,6 +34,7 @@ from siltstone.broker.groups.consumer.regex_refresh import (
     take_matches,
 )
 from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator.consumer_group_records import (
     RecordType,
     decode_key,
@@ -337,14 +339,9 @@ class ConsumerGroups:
 
     async def _find(self, regex: str, sees: Callable[[str], bool] | None) -> frozenset[str]:
         """Return the topics that an expression matches, among those that a client sees."""
-        steps = self.regexes.match(regex, self.image)
-        while True:
-            await asyncio.sleep(0)
-            try:
-                next(steps)
-            except StopIteration as stop:
-                found: frozenset[str] = stop.value
-                return found if sees is None else frozenset(filter(sees, found))
+        share = LoopShare()
+        found = await self.regexes.match(regex, self.image, share)
+        return found if sees is None else frozenset(compress(found, await share.each(found, sees)))
 
     # Reading the journal back
 

@@ -7,22 +7,17 @@ and only names that are new since then are looked at.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.groups.regular_expression import compile_expression
 from siltstone.protocol.errors import InvalidRegularExpression
-from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.member_bytes import MemberBytes
     from siltstone.broker.groups.topic_image import TopicImage
+    from siltstone.broker.process.loop_share import LoopShare
 
-_NAMES_AT_A_TIME: Final = 100
-_SECONDS: Final = 0.002
 
 # What a compiled expression takes, measured of long texts, counts, alternatives and classes.
 _EACH_BYTES: Final = 1000
@@ -105,8 +100,8 @@ class Regexes:
             self._names = frozenset(image.names())
         return self._newest
 
-    def match(self, regex: str, image: TopicImage) -> Generator[None, None, frozenset[str]]:
-        """Return the topics whose whole name matches; yields where others may be served.
+    async def match(self, regex: str, image: TopicImage, share: LoopShare) -> frozenset[str]:
+        """Return the topics whose whole name matches, and let others be served in between.
 
         The caller settles the expression afterwards.
 
@@ -122,16 +117,10 @@ class Regexes:
                 self._keep(known, _compile(regex))
             fullmatch = known.pattern.fullmatch
             found: set[str] = set()
-            rest = iter(names - known.seen)
-            while some := list(islice(rest, _NAMES_AT_A_TIME)):
-                pause = perf_counter() + _SECONDS
-                for name in some:
-                    if fullmatch(name):
-                        found.add(name)
-                    if perf_counter() > pause:  # RE2 is slower where it runs out of memory
-                        yield
-                        pause = perf_counter() + _SECONDS
-                yield
+            for name in names - known.seen:
+                if fullmatch(name):
+                    found.add(name)
+                await share.rest()
             known.matched = (known.matched & names) | found
             known.seen = names
             known.version = version

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.http.values import JSON, HttpResponse, text
-from siltstone.storage.clock import perf_counter
+from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -128,7 +127,7 @@ def answering(answer: Callable[[HttpRequest], Awaitable[dict[str, Any]]]) -> Pag
 
 async def written(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
     """Yield an object as JSON, in pieces of a millisecond's work: its lists may be long."""
-    end = perf_counter() + SHARE_SECONDS
+    share = LoopShare(SHARE_SECONDS)
     text, before = ["{"], ""
     for name, each in value.items():
         text.append(f"{before}{json.dumps(name)}: ")
@@ -140,11 +139,10 @@ async def written(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
         for one in each:
             text += (between, json.dumps(one))
             between = ", "
-            if perf_counter() > end:
+            if share.is_over:
                 yield "".join(text).encode()
                 text.clear()
-                await asyncio.sleep(0)
-                end = perf_counter() + SHARE_SECONDS
+                await share.turn()
         text.append("]" if each else "[]")
     text.append("}\n")
     yield "".join(text).encode()

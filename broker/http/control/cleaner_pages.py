@@ -6,12 +6,12 @@ pass, and the dry run, which costs as much as one, want the token.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.cleaner import selection
 from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
 from siltstone.cleaner.explaining.explanation import Rule
@@ -74,16 +74,15 @@ class CleanerPages:
     async def _pieces(self, partitions: list[tuple[Topic, int]]) -> AsyncIterator[bytes]:
         """Yield the answer in pieces of about a millisecond's work."""
         pieces = [f'{{"now_ms": {self._clock.now_ms()}, "partitions": [']
-        began = self._clock.monotonic()
+        share = LoopShare(SLICE_SECONDS)
         separator = "\n"
         for answer in self._explainer.explain(partitions):
             pieces += (separator, json.dumps(answer))
             separator = ",\n"
-            if self._clock.monotonic() - began >= SLICE_SECONDS:
+            if share.is_over:
                 yield "".join(pieces).encode()
                 pieces.clear()
-                await asyncio.sleep(0)
-                began = self._clock.monotonic()
+                await share.turn()
         pieces.append("\n]}\n")
         yield "".join(pieces).encode()
 
@@ -162,9 +161,10 @@ class CleanerPages:
         Raises:
             KafkaStorageError: A segment cannot be made; those before it are.
         """
+        share = LoopShare(SLICE_SECONDS)
         for log in logs:
             log.roll()
-            await asyncio.sleep(0)
+            await share.rest()
 
     def _why_nothing(self, question: Question, found: list[tuple[Topic, int]]) -> str:
         sentence = f"there is nothing to clean in {_name(question)} now"
@@ -187,9 +187,10 @@ class CleanerPages:
 
     async def _lines(self, events: list[dict[str, Any]]) -> AsyncIterator[bytes]:
         """Yield events as lines of JSON, some at a time; receipts may be long."""
+        share = LoopShare(SLICE_SECONDS)
         for event in events:
             yield json.dumps(event).encode() + b"\n"
-            await asyncio.sleep(0)
+            await share.rest()
 
 
 def parse(query: str) -> Question:

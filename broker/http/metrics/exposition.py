@@ -21,6 +21,7 @@ from siltstone.broker.http.metrics.scans import CLIENT_HELP, PAUSE, client_lines
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpResponse
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
+from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from siltstone.broker.http.metrics.metric import Metric, Value
     from siltstone.broker.http.metrics.sources import MetricSources
     from siltstone.broker.http.values import HttpRequest
-    from siltstone.storage.clock import Clock
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SLICE_SECONDS = 0.00025
@@ -80,9 +80,8 @@ class BrokerCollector:
 class Scrapes:
     """The ``/metrics`` page."""
 
-    def __init__(self, sources: MetricSources, clock: Clock) -> None:
+    def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
-        self._clock = clock
         self._runtime: CollectorRegistry | None = None
         self._turn = asyncio.Lock()  # of all scrapes together one slice is written in a turn
 
@@ -95,28 +94,30 @@ class Scrapes:
     async def _text(self, runtime: CollectorRegistry) -> AsyncIterator[bytes]:
         from prometheus_client import generate_latest  # noqa: PLC0415 - see above
 
+        share = LoopShare(SLICE_SECONDS)
         async with self._turn:
+            await share.turn()
             text = generate_latest(runtime)
-            await asyncio.sleep(0)
         yield text
         lines = enumerate(self.lines(), 1)
         is_over = False
         while not is_over:
             async with self._turn:
-                text, is_over = self.write_slice(lines)
-                await asyncio.sleep(0)
+                await share.turn()
+                text, is_over = self.write_slice(lines, share)
             yield text
 
-    def write_slice(self, lines: Iterator[tuple[int, str | None]]) -> tuple[bytes, bool]:
+    def write_slice(
+        self, lines: Iterator[tuple[int, str | None]], share: LoopShare
+    ) -> tuple[bytes, bool]:
         """Return what is written in a slice, and whether it was the last."""
         written: list[str] = []
-        began = self._clock.monotonic()
         for number, line in lines:
             if line is not PAUSE:
                 written.append(line)
                 if number % _CHECK_EVERY:
                     continue
-            if self._clock.monotonic() - began >= SLICE_SECONDS:
+            if share.is_over:
                 return "".join(written).encode(), False
         return "".join(written).encode(), True
 
@@ -180,9 +181,10 @@ def _braces(labels: tuple[str, ...]) -> str:
 
 async def _runtime_registry() -> CollectorRegistry:
     """Return a registry of what prometheus_client itself knows about the interpreter."""
+    share = LoopShare()
     for name in _IMPORTS:
         import_module(name)
-        await asyncio.sleep(0)
+        await share.rest()
     from prometheus_client import (  # noqa: PLC0415 - see above
         CollectorRegistry,
         GCCollector,

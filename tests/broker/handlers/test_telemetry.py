@@ -66,7 +66,7 @@ def series(home: ServicesOnDisk, limit: int = 100) -> list[str]:
     sources = replace(
         make_sources({}), telemetry=home.services.telemetry, max_client_series=lambda: limit
     )
-    text = "".join(line for line in Scrapes(sources, home.clock).lines() if line)
+    text = "".join(line for line in Scrapes(sources).lines() if line)
     return [
         line for line in text.splitlines() if "client_series" in line or "siltstone_client_" in line
     ]

@@ -450,7 +450,7 @@ async def test_a_very_large_transaction_does_not_hold_the_loop(
 ) -> None:
     """Its markers are written some at a time, after the answer; nobody gets further meanwhile."""
     monkeypatch.setattr("siltstone.broker.transactions.coordinator._INLINE_MARKERS", 2)
-    monkeypatch.setattr("siltstone.broker.transactions.coordinator._SLICE", 2)
+    monkeypatch.setattr("siltstone.broker.process.loop_share.FIRST_PIECE", 1)
     producer = await init(home)
     for partition in range(3):
         produce(home, producer, partition)

@@ -1,5 +1,6 @@
 """Expressions over the names of topics, matched once."""
 
+from collections.abc import Awaitable
 from time import process_time
 
 import pytest
@@ -7,8 +8,9 @@ import re2
 
 from siltstone.broker.groups.consumer.regexes import Regexes
 from siltstone.broker.groups.member_bytes import MemberBytes
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import InvalidRegularExpression
-from tests.support.consumer_groups import Topics, at_once
+from tests.support.consumer_groups import Topics, match_at_once
 from tests.support.turns import slowness
 
 
@@ -35,7 +37,7 @@ def test_the_whole_name_has_to_match(regex: str, matched: set[str]) -> None:
     """As Kafka's re2j does it."""
     topics = Topics(**dict.fromkeys(("a", "ab", "a.b", "b"), 1))
 
-    assert at_once(new_regexes().match(regex, topics)) == matched
+    assert match_at_once(new_regexes(), regex, topics) == matched
 
 
 @pytest.mark.slow
@@ -48,7 +50,7 @@ def test_no_expression_takes_long(regex: str) -> None:
     with_groups = re2.compile(regex)
     began = process_time()
 
-    at_once(new_regexes().match(regex, topics))
+    match_at_once(new_regexes(), regex, topics)
 
     ours, began = process_time() - began, process_time()
     for name in names:
@@ -60,23 +62,33 @@ def test_no_expression_takes_long(regex: str) -> None:
 def test_what_was_matched_follows_the_topics() -> None:
     """Names that come are looked at, those that go are dropped, and may come again."""
     topics, regexes = Topics(a1=1, a2=1, b=1), new_regexes()
-    assert at_once(regexes.match("a.", topics)) == {"a1", "a2"}
+    assert match_at_once(regexes, "a.", topics) == {"a1", "a2"}
 
     topics.drop("a1")
     topics.put("a3", 1)
-    assert at_once(regexes.match("a.", topics)) == {"a2", "a3"}
+    assert match_at_once(regexes, "a.", topics) == {"a2", "a3"}
     topics.put("a1", 1)
 
-    assert at_once(regexes.match("a.", topics)) == {"a1", "a2", "a3"}
+    assert match_at_once(regexes, "a.", topics) == {"a1", "a2", "a3"}
 
 
 def test_others_have_their_turn_while_names_are_matched() -> None:
-    """After a hundred of them, which take less than a millisecond, or sooner."""
+    """Others may be served after each of them."""
     topics = Topics()
     for number in range(1000):
         topics.put(f"t{number}", 1)
 
-    assert len(list(new_regexes().match("t.*5", topics))) >= 10
+    rests = 0
+
+    class Share(LoopShare):
+        def rest(self) -> Awaitable[None]:
+            nonlocal rests
+            rests += 1
+            return super().rest()
+
+    with pytest.raises(StopIteration):
+        new_regexes().match("t.*5", topics, Share(60.0)).send(None)
+    assert rests == 1000
 
 
 def test_only_a_topic_that_comes_is_news() -> None:
@@ -111,7 +123,7 @@ def test_what_is_compiled_counts(is_matched: bool) -> None:
     regexes.check("[a-z]{999}" * 9)
     compiled = counted.size
     if is_matched:
-        at_once(regexes.match("[a-z]{999}" * 9, Topics(a=1)))
+        match_at_once(regexes, "[a-z]{999}" * 9, Topics(a=1))
     else:
         regexes.forget("[a-z]{999}" * 9, "g")
 

@@ -13,6 +13,8 @@ from siltstone.broker.http.metrics.exposition import BrokerCollector, Scrapes
 from siltstone.broker.http.metrics.sources import MetricSources
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpRequest
+from siltstone.broker.process import loop_share
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.storage.clock import Clock
 from tests.support.metrics import HIDDEN, make_sources
 
@@ -26,7 +28,7 @@ REQUEST = HttpRequest(method="GET", path="/metrics")
 
 async def scrape(sources: MetricSources) -> str:
     """Return the text of a scrape."""
-    response = await Scrapes(sources, Clock()).answer(REQUEST)
+    response = await Scrapes(sources).answer(REQUEST)
     body = cast("AsyncIterator[bytes]", response.body)
     return b"".join([piece async for piece in body]).decode()
 
@@ -120,7 +122,7 @@ async def test_hidden_log_is_not_told() -> None:
 async def test_topic_deleted_during_a_scrape_does_no_harm() -> None:
     """A scrape reads on over the logs it has seen."""
     sources = make_sources({"orders": 3000})
-    pieces = cast("AsyncIterator[bytes]", (await Scrapes(sources, Clock()).answer(REQUEST)).body)
+    pieces = cast("AsyncIterator[bytes]", (await Scrapes(sources).answer(REQUEST)).body)
     await anext(pieces)
     await anext(pieces)
     cast("dict[Any, Any]", sources.topics.logs).clear()
@@ -142,14 +144,15 @@ class CallClock(Clock):
         return self.calls / 1e6
 
 
-async def test_no_slice_of_a_scrape_holds_the_loop() -> None:
+async def test_no_slice_of_a_scrape_holds_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 5,000 partitions the work between two pauses stays a small multiple of a millisecond."""
     sources = make_sources({"wide": 4000, **{f"topic-{n}": 1 for n in range(1000)}})
     await scrape(make_sources({}))
     clock = CallClock()
+    monkeypatch.setattr(loop_share, "perf_counter", clock.monotonic)
     turns: list[float] = []
 
-    pieces = cast("AsyncIterator[bytes]", (await Scrapes(sources, clock).answer(REQUEST)).body)
+    pieces = cast("AsyncIterator[bytes]", (await Scrapes(sources).answer(REQUEST)).body)
     sys.setprofile(clock.count)
     began = clock.monotonic()
     async for _ in pieces:
@@ -166,14 +169,14 @@ async def test_many_scrapes_together_write_one_slice_in_a_turn() -> None:
     """A hundred that are asked for at once do not hold the loop longer than one."""
     sources = make_sources({"wide": 300})
     await scrape(make_sources({}))
-    scrapes = Scrapes(sources, Clock())
+    scrapes = Scrapes(sources)
     turn = 0
     slices: list[int] = []
     write = scrapes.write_slice
 
-    def counting(lines: Any) -> Any:
+    def counting(lines: Any, share: LoopShare) -> Any:
         slices.append(turn)
-        return write(lines)
+        return write(lines, share)
 
     async def read() -> bytes:
         body = (await scrapes.answer(REQUEST)).body

@@ -1,7 +1,6 @@
 """Lag of groups on the metrics page: right, bounded, and what is left out is counted."""
 
 from siltstone.broker.http.metrics.exposition import Scrapes
-from siltstone.storage.clock import Clock
 from tests.support.metrics import make_sources, with_offsets
 
 LAST = 2**60  # a log of `make_sources` ends here, and so many after it as its number says
@@ -10,7 +9,7 @@ LAST = 2**60  # a log of `make_sources` ends here, and so many after it as its n
 def lag_lines(committed: dict[tuple[str, str, int], int], limit: int = 100) -> list[str]:
     """Return what a scrape says of these committed offsets of groups, topics and partitions."""
     sources = with_offsets(make_sources({"orders": 2}), committed, limit)
-    text = "".join(line for line in Scrapes(sources, Clock()).lines() if line)
+    text = "".join(line for line in Scrapes(sources).lines() if line)
     return [line for line in text.splitlines() if "consumergroup_" in line and line[0] != "#"]
 
 
