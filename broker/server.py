@@ -141,6 +141,7 @@ class Broker:
         self._stop = stop
         self._began = clock.monotonic()
         self._is_started = False
+        self._are_logs_sound = False  # all are open, and the start met no fault of the disk
         self._tasks = Tasks(self._on_failed_task)
         given = layers.server()
         directories = [Path(name).absolute() for name in given.log_dirs]
@@ -282,6 +283,7 @@ class Broker:
             raise StartError(
                 f"the log directories cannot be opened: {error}; check the file and the disk"
             ) from error
+        self._are_logs_sound = True
         _logger.info(
             "serving data log_dirs=%s cluster_id=%s node_id=%d",
             ",".join(str(directory.path) for directory in self.logs.directories),
@@ -476,7 +478,7 @@ class Broker:
         seconds = max(_MIN_CLOSE_SECONDS, deadline - loop.time())
         try:
             return await asyncio.wait_for(
-                self._io.run(self.logs.close, clean=self._is_started), seconds
+                self._io.run(self.logs.close, clean=self._are_logs_sound), seconds
             )
         except TimeoutError:
             _logger.warning(
