@@ -1,5 +1,10 @@
 from datetime import datetime
 
+class Route:
+    through: object | None
+
+route: Route
+
 def thread_seconds() -> float: ...
 def perf_counter() -> float: ...
 def utc_now() -> datetime: ...

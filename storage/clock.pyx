@@ -1,34 +1,57 @@
 """The time as a value that is handed in, so that tests can set it; and the processor's time.
 
 It is the seam of clocks: no other module asks the system for the time. Compiled code asks it
-without a call of Python's.
+without a call of Python's. ``route.through`` leads each question to an object that has the
+functions of the module ``time`` which are used here; a simulator sets it before it makes a broker.
 """
 
 import time
 
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
-thread_seconds = time.thread_time
-"""Seconds that the present thread has had a processor."""
+
+cdef class Route:
+    """The way of the questions for the time: through an object, or straight to the system."""
+
+    cdef public object through
+
+
+cdef Route _route = Route()
+route = _route
 
 
 cpdef double perf_counter() noexcept:
     """Return seconds that never go back, as fine as the system has them: how long work has taken."""
     cdef timespec now
+    if _route.through is not None:
+        return _route.through.perf_counter()
     clock_gettime(CLOCK_MONOTONIC, &now)
     return now.tv_sec + now.tv_nsec * 1e-9
+
+
+cdef long long _now_ns() except? -1:
+    cdef timespec now
+    if _route.through is not None:
+        return _route.through.time_ns()
+    clock_gettime(CLOCK_REALTIME, &now)
+    return now.tv_sec * 1_000_000_000LL + now.tv_nsec
+
+
+def thread_seconds():
+    """Return the seconds that the present thread has had a processor."""
+    return (_route.through or time).thread_time()
 
 
 def utc_now():
     """Return the system's date and time, for certificates: no test clock moves it."""
     from datetime import UTC, datetime  # the first ack needs neither
 
-    return datetime.now(UTC)
+    return datetime.fromtimestamp(_now_ns() / 1e9, UTC)
 
 
 def give_way():
     """Let another thread run, if one is ready."""
-    time.sleep(0)
+    (_route.through or time).sleep(0)
 
 
 cdef class Clock:
@@ -39,9 +62,7 @@ cdef class Clock:
 
     cpdef long long now_ms(self) except? -1:
         """Return milliseconds since the epoch, as records carry them."""
-        cdef timespec now
-        clock_gettime(CLOCK_REALTIME, &now)
-        return now.tv_sec * 1000 + now.tv_nsec // 1_000_000
+        return _now_ns() // 1_000_000
 
     cpdef double monotonic(self) except? -1:
         """Return seconds that never go back, for deadlines and durations."""

@@ -9,10 +9,13 @@ from uuid import UUID
 
 from siltstone.protocol.names import RESERVED_IDS, uuid_text
 
+source = os.urandom
+"""Returns as many bytes as it is asked for; all others here take theirs from it."""
+
 
 def random_bytes(count: int) -> bytes:
     """Return bytes that nobody can guess."""
-    return os.urandom(count)
+    return source(count)
 
 
 def random_below(limit: int) -> int:

@@ -1,11 +1,11 @@
 """Ids and other chance."""
 
-import os
 from uuid import RFC_4122, UUID
 
 import pytest
 
 from siltstone.protocol.names import RESERVED_IDS, uuid_text
+from siltstone.storage import randomness
 from siltstone.storage.randomness import random_below, random_bytes, random_id, random_uuid
 
 
@@ -28,7 +28,7 @@ def test_a_uuid_says_that_it_is_random() -> None:
 
 def test_all_chance_is_of_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same bytes of the system are the same chance."""
-    monkeypatch.setattr(os, "urandom", bytes)
+    monkeypatch.setattr(randomness, "source", bytes)
 
     assert random_bytes(3) == b"\0\0\0"
     assert random_below(7) == 0
