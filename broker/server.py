@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.tls.contexts import Endpoint
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.net.tls.handshakes import Handshakes
-    from siltstone.broker.security.changes import Changes
+    from siltstone.broker.security.audited_changes import Changes
     from siltstone.broker.security.quotas.book import Quotas
     from siltstone.broker.security.quotas.meter import Meter
     from siltstone.broker.telemetry import Telemetry
@@ -653,7 +653,7 @@ def _reachable(listener: Listener, told: tuple[str, int]) -> str:
 def _make_changes(security: Security) -> Changes | None:
     if security.audit is None:
         return None
-    from siltstone.broker.security.changes import Changes  # noqa: PLC0415  # few brokers tell
+    from siltstone.broker.security.audited_changes import Changes  # noqa: PLC0415  # few brokers tell
 
     return Changes(security.audit)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from siltstone.broker.context import Connection
     from siltstone.broker.net.gate import TurnTimer
     from siltstone.broker.process.request_stats import RequestStats
-    from siltstone.broker.security.changes import Changes
+    from siltstone.broker.security.audited_changes import Changes
     from siltstone.broker.services import RequestContext
     from siltstone.protocol.core import Table
     from siltstone.protocol.parts import Answer

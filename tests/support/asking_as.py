@@ -22,7 +22,7 @@ from siltstone.broker.security.acl import (
     Permission,
     ResourceType,
 )
-from siltstone.broker.security.changes import Changes
+from siltstone.broker.security.audited_changes import Changes
 from siltstone.config.security import STANDARD_AUTHORIZER
 from tests.support.services import ServicesOnDisk
 
