@@ -22,7 +22,12 @@ from siltstone.broker.process.loop_share import work_off
 from siltstone.broker.security.rights import ALTER_CONFIGS
 from siltstone.broker.telemetry import check_subscription
 from siltstone.broker.topics import eligible_leaders
-from siltstone.broker.topics.settings.changes import Change, Operation, apply_changes, check_changes
+from siltstone.broker.topics.settings.config_changes import (
+    Change,
+    Operation,
+    apply_changes,
+    check_changes,
+)
 from siltstone.broker.topics.settings.resources import (
     ALL_BROKERS,
     ResourceType,

@@ -4,7 +4,7 @@ from time import thread_time
 
 import pytest
 
-from siltstone.broker.topics.settings.changes import Operation, apply_changes, check_changes
+from siltstone.broker.topics.settings.config_changes import Operation, apply_changes, check_changes
 from siltstone.config.describe import ConfigRow, describe_topic
 from siltstone.config.layers import Layers
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest
