@@ -21,14 +21,14 @@ from siltstone.broker.http.control.pin_pages import PinPages
 from siltstone.broker.http.control.settings import SettingsPages
 from siltstone.broker.http.health import DiskCheck, Health
 from siltstone.broker.http.metrics.exposition import Scrapes
-from siltstone.broker.http.metrics.recent import Recent
-from siltstone.broker.http.metrics.sources import (
+from siltstone.broker.http.metrics.metric_sources import (
     FlushCounts,
     ListenerCounts,
     MetricSources,
     SessionCounts,
     Software,
 )
+from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.http.readiness import LOADING
 from siltstone.broker.http.site import routes as site
 from siltstone.broker.http.values import Route, text

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from siltstone.broker.groups.offsets import Offsets
-from siltstone.broker.http.metrics.recent import Recent
-from siltstone.broker.http.metrics.sources import (
+from siltstone.broker.http.metrics.metric_sources import (
     FlushCounts,
     ListenerCounts,
     MetricSources,
     SessionCounts,
     Software,
 )
+from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.process.histogram import Histogram
 from siltstone.broker.process.request_stats import RequestStats
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue

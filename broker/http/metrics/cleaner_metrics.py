@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from siltstone.broker.http.metrics.metric import Reader, Row
+    from siltstone.broker.http.metrics.metric_sources import MetricSources
     from siltstone.broker.http.metrics.scans import CleanableScan
-    from siltstone.broker.http.metrics.sources import MetricSources
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.cleaner.threads.pool import CleanerPool
     from siltstone.storage.log.log import Log

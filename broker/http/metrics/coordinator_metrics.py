@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from siltstone.broker.http.metrics.metric import Reader, Row
-    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.metrics.metric_sources import MetricSources
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
 
 _GROUPS_AT_A_TIME: Final = 1024

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from siltstone.broker.http.metrics.metric import Reader, Row
-    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.metrics.metric_sources import MetricSources
     from siltstone.broker.topics.moves.manager import LogDirMoves
     from siltstone.storage.directory.room import Room
 

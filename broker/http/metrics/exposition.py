@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
     from siltstone.broker.http.metrics.metric import Metric, Value
-    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.metrics.metric_sources import MetricSources
     from siltstone.broker.http.values import HttpRequest
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from siltstone.broker.http.metrics.metric import Reader, Row
+    from siltstone.broker.http.metrics.metric_sources import ListenerCounts, MetricSources
     from siltstone.broker.http.metrics.scans import PartitionScan
-    from siltstone.broker.http.metrics.sources import ListenerCounts, MetricSources
 
 _FETCH: Final = 1
 _RUNNING: Final = 3

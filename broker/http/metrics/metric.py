@@ -11,7 +11,7 @@ from siltstone.broker.process.histogram import Histogram
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.metrics.metric_sources import MetricSources
 
 P = TypeVar("P")
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from siltstone.broker.http.metrics.metric import Row
+    from siltstone.broker.http.metrics.metric_sources import MetricSources
     from siltstone.broker.http.metrics.scans import PartitionScan
-    from siltstone.broker.http.metrics.sources import MetricSources
 
 TOPIC: Final = ("topic",)
 PARTITION: Final = ("topic", "partition")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from siltstone.broker.http.metrics.metric import Row
-    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.metrics.metric_sources import MetricSources
     from siltstone.broker.security.quotas.meter import Meter
 
 

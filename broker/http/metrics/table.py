@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from siltstone.broker.http.metrics.metric import Reader, Row
-    from siltstone.broker.http.metrics.sources import MetricSources
+    from siltstone.broker.http.metrics.metric_sources import MetricSources
 
 
 def _requests(sources: MetricSources) -> Iterator[Row]:

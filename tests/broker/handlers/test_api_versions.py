@@ -8,7 +8,7 @@ import pytest
 
 from siltstone.broker.handlers.api_versions import handle
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES
-from siltstone.broker.http.metrics.sources import Software
+from siltstone.broker.http.metrics.metric_sources import Software
 from siltstone.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.metrics import make_sources
 

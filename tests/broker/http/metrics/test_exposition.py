@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from siltstone.broker.http.metrics.exposition import BrokerCollector, Scrapes
-from siltstone.broker.http.metrics.sources import MetricSources
+from siltstone.broker.http.metrics.metric_sources import MetricSources
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.process import loop_share

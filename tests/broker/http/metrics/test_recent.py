@@ -2,8 +2,8 @@
 
 import pytest
 
+from siltstone.broker.http.metrics.metric_sources import ListenerCounts
 from siltstone.broker.http.metrics.recent import Recent, quantiles
-from siltstone.broker.http.metrics.sources import ListenerCounts
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.process.request_stats import RequestStats
 from tests.support.clock import FakeClock
