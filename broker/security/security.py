@@ -166,7 +166,7 @@ class Security:
             )
             return tokens.TokenChecker(settings, self._clock, None)
         try:
-            from siltstone.broker.security.oauth import keys, sources  # noqa: PLC0415  # likewise
+            from siltstone.broker.security.oauth import key_sources, keys  # noqa: PLC0415  # likewise
         except ImportError as error:
             raise SecurityFault(
                 f"the listener {listener} takes OAUTHBEARER, but {error.name} is not installed; in "
@@ -174,12 +174,12 @@ class Security:
             ) from error
         where = f"{URL} {settings.url} of the listener {listener}"
         try:
-            found = keys.Keys(settings, self._clock, sources.make_reader(settings))
+            found = keys.Keys(settings, self._clock, key_sources.make_reader(settings))
             if path_of(settings.url) is None:
                 found.refresh()  # the server that has the keys may start later
             else:
                 found.load()
-        except sources.SourceError as error:
+        except key_sources.SourceError as error:
             raise SecurityFault(f"{where} cannot be used: {error}") from error
         if not settings.audiences:
             _logger.warning(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jwt
 
-from siltstone.broker.security.oauth.sources import SourceError
+from siltstone.broker.security.oauth.key_sources import SourceError
 from siltstone.storage import threads
 
 if TYPE_CHECKING:

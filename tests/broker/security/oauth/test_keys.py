@@ -11,8 +11,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from siltstone.broker.security.oauth.key_sources import SourceError
 from siltstone.broker.security.oauth.keys import Keys, parse_keys
-from siltstone.broker.security.oauth.sources import SourceError
 from tests.support.clock import FakeClock
 from tests.support.tokens import Issuer, make_key, row, settings
 

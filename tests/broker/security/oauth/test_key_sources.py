@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from siltstone.broker.security.oauth import sources
-from siltstone.broker.security.oauth.sources import MAX_BYTES, SourceError, make_reader, read_file
+from siltstone.broker.security.oauth import key_sources
+from siltstone.broker.security.oauth.key_sources import (
+    MAX_BYTES,
+    SourceError,
+    make_reader,
+    read_file,
+)
 from tests.support.authority import Authority
 from tests.support.tokens import settings
 
@@ -110,7 +115,7 @@ def test_an_answer_that_drips_is_given_up(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though each byte comes in time, all of it has to."""
-    monkeypatch.setattr(sources, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(key_sources, "ANSWER_SECONDS", 0.2)
     over = threading.Event()
 
     def drip(channel: ssl.SSLSocket) -> None:
@@ -159,7 +164,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_read(tmp_path: Path) -> None:
-    """What is missing, large, no file, or everybody's to change."""
+    """One that is missing, too large, no file, or everybody's to change."""
     large, shared, pipe = tmp_path / "large", tmp_path / "shared", tmp_path / "pipe"
     large.write_bytes(b" " * (MAX_BYTES + 1))
     large.chmod(0o600)
