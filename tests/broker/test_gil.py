@@ -23,7 +23,7 @@ from tests.support.batches import make_batch
 from tests.support.latency import INTERVAL_SECONDS, busy_thread, measure
 from tests.support.logs import LogFolder, validated
 from tests.support.metrics import make_sources
-from tests.support.running import Running, running
+from tests.support.running import Running, a_broker
 
 pytestmark = pytest.mark.alone
 
@@ -37,11 +37,7 @@ def switch_interval() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker."""
-    async with running(tmp_path / "broker") as started:
-        yield started
+broker = a_broker()
 
 
 @pytest.fixture

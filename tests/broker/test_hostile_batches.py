@@ -2,9 +2,8 @@
 
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,20 +20,18 @@ from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME
 from siltstone.protocol.records.build import frame_batch
 from tests.support.batches import make_batch
 from tests.support.clock import now
-from tests.support.running import Running, running
+from tests.support.running import Running, a_broker
 
 CORRUPT, INVALID = CorruptMessage.code, InvalidRecord.code
 
 
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker with a plain topic, one of small segments, and one that is compacted."""
-    async with running(tmp_path) as started:
-        topics = started.topics
-        await topics.create("plain", 2, {})
-        await topics.create("short", 1, {"segment.bytes": "20000"})
-        await topics.create("compacted", 1, {"cleanup.policy": "compact"})
-        yield started
+broker = a_broker(
+    topics={
+        "plain": (2, {}),
+        "short": (1, {"segment.bytes": "20000"}),
+        "compacted": (1, {"cleanup.policy": "compact"}),
+    }
+)
 
 
 @pytest.fixture

@@ -14,21 +14,16 @@ from kio.index import load_request_schema
 from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.support import group_requests as ask
 from tests.support.kio_schemas import request_class
-from tests.support.running import Running, running
+from tests.support.running import Running, a_broker, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 ORDERS = {("orders", 0): 5}
 
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker with the topic orders, to which no group and no transaction has come."""
-    async with running(tmp_path / "data") as started:
-        await started.topics.create("orders", 2, {})
-        yield started
+# A broker with the topic orders, to which no group and no transaction has come.
+home = a_broker(topics={"orders": (2, {})})
 
 
 def request(key: int, version: int, **fields: Any) -> Any:

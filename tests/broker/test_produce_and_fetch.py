@@ -3,7 +3,6 @@
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,12 @@ from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
 from tests.support.clock import now
 from tests.support.fetch_requests import FetchRequest, request_entity
-from tests.support.running import Caller, Client, Running, running
+from tests.support.running import Caller, Client, Running, a_broker, running
 from tests.support.waiting import equals, give_turns_until, within
 
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker with topics t (two partitions) and c (compacted)."""
-    async with running(tmp_path, "num.partitions=2") as started:
-        await started.topics.create("t", 2, {})
-        await started.topics.create("c", 1, {"cleanup.policy": "compact"})
-        yield started
+broker = a_broker(
+    "num.partitions=2", topics={"t": (2, {}), "c": (1, {"cleanup.policy": "compact"})}
+)
 
 
 @pytest.fixture

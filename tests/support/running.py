@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import struct
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
@@ -17,7 +19,7 @@ from tests.support.kio_messages import encode
 from tests.support.waiting import within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from siltstone.broker.fetching.waiting import Waiting
@@ -156,6 +158,24 @@ async def running(folder: Path, *sets: str, clock: Clock | None = None) -> Async
     finally:
         await started.close()
         await broker.stop()
+
+
+def a_broker(
+    *sets: str, topics: Mapping[str, tuple[int, Mapping[str, str]]] = MappingProxyType({})
+) -> Any:
+    """Return a fixture for a module: a broker with these settings and topics in ``data``.
+
+    A topic has so many partitions, and settings of its own.
+    """
+
+    @pytest.fixture
+    async def broker(tmp_path: Path) -> AsyncIterator[Running]:
+        async with running(tmp_path / "data", *sets) as started:
+            for name, (partitions, settings) in topics.items():
+                await started.topics.create(name, partitions, settings)
+            yield started
+
+    return broker
 
 
 class Caller:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support.kio_schemas import request_class
-from tests.support.running import Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+from tests.support.running import Running, a_broker
 
 LITERAL = 3
 NOBODY = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
 
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker."""
-    async with running(tmp_path / "data") as started:
-        yield started
+home = a_broker()
 
 
 def acls(version: int, resource_type: int = 1) -> Any:

@@ -4,8 +4,6 @@ import logging
 import re
 import struct
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,16 +13,12 @@ from kio.schema.sasl_authenticate.v1 import request as authenticate_1
 from kio.schema.sasl_authenticate.v2 import request as authenticate_2
 
 from siltstone.broker.api import BY_KEY
-from tests.support.running import Running, running
+from tests.support.running import Running, a_broker
 
 API_VERSIONS_0 = struct.pack(">hhih", 18, 0, 7, -1)
 
 
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker that refuses frames above 1 MiB."""
-    async with running(tmp_path, "socket.request.max.bytes=1048576") as started:
-        yield started
+broker = a_broker("socket.request.max.bytes=1048576")
 
 
 BAD = {

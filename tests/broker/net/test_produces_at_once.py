@@ -22,20 +22,14 @@ from tests.support.fetch_requests import FetchRequest
 from tests.support.fetch_requests import request_entity as fetch_entity
 from tests.support.logs import bytes_of, offsets_in
 from tests.support.produce_requests import request_entity
-from tests.support.running import Running, running
+from tests.support.running import Running, a_broker, running
 from tests.support.waiting import within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker with a topic of two partitions, and one whose batches are packed again."""
-    async with running(tmp_path) as started:
-        await started.topics.create("t", 2, {})
-        await started.topics.create("packed", 1, {"compression.type": "gzip"})
-        yield started
+home = a_broker(topics={"t": (2, {}), "packed": (1, {"compression.type": "gzip"})})
 
 
 def produce(

@@ -20,22 +20,16 @@ from tests.support.kio_schemas import request_class
 from tests.support.metrics import make_sources
 from tests.support.produce_requests import request_entity as produce_entity
 from tests.support.quotas import set_quota
-from tests.support.running import Caller, Running, running
+from tests.support.running import Caller, Running, a_broker, running
 from tests.support.waiting import equals, give_turns_until, within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 NO_TIME = timedelta(0)
 
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker with a topic."""
-    async with running(tmp_path) as started:
-        await started.topics.create("t", 1, {})
-        yield started
+home = a_broker(topics={"t": (1, {})})
 
 
 async def call(home: Running, client_id: str = "app") -> Caller:

@@ -16,7 +16,7 @@ from tests.support.appending import append
 from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.group_requests import find, old_join
 from tests.support.kio_schemas import request_class
-from tests.support.running import Caller, Running, running
+from tests.support.running import Caller, Running, a_broker, running
 from tests.support.tls_clients import trusting
 from tests.support.waiting import give_turns_until, within
 
@@ -39,12 +39,7 @@ READ, TOPIC = 3, 2
 LONG = 2**31 - 1
 
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker with a topic."""
-    async with running(tmp_path / "data") as started:
-        await started.topics.create("t", 2, {})
-        yield started
+home = a_broker(topics={"t": (2, {})})
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import struct
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -30,11 +30,7 @@ from siltstone.broker.security.scram import (
     Verifier,
     make_verifier,
 )
-from tests.support.running import Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+from tests.support.running import Running, a_broker
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SALT = b"0123456789abcdef"
@@ -49,17 +45,12 @@ def find(mechanism: Mechanism, user: str) -> tuple[Verifier, bool]:
     return AbsentUsers(mechanism, b"s" * 32).verifier_of(user), False
 
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker whose only listener asks for SASL."""
-    async with running(
-        tmp_path / "data",
-        "listeners=LAN://127.0.0.1:0",
-        "listener.security.protocol.map=LAN:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms=PLAIN",
-        f"listener.name.lan.plain.sasl.jaas.config={PLAIN_MODULE} required user_a=b;",
-    ) as started:
-        yield started
+home = a_broker(
+    "listeners=LAN://127.0.0.1:0",
+    "listener.security.protocol.map=LAN:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms=PLAIN",
+    f"listener.name.lan.plain.sasl.jaas.config={PLAIN_MODULE} required user_a=b;",
+)
 
 
 @pytest.mark.parametrize(

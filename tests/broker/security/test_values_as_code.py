@@ -21,10 +21,9 @@ from siltstone.config.load import load
 from siltstone.pipeline.client.login import read_login
 from siltstone.pipeline.errors import BadOption
 from tests.support.kio_schemas import request_class
-from tests.support.running import Running, running
+from tests.support.running import Running, a_broker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 JNDI = "com.sun.security.auth.module.JndiLoginModule"
@@ -55,11 +54,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker that anybody may change, so that values alone decide."""
-    async with running(tmp_path / "data") as started:
-        yield started
+# A broker that anybody may change, so that values alone decide.
+home = a_broker()
 
 
 async def alter(home: Running, name: str, value: str, resource: str = "1") -> Any:

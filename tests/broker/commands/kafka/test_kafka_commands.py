@@ -11,7 +11,7 @@ import sys
 import termios
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
@@ -25,23 +25,15 @@ from siltstone.broker.commands.kafka.produce import lines_of, murmur2, partition
 from tests.support.authority import Authority
 from tests.support.broker import siltstone
 from tests.support.commits import commit
-from tests.support.running import Running, running
+from tests.support.running import Running, a_broker, running
 from tests.support.traffic import Traffic
 from tests.support.waiting import within
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 
 _TERMINAL_BYTES = 4096
 """The bytes that a terminal keeps until they are read."""
 
 
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker."""
-    async with running(tmp_path) as started:
-        yield started
+broker = a_broker()
 
 
 class Shell:

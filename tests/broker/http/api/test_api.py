@@ -19,23 +19,17 @@ from siltstone.protocol.names import uuid_text
 from tests.support.commits import commit
 from tests.support.http_client import Answer, ask
 from tests.support.ports import address_of
-from tests.support.running import Running, running
+from tests.support.running import Running, a_broker, running
 from tests.support.traffic import Traffic
 from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
 LONG = "x" * 30_000
 
 
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker whose cleaner looks for work all the time."""
-    async with running(
-        tmp_path, "log.cleaner.backoff.ms=10", "log.dirs.reserve.bytes=1000"
-    ) as started:
-        yield started
+broker = a_broker("log.cleaner.backoff.ms=10", "log.dirs.reserve.bytes=1000")
 
 
 async def get(broker: Running, path: str) -> Answer:
