@@ -17,7 +17,6 @@ from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import checkpointed, files, threads
-from siltstone.storage.appending._append_kernels import Appends, LogEnd
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory import clean_shutdown
 from siltstone.storage.directory.background import Background
@@ -35,6 +34,7 @@ from siltstone.storage.directory.opening import (
 from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log import pin_links
 from siltstone.storage.log.dropped_segments import RETRY_MS
+from siltstone.storage.log.end import Appends, LogEnd
 from siltstone.storage.log.frozen import NameGate
 from siltstone.storage.log.loading import SetAside, load_folders, set_aside
 from siltstone.storage.log.log import Log

@@ -32,9 +32,9 @@ from siltstone.protocol.errors import (
 from siltstone.protocol.java import partition_for
 from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from siltstone.protocol.records.journal import NO_PRODUCER, Folded, LeftOut, read_entries
-from siltstone.storage.appending._append_kernels import ValidatedBatch
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.files import disk
+from siltstone.storage.producers.checks import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -4,7 +4,7 @@ The columns are in `protocol.messages.columns`.
 """
 
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
-from siltstone.storage.appending._append_kernels cimport LogEnd
+from siltstone.storage.log.end cimport LogEnd
 
 include "columns.pxi"  # of protocol/messages/columns.py, by the build
 

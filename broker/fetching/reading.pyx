@@ -8,7 +8,7 @@ cimport cython
 from siltstone.broker.fetching.session cimport replica_of
 from siltstone.protocol.core._format cimport row_of
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
-from siltstone.storage.appending._append_kernels cimport LogEnd
+from siltstone.storage.log.end cimport LogEnd
 from siltstone.storage.log.reads cimport LogRead, LogReader
 
 from siltstone.broker.fetching.session import NO_DIVERGENCE

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.core import Grid
     from siltstone.protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
     from siltstone.protocol.names import TopicKey
-    from siltstone.storage.appending._append_kernels import LogEnd
+    from siltstone.storage.log.end import LogEnd
     from siltstone.storage.log.log import Log
 
     Fetched = tuple[TopicKey, Grid]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.describe_producers import DescribeProducersRequest
-    from siltstone.storage.appending._append_kernels import ProducerEntry
+    from siltstone.storage.producers.producer_entry import ProducerEntry
 
 
 async def describe(

@@ -10,9 +10,9 @@ from siltstone.protocol.core._format cimport (
     no_region,
     read_int16,
     release,
-    slot_of,
 )
-from siltstone.storage.appending._append_kernels cimport LogEnd, ValidatedBatch
+from siltstone.storage.appending.batch cimport ValidatedBatch
+from siltstone.storage.log.end cimport LogEnd
 from siltstone.storage.clock cimport Clock
 
 # The number of protocol/names.py

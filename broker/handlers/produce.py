@@ -54,7 +54,7 @@ from siltstone.protocol.names import INTERNAL_TOPICS
 from siltstone.protocol.records.batch import CODEC_MASK
 from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.validation import check_records, must_open, validate
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers.checks import Origin
 
 if not cython.compiled:  # for the type checkers: what the .pxd has
     from siltstone.protocol.core._format import (
@@ -63,11 +63,10 @@ if not cython.compiled:  # for the type checkers: what the .pxd has
         no_region,
         read_int16,
         release,
-        slot_of,
     )
     from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
     from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL
-    from siltstone.storage.appending._append_kernels import ValidatedBatch
+    from siltstone.storage.appending.batch import ValidatedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.produce import ProduceRequest
     from siltstone.protocol.names import TopicKey
     from siltstone.storage.clock import Clock
+    from siltstone.storage.log.end import LogEnd
     from siltstone.storage.log.log import Log
 
     Produced = ProduceResponse | Unwritten | Coroutine[Any, Any, ProduceResponse | None] | None
@@ -378,7 +378,7 @@ class Produce(Unwritten):
                 log = self._find_log(name, topic_id, index)
                 name = log.topic_partition.topic
             if self._is_plain and records is not None and name not in INTERNAL_TOPICS:
-                end = slot_of(log, "end")
+                end: LogEnd = log.end
                 batch = end.rules.take(records, self._now_ms)
                 if batch is not None:
                     return self._store(log, index, batch)
@@ -418,7 +418,7 @@ class Produce(Unwritten):
             except KafkaError as error:
                 return self._refuse(index, error)
         if batch.error is None:
-            end = slot_of(log, "end")
+            end: LogEnd = log.end
             end.append(log, batch, _CLIENT, self._may_wait)
         if batch.error is not None:
             return self._say(batch)

@@ -14,8 +14,8 @@ from siltstone.protocol.errors import InvalidProducerEpoch, KafkaStorageError
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
-from siltstone.storage.appending._append_kernels import ValidatedBatch
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.appending.batch import ValidatedBatch
+from siltstone.storage.producers.checks import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

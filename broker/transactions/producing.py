@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
     from siltstone.protocol.messages.produce import ProduceRequest
-    from siltstone.storage.appending._append_kernels import ValidatedBatch
+    from siltstone.storage.appending.batch import ValidatedBatch
     from siltstone.storage.log.log import Log
 
 TEMPORARY: Final = (

@@ -18,7 +18,7 @@ from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from siltstone.storage.appending._append_kernels import ProducerEntry
+    from siltstone.storage.producers.producer_entry import ProducerEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

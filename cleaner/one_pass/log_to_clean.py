@@ -12,8 +12,8 @@ from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from siltstone.storage.appending._append_kernels import ProducerEntry
     from siltstone.storage.log.log import Log
+    from siltstone.storage.producers.producer_entry import ProducerEntry
 
 NO_OFFSET = -1
 

@@ -1,4 +1,4 @@
-"""From the batch of a producer to bytes at the end of a log.
+"""The rules that the batch of a producer must keep before a log takes it.
 
-Here go the rules that a batch must keep, and the compiled end of a log that writes it.
+Here go those rules and their refusals; `storage.log.end` writes what keeps them.
 """

@@ -5,13 +5,13 @@ Kafka's are those of ``LogValidator.MetricsRecorder``.
 
 from typing import Final
 
+from siltstone.storage.producers.entry import ALL_PRODUCERS_LIMIT, PRODUCER_LIMIT
+
 INVALID_MESSAGE_CRC: Final = "InvalidMessageCrc"
 INVALID_MAGIC_NUMBER: Final = "InvalidMagicNumber"
 INVALID_OFFSET_OR_SEQUENCE: Final = "InvalidOffsetOrSequence"
 NO_KEY_COMPACTED_TOPIC: Final = "NoKeyCompactedTopic"
 
-PRODUCER_LIMIT: Final = "ProducerLimit"
-ALL_PRODUCERS_LIMIT: Final = "AllProducersLimit"
 UNFOLDS_TOO_FAR: Final = "UnfoldsTooFar"
 
 COUNTED: Final = (

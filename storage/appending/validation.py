@@ -42,7 +42,7 @@ from siltstone.protocol.records.batch import (
     stamp_timestamp,
 )
 from siltstone.protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
-from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.appending.recompression import find_codec, rebuild
 from siltstone.storage.appending.record_errors import (
     Limits,
@@ -119,7 +119,7 @@ def must_open(records: memoryview, config: "TopicConfig") -> bool:
 def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> ValidatedBatch:
     """Check a client's batch, exactly one, rule by rule; return it ready to be appended.
 
-    `storage.appending._append_kernels.PlainRules` is the short way for batches that break none.
+    `storage.appending.batch.PlainRules` is the short way for batches that break none.
 
     Raises:
         InvalidRecord: a header field, a record or a key is not as it must be.

@@ -24,16 +24,16 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.records.batch import CONTROL
 from siltstone.storage import files, threads
-from siltstone.storage.appending._append_kernels import LogEnd
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log import timestamp_lookup
 from siltstone.storage.log.dropped_segments import DroppedSegments
+from siltstone.storage.log.end import LogEnd
 from siltstone.storage.log.frozen import FrozenLog, NameGate
 from siltstone.storage.log.reads import LogReader
 from siltstone.storage.log.retention import Doomed, find_doomed
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
 from siltstone.storage.log.view import base_offset_of, find_index
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.producers.entry import ProducerCount
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.segment.segment import LogSegment
@@ -44,12 +44,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from siltstone.config.topic import TopicConfig
-    from siltstone.storage.appending._append_kernels import ValidatedBatch
+    from siltstone.storage.appending.batch import ValidatedBatch
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.reads import LogRead
     from siltstone.storage.log.recovery import LoadedPartition
     from siltstone.storage.log.services import LogServices
     from siltstone.storage.log.view import LogView
+    from siltstone.storage.log.watcher import Watcher
     from siltstone.storage.producers.entry import AppendedBatch
     from siltstone.storage.segment.readable import ReadableSegment
 
@@ -141,7 +142,7 @@ class Log:
         self.producers = loaded.producers  # guarded by: lock
         self.producers.count_in(services.producers)
         self.leader_epoch = end.leader_epoch
-        self.watchers = end.watchers  # loop only; see there
+        self.watchers: dict[Watcher, None] = end.watchers  # loop only; see there
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
         self.names = NameGate()
         # Held while writing into the folder; the event loop never takes it.

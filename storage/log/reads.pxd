@@ -1,4 +1,4 @@
-from siltstone.storage.appending._append_kernels cimport LogEnd
+from siltstone.storage.log.end cimport LogEnd
 
 
 cdef class LogRead:

@@ -1,7 +1,7 @@
 from typing import Any
 
 from siltstone.protocol.parts import FileSlice
-from siltstone.storage.appending._append_kernels import LogEnd
+from siltstone.storage.log.end import LogEnd
 from siltstone.storage.log.log import Log
 
 class LogRead:

@@ -7,7 +7,7 @@ batch headers (`storage.segment.lookup`).
 
 cimport cython
 
-from siltstone.storage.appending._append_kernels cimport LogEnd
+from siltstone.storage.log.end cimport LogEnd
 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.parts import FileSlice

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from siltstone.storage import threads
-from siltstone.storage.appending._append_kernels import Appends, LogEnd
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
+from siltstone.storage.log.end import Appends, LogEnd
 from siltstone.storage.producers.entry import ProducerCount
 
 

@@ -1,5 +1,6 @@
 """Decides whether a producer's batch may be written (Kafka: ``ProducerAppendInfo``)."""
 
+from enum import Enum
 from typing import Protocol
 
 from siltstone.protocol.errors import (
@@ -9,11 +10,20 @@ from siltstone.protocol.errors import (
     TransactionCoordinatorFenced,
 )
 from siltstone.protocol.records.batch import TRANSACTIONAL
-from siltstone.storage.appending._append_kernels import ProducerEntry
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
 from siltstone.storage.producers.markers import Marker
+from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.topic_partition import TopicPartition
+
+
+class Origin(Enum):
+    """The origin of an append: it decides which rules a batch has to obey."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    """Markers and committed offsets: epochs count, sequences do not."""
+    REPLICATION = "replication"
+    """Batches that are in the log already: every rule was checked when they were written."""
 
 
 class ProducerBatch(Protocol):

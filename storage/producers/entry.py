@@ -13,6 +13,11 @@ KEPT_BATCHES: Final = 5
 """How many batches a client may have in flight, and so may send again."""
 NO_LIMIT: Final = (1 << 63) - 1
 
+PRODUCER_LIMIT: Final = "ProducerLimit"
+"""A reason by which batches are counted: their producer is one too many in its partition."""
+ALL_PRODUCERS_LIMIT: Final = "AllProducersLimit"
+"""The same in all partitions together."""
+
 
 class AppendedBatch(NamedTuple):
     """One batch that is in the log; offsets and sequences are inclusive."""

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from siltstone.protocol.core import crc32c
 from siltstone.storage import files
-from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
+from siltstone.storage.producers.producer_entry import ProducerEntry
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

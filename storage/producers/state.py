@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Final
 from siltstone.protocol.errors import PolicyViolation
 from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.storage import files
-from siltstone.storage.appending._append_kernels import ProducerEntry
-from siltstone.storage.appending.refused_batches import ALL_PRODUCERS_LIMIT, PRODUCER_LIMIT
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers import snapshot as producer_snapshot
-from siltstone.storage.producers.checks import ProducerBatch, check_data, check_marker
-from siltstone.storage.producers.entry import NO_LIMIT, AppendedBatch, ProducerCount
+from siltstone.storage.producers.checks import Origin, ProducerBatch, check_data, check_marker
+from siltstone.storage.producers.entry import (
+    ALL_PRODUCERS_LIMIT,
+    NO_LIMIT,
+    PRODUCER_LIMIT,
+    AppendedBatch,
+    ProducerCount,
+)
 from siltstone.storage.producers.markers import Marker, MarkerKind, read_marker
+from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.producers.snapshot import CorruptSnapshot, Snapshot
 from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition

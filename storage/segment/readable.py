@@ -17,10 +17,10 @@ from siltstone.protocol.records.batch import (
 )
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files, threads
-from siltstone.storage.appending._append_kernels import UNKNOWN, SegmentEnd
 from siltstone.storage.files import disk
 from siltstone.storage.segment import batch_walk, transaction_index
 from siltstone.storage.segment.batch_walk import Cut, Located
+from siltstone.storage.segment.end import UNKNOWN, SegmentEnd
 from siltstone.storage.segment.file_set import SegmentFiles
 from siltstone.storage.segment.index import (
     MAX_RELATIVE_OFFSET,

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Self
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from siltstone.storage import files
-from siltstone.storage.appending._append_kernels import UNKNOWN
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.randomness import random_below
 from siltstone.storage.segment import damage as segment_damage
 from siltstone.storage.segment import transaction_index
+from siltstone.storage.segment.end import UNKNOWN
 from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LogSegment(ReadableSegment):
-    """A segment that can be appended to, by `storage.appending._append_kernels.SegmentEnd`.
+    """A segment that can be appended to, by `storage.segment.end.SegmentEnd`.
 
     It is *active* from its first append until it is sealed and flushed, or closed: its file is
     open, and its indexes are in memory, which a crash may lose (see

@@ -14,7 +14,7 @@ from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage import files
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.http_client import ask
 from tests.support.logs import validated

@@ -13,8 +13,8 @@ from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.groups.classic import group as classic_group
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
+from siltstone.storage.producers.checks import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.kio_messages import encode
 from tests.support.logs import validated

@@ -19,9 +19,9 @@ from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.protocol.core.constants import SLOT_BYTES
 from siltstone.protocol.errors import KafkaError
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock

@@ -11,8 +11,8 @@ from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.names import uuid_text
 from siltstone.protocol.records.build import COMMIT, build_marker
 from siltstone.protocol.records.journal import Producer
-from siltstone.storage.appending._append_kernels import ValidatedBatch
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.appending.batch import ValidatedBatch
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.randomness import random_id
 from tests.support.committed import new_offsets
 from tests.support.services import ServicesOnDisk

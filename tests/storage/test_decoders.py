@@ -15,7 +15,6 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage import files
-from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.directory import catalog
 from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
@@ -27,6 +26,7 @@ from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.entry import AppendedBatch
 from siltstone.storage.producers.markers import read_marker
+from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.segment import batch_walk, transaction_index
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment

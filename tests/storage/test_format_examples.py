@@ -9,7 +9,6 @@ import pytest
 from siltstone.protocol.names import parse_uuid
 from siltstone.protocol.records.build import build_batch, build_marker
 from siltstone.protocol.records.record import Record
-from siltstone.storage.appending._append_kernels import ProducerEntry
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
@@ -17,6 +16,7 @@ from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.entry import AppendedBatch
 from siltstone.storage.producers.markers import MarkerKind
+from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.index import ActiveIndexes
 from siltstone.storage.segment.transaction_index import AbortedTransaction

@@ -8,7 +8,7 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.build import COMMIT, build_marker
 from siltstone.storage import files
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers.checks import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.histories.partition import Found, Partition, split
 from tests.support.logs import LogFolder, validated

@@ -19,7 +19,6 @@ from siltstone.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
 from siltstone.protocol.records.batch import CONTROL
 from siltstone.protocol.records.build import frame_batch
 from siltstone.storage import files
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
@@ -27,6 +26,7 @@ from siltstone.storage.directory.opening import open_directories
 from siltstone.storage.log.dropped_segments import RETRY_MS
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked

@@ -9,9 +9,9 @@ from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, BatchFields, build_marker
 from siltstone.protocol.records.compression import LZ4, NONE
-from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.appending.validation import validate
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers.checks import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.logs import LogFolder, validated
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.log.log import Log
 from tests.support.batches import TIMESTAMP, Row, make_batch

@@ -14,7 +14,7 @@ from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn._turn_kernels import LoopRound
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.request_stats import RequestStats
-from siltstone.storage.appending._append_kernels import Appends
+from siltstone.storage.log.end import Appends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

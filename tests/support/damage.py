@@ -23,9 +23,9 @@ from siltstone.protocol.records.batch import (
 )
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
 from siltstone.storage import files
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.clock import FakeClock

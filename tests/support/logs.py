@@ -10,15 +10,16 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage import files
-from siltstone.storage.appending._append_kernels import Appends, ValidatedBatch
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.checkpointed import noted_recovery_point
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.log.end import Appends
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, create_partition, load_partition
 from siltstone.storage.log.services import LogServices
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, make_batch

@@ -14,8 +14,8 @@ from siltstone.protocol.core.constants import SLOT_BYTES
 from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.protocol.records.build import build_marker
 from siltstone.protocol.records.record import Record, iterate_records
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import TIMESTAMP, Row, make_batch

@@ -15,7 +15,7 @@ from siltstone.protocol.messages.produce import (
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from siltstone.protocol.records.journal import Producer
-from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.appending.validation import validate
 from siltstone.storage.log.log import Log
 from tests.support.batches import make_batch

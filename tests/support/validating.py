@@ -15,7 +15,7 @@ from siltstone.protocol.records.batch import (
     has_valid_crc,
 )
 from siltstone.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from siltstone.storage.appending._append_kernels import PlainRules, ValidatedBatch
+from siltstone.storage.appending.batch import PlainRules, ValidatedBatch
 from siltstone.storage.appending.validation import validate
 from tests.support.batches import TIMESTAMP
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.http.metrics.metric import Metric, one_of, rows_of
-from siltstone.storage.appending.refused_batches import (
-    ALL_PRODUCERS_LIMIT,
-    PRODUCER_LIMIT,
-    UNFOLDS_TOO_FAR,
-)
+from siltstone.storage.appending.refused_batches import UNFOLDS_TOO_FAR
+from siltstone.storage.producers.entry import ALL_PRODUCERS_LIMIT, PRODUCER_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

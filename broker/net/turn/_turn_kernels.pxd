@@ -4,7 +4,7 @@ from siltstone.broker.process._sockets cimport receive_octets, send_octets
 from siltstone.broker.context cimport Unwritten
 from siltstone.broker.net.gate cimport Gate, encode
 from siltstone.protocol.core._records cimport next_frame
-from siltstone.storage.appending._append_kernels cimport Appends
+from siltstone.storage.log.end cimport Appends
 from siltstone.protocol.core._format cimport (
     EAGAIN,
     EINTR,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.buffers import LargeBuffer
     from siltstone.broker.net.gate import Gate
     from siltstone.protocol.parts import LateAnswer
-    from siltstone.storage.appending._append_kernels import Appends
+    from siltstone.storage.log.end import Appends
 
 
 # After so many requests of one client in a turn, the others are served.

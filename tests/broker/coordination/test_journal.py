@@ -9,7 +9,7 @@ import pytest
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.record import Record
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers.checks import Origin
 from tests.support.logs import validated
 from tests.support.running import running
 

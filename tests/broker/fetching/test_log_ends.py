@@ -11,8 +11,9 @@ from siltstone.broker.fetching import log_ends
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
 from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
-from siltstone.storage.appending._append_kernels import Appends, LogEnd
+from siltstone.storage.log.end import Appends, LogEnd
 from siltstone.storage.log.epochs import EpochStart, LeaderEpochs
+from siltstone.storage.segment.end import SegmentEnd
 from tests.support.clock import FakeClock
 
 
@@ -20,7 +21,7 @@ def make_log(start: int, stable: int, end: int) -> Any:
     """Return a log of leader epoch 3, whose records are all of epoch 2."""
     found: Any = SimpleNamespace(
         folder=SimpleNamespace(directory=None, config=TopicConfig()),
-        segments=(SimpleNamespace(size=0),),
+        segments=(SimpleNamespace(size=0, end=SegmentEnd(0, 0, 0)),),
         epochs=SimpleNamespace(latest=3),
         producers=SimpleNamespace(first_unstable_offset=stable),
         log_start_offset=start,

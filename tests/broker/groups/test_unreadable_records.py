@@ -37,7 +37,7 @@ from siltstone.protocol.messages.consumer_offsets import MemberMetadata as Class
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.record import Record
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.producers.checks import Origin
 from tests.support import group_requests as ask
 from tests.support.committed import put_offset
 from tests.support.consumer_groups import subscription

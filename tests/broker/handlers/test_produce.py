@@ -20,7 +20,7 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from siltstone.protocol.records.batch import TRANSACTIONAL
-from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import make_batch

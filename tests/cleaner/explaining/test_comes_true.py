@@ -17,8 +17,8 @@ from siltstone.config.describe import find_place
 from siltstone.config.layers import Layers
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import TRANSACTIONAL
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
+from siltstone.storage.producers.checks import Origin
 from tests.support.appending import append_unchecked
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.cleaner import CleanerHome

@@ -21,8 +21,8 @@ from siltstone.cleaner.verify import verify_partition
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
 from siltstone.protocol.records.record import Record
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.log.log import Log
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
 from tests.support.batches import TIMESTAMP, Row, make_batch

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.storage.appending import _append_kernels as kernel
+from siltstone.storage.producers.producer_entry import ProducerEntry
+from siltstone.storage.segment.end import SegmentEnd
 from tests.support.append_history import History
 from tests.support.batches import make_batch
 from tests.support.logs import LogFolder, validated
@@ -30,7 +31,7 @@ def test_the_short_way_leaves_what_the_general_one_leaves(tmp_path: Path, seed: 
 
 def test_a_producer_counts_on_through_the_end_of_its_sequences() -> None:
     """After 2147483647 comes 0."""
-    entry = kernel.ProducerEntry(3)
+    entry = ProducerEntry(3)
     entry.next_sequence = (1 << 31) - 2
 
     entry.note((1 << 31) - 2, 3, 100, 5)
@@ -43,7 +44,7 @@ def test_a_producer_counts_on_through_the_end_of_its_sequences() -> None:
 
 def test_only_so_many_batches_are_remembered() -> None:
     """Five, which is what a client has in flight."""
-    entry = kernel.ProducerEntry(0)
+    entry = ProducerEntry(0)
     for sequence in range(7):
         entry.note(sequence, 0, sequence, 1)
 
@@ -69,7 +70,7 @@ def test_a_batch_of_another_size_than_it_says_is_not_written(tmp_path: Path) -> 
 @pytest.mark.parametrize("size", [100, 100_000])
 def test_a_write_that_fails_says_why(size: int) -> None:
     """Short writes, which keep the GIL, and long ones raise what the system says."""
-    end = kernel.SegmentEnd(0, 0, 0)
+    end = SegmentEnd(0, 0, 0)
     end.open(os.open("/dev/full", os.O_WRONLY))
     try:
         with pytest.raises(OSError, match="No space left") as caught:

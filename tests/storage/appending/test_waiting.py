@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from siltstone.storage.appending._append_kernels import ValidatedBatch
+    from siltstone.storage.appending.batch import ValidatedBatch
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import NotLeaderOrFollower, OutOfOrderSequence
 from siltstone.protocol.records.batch import BatchHeader, has_valid_crc
 from siltstone.protocol.records.build import ABORT, build_marker
-from siltstone.storage.appending import _append_kernels as append_kernels
-from siltstone.storage.appending.values import Origin
+from siltstone.storage.log.end import Appends
+from siltstone.storage.producers.checks import Origin
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.invariants import check_log
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
@@ -216,9 +216,10 @@ def test_write_back_starts_after_enough_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel is asked to write what was appended since the last time, and only that."""
-    folder = LogFolder(tmp_path)
+    appends = Appends()
+    appends.write_back_bytes = 2 * BATCH_BYTES
+    folder = LogFolder(tmp_path, appends=appends)
     ranges: list[tuple[int, int]] = []
-    monkeypatch.setattr(append_kernels, "WRITE_BACK_BYTES", 2 * BATCH_BYTES)
     monkeypatch.setattr(
         "siltstone.storage.directory.background.start_write_back",
         lambda _, position, size: ranges.append((position, size)),

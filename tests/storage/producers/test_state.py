@@ -13,11 +13,11 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from siltstone.protocol.records.build import ABORT, build_marker
-from siltstone.storage.appending._append_kernels import ProducerEntry
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.producers.entry import AppendedBatch
 from siltstone.storage.producers.markers import Marker, MarkerKind
+from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.producers.snapshot import CorruptSnapshot
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment.transaction_index import AbortedTransaction

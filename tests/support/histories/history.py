@@ -34,9 +34,8 @@ from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViola
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
 from siltstone.storage import files, threads
-from siltstone.storage.appending._append_kernels import ValidatedBatch
+from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.appending.validation import validate
-from siltstone.storage.appending.values import Origin
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.files import disk as seam
@@ -45,6 +44,7 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.moving import future_logs
 from siltstone.storage.moving.future_log import NEAR_BYTES, FutureLog
+from siltstone.storage.producers.checks import Origin
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 from tests.support import faults

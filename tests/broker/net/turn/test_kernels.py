@@ -13,7 +13,7 @@ from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.gate import Gate
 from siltstone.broker.net.turn import _turn_kernels as kernel
 from siltstone.protocol.errors import ProtocolError
-from siltstone.storage.appending._append_kernels import Appends
+from siltstone.storage.log.end import Appends
 from tests.support.connections import frame
 
 LIMIT = 99

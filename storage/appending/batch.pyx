@@ -1,0 +1,142 @@
+"""A batch on its way into a log, and a topic's rules as numbers, which nearly every batch keeps."""
+
+cimport cython
+from libc.stdint cimport INT64_MAX
+
+from siltstone.protocol.core._format cimport CODEC_MASK, HEADER_SIZE, TRANSACTIONAL
+from siltstone.protocol.core._records cimport Plain, take_plain
+
+from siltstone.protocol.records.compression import MAX_RATIO
+
+cdef enum:
+    MIN_RECORD_BYTES = 7
+
+cdef tuple KEPT_BY = (  # by codec, the values of `compression.type` that store it as it came
+    frozenset({"producer", "uncompressed"}),
+    frozenset({"producer", "gzip"}),
+    frozenset({"producer", "snappy"}),
+    frozenset({"producer", "lz4"}),
+    frozenset({"producer", "zstd"}),
+)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class ValidatedBatch:
+    """Exactly one batch that may be stamped and written, and what came of it.
+
+    The append time is -1 with CreateTime. `LogEnd.append` sets ``log`` and what came of it: the
+    offset of the first record, where the log began then, and whether the caller must await
+    `Log.flush` on an io thread before it answers; or ``error``. Of a ``duplicate`` it is what came
+    of it the first time. As long as it waits to be written there is no offset and no error.
+    ``partition`` is a note of the handler: what it is in its request.
+    """
+
+    def __init__(
+        self,
+        buffer,
+        long long size,
+        long long last_offset_delta,
+        long long count,
+        long long attributes,
+        long long max_timestamp,
+        long long producer_id,
+        long long producer_epoch,
+        long long base_sequence,
+        long long log_append_time_ms,
+    ):
+        self.buffer = buffer
+        self.size = size
+        self.last_offset_delta = last_offset_delta
+        self.count = count
+        self.attributes = attributes
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.log_append_time_ms = log_append_time_ms
+        self.await_outcome()
+
+    cdef int await_outcome(self) except -1:
+        """Have nothing come of it yet."""
+        self.base_offset = -1
+        self.log_start_offset = -1
+        self.duplicate = False
+        self.flush_due = False
+        self.error = None
+        self.log = None
+        self.partition = -1
+        self.producer = None
+        return 0
+
+    cpdef repeat(self, object first, long long log_start_offset):
+        """Have come of it what came of the same batch the first time."""
+        self.duplicate = True
+        self.base_offset = first.first_offset
+        self.log_append_time_ms = first.timestamp
+        self.log_start_offset = log_start_offset
+
+    @property
+    def last_offset(self):
+        """Return the offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_awaited(self):
+        """Tell whether nothing has come of it yet."""
+        return self.base_offset < 0 and self.error is None
+
+
+@cython.final
+cdef class PlainRules:
+    """A topic's rules as numbers, for common batches: valid ones that are stored as they came.
+
+    `storage.appending.validation` has every rule, in words.
+    """
+
+    def __init__(self, config):
+        max_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.max_bytes = 0 if config.is_log_append_time else max_bytes
+        self.before_ms = config.message_timestamp_before_max_ms
+        self.after_ms = config.message_timestamp_after_max_ms
+        self.keys_required = config.is_compacted
+        self.flush_messages = config.flush_messages
+        self.kept_codecs = 0  # one bit for each codec
+        for codec, kept_by in enumerate(KEPT_BY):
+            if config.compression_type in kept_by:
+                self.kept_codecs |= 1 << codec
+
+    cpdef ValidatedBatch take(self, object records, long long now_ms):
+        """Return the batch, ready to be appended; None if it is one for `validation.validate`."""
+        cdef long long size = len(records)
+        cdef Plain plain
+        cdef ValidatedBatch batch
+        cdef int codec
+        if size > self.max_bytes:
+            return None
+        plain = take_plain(
+            records,
+            now_ms - self.before_ms,
+            INT64_MAX if self.after_ms > INT64_MAX - now_ms else now_ms + self.after_ms,
+            self.keys_required,
+            TRANSACTIONAL,
+            self.kept_codecs,
+        )
+        codec = plain.attributes & CODEC_MASK
+        if not plain.count or (
+            codec and plain.count > (size - HEADER_SIZE) * MAX_RATIO[codec] // MIN_RECORD_BYTES
+        ):
+            return None
+        batch = ValidatedBatch.__new__(ValidatedBatch)  # __init__ costs as much as the rest
+        batch.buffer = records
+        batch.size = size
+        batch.last_offset_delta = plain.last_offset_delta
+        batch.count = plain.count
+        batch.attributes = plain.attributes
+        batch.max_timestamp = plain.max_timestamp
+        batch.producer_id = plain.producer_id
+        batch.producer_epoch = plain.producer_epoch
+        batch.base_sequence = plain.base_sequence
+        batch.log_append_time_ms = -1
+        batch.await_outcome()
+        return batch
