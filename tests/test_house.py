@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.house import FLOORS, HELD, NAMES, PRODUCT, TICS, Figure, read_ratchets
+from tools.house import HELD, NAMES, PRODUCT, TICS, Figure, read_ratchets
 from tools.sources import Tree
 
 ROOT = Path(__file__).parents[1]
@@ -33,11 +33,3 @@ def test_nothing_breaks_a_rule_more_often(find: Callable[[Tree], Iterator[Figure
         + "\n    ".join([ADVICE.get(figure.what, ""), *figure.names])
         for figure in more
     )
-
-
-@pytest.mark.parametrize("package", FLOORS)
-def test_every_folder_has_a_floor(package: str) -> None:
-    """What is new at the top of a package gets its place in the drawing."""
-    tops = {path.parts[1].partition(".")[0] for path in tree().below(package)}
-
-    assert tops - {"__init__"} <= {name for floor in FLOORS[package] for name in floor}

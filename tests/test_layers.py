@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from tools.figures import count_unused, find_cycles, graph_of_imports
+from tools.house import FLOORS, MAY_RUN_UP, PRODUCT, find_arrows_up, find_two_way_pairs
 from tools.sources import PREFIX, PYTHON, STUB, Tree, code_of, imports_of, parse
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +60,8 @@ NEVER = {
     FOR_TESTS: {"uvloop", "prometheus_client"} | SPARK,
 }  # fmt: skip
 OF_SEAMS = ("storage.threads.",)
+WHOLE = ("broker",)
+"""The packages inside which nothing runs up any more."""
 CLOCKS = re.compile(r"\btime\.(?:time|monotonic)(?:_ns)?\b")
 
 
@@ -130,6 +133,36 @@ def test_arrows_point_down(package: str) -> None:
 def test_nothing_is_imported_in_a_circle(package: str) -> None:
     """No module needs itself, by way of others, not even for a type: each can be read before it."""
     assert find_cycles(graph_of_imports(Tree(ROOT, [package]))) == []
+
+
+@cache
+def product() -> Tree:
+    """Return the checkout."""
+    return Tree(ROOT, PRODUCT)
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_every_folder_has_a_floor(package: str) -> None:
+    """What is new at the top of a package gets its place in the drawing."""
+    tops = {path.parts[1].partition(".")[0] for path in product().below(package)}
+
+    assert tops - {"__init__"} <= {name for floor in FLOORS[package] for name in floor}
+
+
+@pytest.mark.parametrize("package", WHOLE)
+def test_no_import_runs_up_inside_a_package(package: str) -> None:
+    """A floor knows its own and those below, for types too; folders do not import each other."""
+    found = (*find_arrows_up(product()), *find_two_way_pairs(product()))
+
+    assert [each for each in found if each.what.split()[1].startswith(f"{package}/")] == []
+
+
+def test_what_may_run_up_does() -> None:
+    """An arrow that is allowed by name exists; there are two at most, each with its reason."""
+    every = {figure.what.removeprefix("arrow ") for figure in find_arrows_up(product(), allowed={})}
+
+    assert MAY_RUN_UP.keys() <= every
+    assert len(MAY_RUN_UP) <= 2
 
 
 def test_nothing_is_left_that_nobody_uses() -> None:

@@ -15,7 +15,7 @@ from tools.seams import SEAMS, find_places
 from tools.sources import WITH_PROSE, Tree, code_of, prose_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 PRODUCT: Final = ("broker", "protocol", "storage", "cleaner", "config", "pipeline")
 AROUND: Final = ("tests", "tools", "bench", "examples", "siltstone", "pyspark_siltstone")
@@ -134,7 +134,7 @@ class Figure(NamedTuple):
     names: Sequence[str] = ()
 
 
-def find_arrows_up(tree: Tree) -> Iterator[Figure]:
+def find_arrows_up(tree: Tree, allowed: Mapping[str, str] = MAY_RUN_UP) -> Iterator[Figure]:
     """Yield the imports from a folder to one on a higher floor, or from an edge to a handler.
 
     A module that imports another one counts once, for types too.
@@ -153,7 +153,7 @@ def find_arrows_up(tree: Tree) -> Iterator[Figure]:
                 f"{module} -> {imported}"
             )
     for arrow, names in found.items():
-        if arrow.removeprefix("arrow ") not in MAY_RUN_UP:
+        if arrow.removeprefix("arrow ") not in allowed:
             yield Figure(arrow, len(names), names)
 
 
