@@ -77,7 +77,7 @@ async def test_ids_that_never_join_count_as_members(tmp_path: Path) -> None:
 
 
 async def test_members_of_consumer_groups_count_too(tmp_path: Path) -> None:
-    """What they say, when it grows as well, and after a restart; refused is only what is more."""
+    """Also when their words grow, and after a restart; only what is more is refused."""
     names = tuple(f"topic-that-is-not-there-{number}" for number in range(500))
     async with groups_at(tmp_path) as (home, caller):
         codes = [
@@ -194,7 +194,7 @@ async def test_partitions_of_open_transactions_have_a_limit_in_bytes(tmp_path: P
 
 
 async def test_committed_offsets_have_a_limit_in_bytes(tmp_path: Path) -> None:
-    """Those that are there may change, but for longer metadata; deleted ones make room."""
+    """Existing ones may change, but for longer metadata; deleted ones make room."""
     limit = "group.offsets.max.bytes=20000"
     async with groups_at(tmp_path, limit) as (home, caller):
         await home.topics.create("t", 200, {})
@@ -246,7 +246,7 @@ async def test_names_of_groups_count(tmp_path: Path) -> None:
 
 
 async def test_assignments_of_consumer_groups_count(tmp_path: Path) -> None:
-    """What a member has is as large as the topics that it subscribes to, however short its word."""
+    """A member is as large as the topics that it subscribes to, however short its word."""
     async with groups_at(tmp_path) as (home, caller):
         await home.topics.create("t", 200, {})
         codes = [
@@ -357,7 +357,7 @@ def _create_topics(count: int, throttled: str) -> Any:
 
 
 async def test_members_that_are_there_are_never_refused(tmp_path: Path) -> None:
-    """What they are given may grow beyond the limit: they would not bear to be refused."""
+    """Their assignments may grow beyond the limit: they would not bear to be refused."""
     sets = ("group.members.max.bytes=30000", "group.initial.rebalance.delay.ms=0")
     async with groups_at(tmp_path, *sets) as (home, caller):
         await home.topics.create("t", 20, {})
@@ -485,7 +485,7 @@ async def test_a_transaction_that_may_not_grow_can_be_aborted(tmp_path: Path) ->
 
 
 async def test_pending_offsets_have_the_limit_too(tmp_path: Path) -> None:
-    """What is refused leaves the transaction as it was; it may be aborted, and makes room."""
+    """A refusal leaves the transaction as it was; it may be aborted, and makes room."""
     limit = "group.offsets.max.bytes=20000"
     async with _in_transaction(tmp_path, limit) as (home, caller, own):
         offsets = home.groups.offsets

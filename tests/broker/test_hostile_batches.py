@@ -273,7 +273,7 @@ _LARGE = {"cleanup.policy": "compact", "max.message.bytes": "10000000"}
 async def test_bombs_do_not_hold_the_loop(
     broker: Running, codec: int, unfolded: int, unpacking: list[str]
 ) -> None:
-    """What may become large is opened on a codec thread, however small it is; 64 MiB at most."""
+    """A batch that may become large is opened on a codec thread, however small; 64 MiB at most."""
     await broker.topics.create("bombed", 1, _LARGE)
     payload = compression.compress(codec, bytes(unfolded))
     caller = await broker.call()

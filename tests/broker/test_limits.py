@@ -125,7 +125,7 @@ async def test_the_brokers_own_topics_are_always_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["join", "commit", "beat"])
 async def test_one_group_too_many_is_refused(tmp_path: Path, first: str) -> None:
-    """Whichever way it comes to be; those that are there go on."""
+    """Whichever way it comes to be; existing ones go on."""
     sets = ("groups.max.count=1", "offsets.topic.num.partitions=1")
     async with running(tmp_path, *sets) as home:
         caller = await home.call()
@@ -243,7 +243,7 @@ async def test_who_does_not_log_in_is_closed(
         silent = await home.connect()
         connections = home.listeners[0].connections
         await give_turns_until(
-            lambda: any(each.login and each.login.is_open for each in connections), "it is there"
+            lambda: any(each.login and each.login.is_open for each in connections), "a login"
         )
         home.listeners[0].close_idle()
         assert home.refused == {}
@@ -265,7 +265,7 @@ async def test_who_is_not_let_in_is_in_the_audit_log(tmp_path: Path) -> None:
         assert await caller.client.is_closed()
         await home.call()
         addresses = home.broker.addresses
-        await give_turns_until(lambda: addresses.count("127.0.0.1") == 1, "it is there")
+        await give_turns_until(lambda: addresses.count("127.0.0.1") == 1, "it is counted")
         for _ in range(MAX_PER_SECOND + 5):
             assert await (await home.connect()).is_closed()
     lines = [json.loads(line) for line in file.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Before the coordinators' topics are there: answers as Apache Kafka 4.3.1 was seen to give them.
+"""Before the coordinators' topics exist: answers as Apache Kafka 4.3.1 was seen to give them.
 
 FindCoordinator makes the topics, and every client begins with it.
 """

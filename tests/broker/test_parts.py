@@ -46,7 +46,7 @@ def test_tasks_are_begun_by_those_who_hold_them() -> None:
 
 
 def test_properties_neither_import_nor_keep() -> None:
-    """What is built late is built by a call that says so."""
+    """Late parts are built by a call that says so."""
     odd = []
     for name, tree in trees():
         for node in ast.walk(tree):

@@ -220,7 +220,7 @@ async def test_fewer_bytes_than_none_can_not_be_read(
 
 
 async def test_a_negative_limit_is_of_the_first_partition_alone(caller: Caller) -> None:
-    """What is left for the next ones is none, of which the first batch is read all the same."""
+    """Nothing is left for the next ones, of which the first batch is read all the same."""
     await fill(caller, 1)
     answer = await caller.ask(fetch({("c", 0): 0, ("t", 0): 0}, max_bytes=-1))
     await fill(caller, 1, "c")
@@ -243,7 +243,7 @@ async def test_an_isolation_level_that_does_not_exist(caller: Caller, isolation:
 
 
 async def test_faults_before_the_isolation_level_are_told_first(caller: Caller) -> None:
-    """A session that is not there, and partitions none of which is here."""
+    """A session that does not exist, and partitions of which no one is here."""
     lost = await caller.ask(fetch({("t", 0): 0}, isolation=2, session=(5, 1)))
     unknown = await caller.ask(fetch({("t", 9): 0}, isolation=2))
 

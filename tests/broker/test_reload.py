@@ -112,7 +112,7 @@ async def test_a_changed_file_is_told_when_it_has_settled(
 async def test_a_changed_file_with_a_fault_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is wrong is in the log before anybody asks for a reload; so it is when the file goes."""
+    """A fault is in the log before anybody asks for a reload; also when the file goes."""
     home = Home(tmp_path)
     watched = SettingsFile(home.file, home.settings, home.broker._io)
     home.write("log.retention.ms: soon\n")

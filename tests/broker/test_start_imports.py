@@ -1,4 +1,4 @@
-"""What a start leaves for later, and what the first requests after it may cost.
+"""Imports that a start leaves for later, and the cost of the first requests after it.
 
 Cost is counted in calls, which a busy or slow machine does not change: 500 to 900 of them took a
 millisecond of processor time where this was written.

@@ -80,8 +80,8 @@ def test_a_line_stays_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     """A reason or a holder may quote a stranger, on stdout and on stderr."""
     write_lines(["held for \x1b[2Jme\nnext"])
     write_wrapped(["failed: \x1b[2Jit\rwent"])
-    fail("topic a\x07 is not there")
+    fail("topic a\x07 is unknown")
 
     printed = capsys.readouterr()
     assert printed.out.splitlines() == [r"held for \x1b[2Jme\nnext", r"failed: \x1b[2Jit\rwent"]
-    assert printed.err == "siltstone: topic a\\x07 is not there\n"
+    assert printed.err == "siltstone: topic a\\x07 is unknown\n"

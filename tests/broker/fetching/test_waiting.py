@@ -108,7 +108,7 @@ async def test_a_partition_counts_up_to_its_own_limit(
 async def test_what_is_there_already_is_counted_first(
     home: ServicesOnDisk, logs: list[Log]
 ) -> None:
-    """What came between the read and the wait, or was more than one read gives."""
+    """Records that came between the read and the wait, or were more than one read gives."""
     fetcher = Fetcher(home, min_bytes=70)
     append(logs[0])
 

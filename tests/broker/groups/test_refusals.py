@@ -87,7 +87,7 @@ KINDS: dict[str, tuple[Callable[[int], Any], E, str]] = {
         "full",
     ),
     "a new consumer group, a full disk": (lambda _: consumer("new"), E.not_coordinator, "offline"),
-    "a consumer group that is not there": (
+    "a consumer group that does not exist": (
         lambda number: requests.consumer_beat("new", f"{number}{LONG}", 7),
         E.group_id_not_found,
         "",
@@ -124,7 +124,7 @@ KINDS: dict[str, tuple[Callable[[int], Any], E, str]] = {
         E.not_coordinator,
         "offline",
     ),
-    "a classic group that is not there": (
+    "a classic group that does not exist": (
         lambda number: requests.join("new", f"{number}{LONG}"),
         E.unknown_member_id,
         "",

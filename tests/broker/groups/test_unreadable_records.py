@@ -215,7 +215,7 @@ async def test_a_record_that_can_not_be_read_is_skipped(
 
 
 async def test_names_are_read_as_java_reads_them(tmp_path: Path) -> None:
-    """What is not UTF-8 is U+FFFD; the offset is there for whoever asks by that name."""
+    """Bytes that are not UTF-8 are U+FFFD; a client that asks by that name gets the offset."""
     async with running(tmp_path, *SETTINGS) as home:
         place = home.groups.journal.partition_for
         await write(home, [])

@@ -48,7 +48,7 @@ async def describe(
 
 @pytest.mark.parametrize("version", range(2))
 async def test_a_member_joins_and_is_described(home: ServicesOnDisk, version: int) -> None:
-    """What it has and is to have, by id and name; versions differ in the member's type alone."""
+    """Topics that it has and is to have, by id and name; versions differ in its type alone."""
     topic = await home.services.topics.create("t", 2, {})
     answer = await beat(home, version)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.none, "m", 2)

@@ -115,7 +115,7 @@ async def test_a_name_too_long_for_as_many(home: ServicesOnDisk, validate_only: 
     """The name of the last folder would have 256 characters: nothing is made of any."""
     name = "a" * 249
     topic = await home.services.topics.create(name, 1, {})
-    topic.logs += (None,) * 99_999  # so many are there already
+    topic.logs += (None,) * 99_999  # so many exist already
     [result] = await _extend(home, _more(name, 100_001), validate_only=validate_only)
 
     assert result.error_code is ErrorCode.invalid_partitions

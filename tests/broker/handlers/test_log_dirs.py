@@ -61,7 +61,7 @@ async def test_sizes_by_directory(tmp_path: Path) -> None:
 
 
 async def test_only_what_is_asked_for(home: ServicesOnDisk) -> None:
-    """What is not there is absent; hidden logs are too; the directory is there without any."""
+    """An unknown partition is absent; hidden logs are too; the directory is named without any."""
     await home.services.topics.create("t", 2, {})
     home.services.topics.logs["hidden", 0] = home.services.topics.logs["t", 0]
     [some] = await _describe(home, ("t", (1, 7)), ("missing", (0,)), ("hidden", (0,)))

@@ -234,7 +234,7 @@ async def test_what_is_refused_changes_nothing(home: ServicesOnDisk, name: str) 
 async def test_the_code_of_the_group_is_that_of_every_partition_there_is(
     home: ServicesOnDisk,
 ) -> None:
-    """What is not there is still said to be missing; too long metadata is no matter then."""
+    """An unknown partition is still said to be missing; too long metadata is no matter then."""
     wanted = {("orders", 0): 1, ("no", 0): 1, ("orders", 1): 1}
     long = requests.commit("g", wanted, metadata="m" * (MAX_METADATA + 1))
 

@@ -111,7 +111,7 @@ async def test_all_offsets(home: ServicesOnDisk, version: int) -> None:
 
 
 async def test_what_has_no_topic_any_more_is_not_told_by_id(home: ServicesOnDisk) -> None:
-    """It is told by name, as long as it is there."""
+    """It is told by name, as long as it exists."""
     committed = new_offsets(("gone", 0, OffsetCommitValue(9, -1, "", 1)))
     home.services.groups().offsets.append("g", 0, committed)
 

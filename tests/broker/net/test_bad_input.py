@@ -86,7 +86,7 @@ FIELDS = {
         _FLEXIBLE + b"\0\xff\xff\xff\xff\xff",
         "coordinator_keys: no varint ends",
     ),
-    "an array that cannot be there": (
+    "an array that cannot exist": (
         3,
         _HEAD + b"\x7f\xff\xff\xff",
         "MetadataRequest.topics: an array of 2147483647 elements",

@@ -59,7 +59,7 @@ async def test_connections_send_at_once_and_notice_hosts_that_are_gone(tmp_path:
 
 @pytest.mark.parametrize("sent", [b"\0\0", struct.pack(">i", 200_000) + bytes(150_000)])
 def test_who_sends_a_part_and_resets_leaves_no_connection(tmp_path: Path, sent: bytes) -> None:
-    """Uvloop tells of both at once, and of the reset never again; a look for it finds them."""
+    """Uvloop reports both at once, and the reset never again; a look for it finds them."""
 
     async def left() -> int:
         async with running(tmp_path) as started:

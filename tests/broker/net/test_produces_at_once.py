@@ -112,7 +112,7 @@ async def test_a_bad_batch_between_good_ones(home: Running) -> None:
 
 
 async def test_requests_without_acknowledgement(home: Running) -> None:
-    """Nothing is answered; all of it is there."""
+    """Nothing is answered; all of it is stored."""
     caller = await home.call()
     silent = b"".join(caller.frame(produce(acks=0)) for _ in range(20))
     request = produce()

@@ -52,7 +52,7 @@ def fetch() -> Any:
 
 
 async def test_who_produces_too_much_is_told_and_then_waits(home: Running) -> None:
-    """What was sent is stored; the answer comes at once, the next one not before the time."""
+    """The records are stored; the answer comes at once, the next one not before the time."""
     await set_quota(await home.call(), "producer_byte_rate", 100_000)
     caller = await call(home)
     assert (await caller.ask(produce(400_000))).throttle_time == NO_TIME
@@ -234,7 +234,7 @@ async def test_an_older_client_that_mutates_too_much_waits(home: Running) -> Non
 
 
 async def test_partitions_that_are_added_or_deleted_are_mutations_too(home: Running) -> None:
-    """Each by the number of partitions; what is refused for another reason is none."""
+    """Each by the number of partitions; what is refused for another reason does not count."""
     await home.topics.create("large", 30, {})
     await set_quota(await home.call(), "controller_mutation_rate", 1.0)
     state = request_class(20, 6, "DeleteTopicState")

@@ -32,7 +32,7 @@ SETS = (
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker whose first listener asks who is there, and whose second does not."""
+    """A broker whose first listener asks for a login, and whose second does not."""
     audit = f"audit.log.file={tmp_path / 'audit.log'}"
     async with running(tmp_path / "data", *SETS, audit) as started:
         yield started
@@ -148,7 +148,7 @@ async def test_the_audit_log_tells_it_all(home: Running, tmp_path: Path) -> None
 
 
 async def test_a_broker_with_rights_tries_itself(home: Running) -> None:
-    """What it asks of itself needs no rule."""
+    """Its own requests need no rule."""
     await home.probe.round_trip()
 
 

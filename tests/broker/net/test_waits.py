@@ -124,7 +124,7 @@ async def test_a_fetch_is_judged_again_when_it_is_answered(
 
 
 async def test_a_fetch_of_a_session_is_judged_again_when_it_is_answered(secured: Running) -> None:
-    """What has come to topics that it may read no more is refused; its session goes on."""
+    """Records of topics that it may read no more are refused; its session goes on."""
     bob, admin = await enter(secured, "bob", "b"), await enter(secured, "admin", "a")
     first = asyncio.create_task(bob.ask(fetch(secured, "t", "u", session=(0, 0))))
     await give_turns_until(lambda: secured.waiting.count, "a parked fetch")

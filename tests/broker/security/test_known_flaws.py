@@ -1,4 +1,4 @@
-"""Flaws that Apache Kafka had once, by their numbers: each has a test that it is none here.
+"""Flaws that Apache Kafka had once, by their numbers: each has a test that it does not exist here.
 
 CVE-2023-25194, CVE-2024-31141 and CVE-2025-27817 to -27819 stand in test_values_as_code.py,
 CVE-2023-34455 where snappy is read: tests/protocol/records/test_compression.py,

@@ -69,7 +69,7 @@ def test_a_password_that_was_right_is_not_hashed_again(listener: Listener) -> No
 def test_it_does_not_outlive_a_password_or_a_user(
     listener: Listener, after: tuple[Verifier, bool] | None
 ) -> None:
-    """What was right under another verifier, or of a user that is gone, is hashed and refused."""
+    """A password of another verifier, or of a user that is gone, is hashed and refused."""
     listener.log_in()
     listener.found = (listener.found[0], False) if after is None else after
 

@@ -1,4 +1,4 @@
-"""What is refused whoever asks, and what a refusal looks like: as Apache Kafka 4.3.1 answers."""
+"""Requests that nobody may make, and how a refusal looks: as Apache Kafka 4.3.1 answers."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_settings_of_what_has_none(guarded: Guarded) -> None:
 async def test_settings_of_other_brokers(guarded: Guarded, key: int) -> None:
     """Are refused as such before a right counts, as a resource is that is named twice.
 
-    A level of a logger is none that AlterConfigs could change; this broker is asked for the right,
+    AlterConfigs could change no level of a logger; this broker is asked for the right,
     however its number is written.
     """
     named = (

@@ -1,4 +1,4 @@
-"""What is served beside what is refused, and what is left out, as Apache Kafka does it."""
+"""Parts that are served beside parts that are refused or left out, as by Apache Kafka."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ async def test_a_batch_is_appended_beside_one_that_is_refused(guarded: Guarded) 
 
 
 async def test_without_acks_a_refusal_closes_the_connection(guarded: Guarded) -> None:
-    """What may be appended has been before."""
+    """Partitions that may be appended to have been before."""
     guarded.allow(Operation.WRITE, TOPIC, "b")
     with pytest.raises(ProtocolError, match="TOPIC_AUTHORIZATION_FAILED"):
         await guarded.ask(0, produce("a", "b", acks=0), 9)
@@ -554,7 +554,7 @@ async def test_brokers_alone_add_partitions_for_others(guarded: Guarded) -> None
 
 
 async def test_topics_are_created_beside_those_that_are_refused(guarded: Guarded) -> None:
-    """What a client may not see of the settings of a topic it is not told."""
+    """A client is not told settings of a topic that it may not see."""
     guarded.authorizer.add(
         [
             rule(Operation.CREATE, TOPIC, "new")._replace(

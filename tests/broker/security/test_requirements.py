@@ -20,7 +20,7 @@ WITHOUT = {
     "GetTelemetrySubscriptions",
     "PushTelemetry",
 }
-"""Everybody may ask these: who is there, where the broker is, and which metrics it wants."""
+"""Everybody may ask these: how to log in, where the broker is, and which metrics it wants."""
 
 
 def test_every_api_has_its_row() -> None:

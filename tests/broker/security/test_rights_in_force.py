@@ -1,4 +1,4 @@
-"""What was permitted is not judged again, until a rule changes; what was refused is told again."""
+"""A permission is not judged again, until a rule changes; a refusal is told again."""
 
 from __future__ import annotations
 

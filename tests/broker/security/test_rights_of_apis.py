@@ -102,7 +102,7 @@ async def test_who_may_everything_is_served(guarded: Guarded, api: Api) -> None:
 
 
 NOT_ASKED = {"ListTransactions"}
-"""There is none to list."""
+"""No such thing exists to be listed."""
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)

@@ -120,7 +120,7 @@ def test_a_user_that_is_not_there_looks_like_those_that_are(salt: bytes, iterati
 
 
 def test_a_user_that_is_not_there_keeps_its_form_when_others_come_and_go() -> None:
-    """Those that are there keep theirs, so that a change would tell; who asks later may get any."""
+    """Known names keep theirs, so that a change would tell; a later one may get any."""
     ours, theirs, rare = SaltForm(4096, 20), SaltForm(8192, 0), SaltForm(5000, 16)
     names = [f"{number}" for number in range(200)]
     users = AbsentUsers(SHA_256, SECRET)

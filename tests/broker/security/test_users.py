@@ -49,7 +49,7 @@ def test_users_are_there_after_a_start(tmp_path: Path) -> None:
 def test_who_is_not_there_is_not_told_by_users_that_come(
     tmp_path: Path, *, is_stopped_between: bool
 ) -> None:
-    """What strangers were answered stays, over a start too, whatever users come and go."""
+    """Answers to strangers stay, over a start too, whatever users come and go."""
     alice = {"alice": {"SCRAM-SHA-256": ALICE}}
     rare = {"rare": {"SCRAM-SHA-256": make_verifier(SHA_256, "secret", iterations=9_999)}}
     names = ["alice", *(f"{number}" for number in range(50))]

@@ -105,7 +105,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
 
 
 async def test_started_cleaner_cleans(home: Home) -> None:
-    """The threads find what is there, and the checkpoint is in the log directory."""
+    """The threads find the work, and the checkpoint is in the log directory."""
     await home.create()
     home.fill(home.log(), 3)
 
@@ -210,7 +210,7 @@ async def test_explain_tells_of_every_partition(home: Home) -> None:
 
 
 async def test_explain_of_one_partition(home: Home) -> None:
-    """Only that is answered; what is not there is said."""
+    """Only that is answered; unknown ones are named."""
     await home.create("orders", 2)
 
     answer = await home.json("GET", "/v1/explain?topic=orders&partition=1")
@@ -492,7 +492,7 @@ async def test_metrics_tell_of_passes(home: Home) -> None:
 
 
 async def test_failures_are_remarks(home: Home) -> None:
-    """What `siltstone health` shows: which partition, why, and when it is tried again."""
+    """As `siltstone health` shows it: which partition, why, and when it is tried again."""
     topic = await home.create()
     assert home.cleaning.remarks() == []
     log = topic.logs[0]

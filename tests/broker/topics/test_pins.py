@@ -128,7 +128,7 @@ async def test_no_names_mean_everything(home: Home) -> None:
     ],
 )
 async def test_bad_requests(home: Home, asked: dict[str, Any], status: int) -> None:
-    """What is not there is 404, what is nonsense 400; nothing is pinned."""
+    """An unknown thing is 404, nonsense 400; nothing is pinned."""
     response = await home.post("/v1/pins", **asked)
 
     assert response.status == status
@@ -157,7 +157,7 @@ async def test_longest_lease(home: Home) -> None:
 
 
 async def test_release(home: Home) -> None:
-    """A released pin leaves no folder, and is not there a second time."""
+    """A released pin leaves no folder, and cannot be released a second time."""
     manifest = await home.pin()
 
     assert (await home.post("/v1/pins/release", id=manifest["pin"])).status == 200

@@ -369,7 +369,7 @@ async def test_a_deleted_topic_is_not_altered(home: ServicesOnDisk) -> None:
 
 
 async def test_a_client_that_goes_away_leaves_nothing_half_done(home: ServicesOnDisk) -> None:
-    """What its request began is ended."""
+    """The work that its request began is ended."""
     topics = home.services.topics
     request = asyncio.create_task(topics.create("orders", 3, {}))
     await asyncio.sleep(0)

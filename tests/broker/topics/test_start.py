@@ -1,4 +1,4 @@
-"""What a start makes of folders and catalogues that do not agree, and what it says about it."""
+"""A start with folders and catalogues that do not agree, and what it says about it."""
 
 import shutil
 from pathlib import Path
@@ -34,7 +34,7 @@ async def _make(root: Path, partitions: int = 2) -> UUID:
 async def test_a_lost_catalogue_is_made_anew_from_the_folders(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ids, partitions and records are there; that settings are lost is said once."""
+    """Ids, partitions and records are kept; that settings are lost is said once."""
     topic_id = await _make(tmp_path)
     (tmp_path / "data-0" / FILE_NAME).unlink()
     home = await ServicesOnDisk(tmp_path).open()
@@ -148,7 +148,7 @@ async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:
     topic_id = await _make(tmp_path)
     folder = tmp_path / "data-0" / "orders-0"
     (folder / "7.log").write_bytes(b"")
-    (tmp_path / "data-0" / FILE_NAME).unlink()  # the folder tells of the topic as before
+    (tmp_path / "data-0" / FILE_NAME).unlink()  # the folder names the topic as before
     home = await ServicesOnDisk(tmp_path).open()
     topics = home.services.topics
     answer = await ask(

@@ -90,7 +90,7 @@ async def test_a_commit_shows_everything_at_once(home: ServicesOnDisk) -> None:
 
 
 async def test_an_abort_shows_nothing(home: ServicesOnDisk) -> None:
-    """What comes after it is seen."""
+    """Records that come after it are seen."""
     producer = await init(home)
     produce(home, producer)
     after = following(end(home, producer, commit=False))
@@ -374,7 +374,7 @@ async def test_a_disk_that_refuses_the_decision_leaves_all_as_it_was(
 async def test_a_disk_that_refuses_a_marker_is_tried_again(
     home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was decided is carried out as soon as it can be; until then nobody gets further."""
+    """A decision is carried out as soon as it can be; until then nobody gets further."""
     producer = await init(home)
     produce(home, producer, 0)
     produce(home, producer, 1)

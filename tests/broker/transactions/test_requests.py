@@ -189,7 +189,7 @@ async def test_who_may_not_add(
 
 
 async def test_verification_only(home: ServicesOnDisk) -> None:
-    """What a broker asks before it appends: nothing is added by it."""
+    """A broker asks so before it appends: nothing is added by it."""
     producer = await init(home)
     await add(home, producer, ("orders", 0))
 
@@ -233,7 +233,7 @@ async def commit(
 
 
 async def test_what_cannot_be_committed_begins_no_transaction(home: ServicesOnDisk) -> None:
-    """Of topics that are not there the coordinator does not hear; it looks at metadata last."""
+    """Topics that do not exist never reach the coordinator; it looks at metadata last."""
     producer = await init(home)
 
     assert await commit(home, producer, topic="missing") is E.unknown_topic_or_partition
@@ -428,7 +428,7 @@ async def test_transactions_are_listed_by_filters(home: ServicesOnDisk) -> None:
 
 
 async def test_filters_that_nobody_knows(home: ServicesOnDisk) -> None:
-    """A state is named in the answer; an expression that is none is refused."""
+    """A state is named in the answer; a malformed expression is refused."""
     states = await ask(home, 66, ListTransactionsRequest(state_filters=("Nonsense", "Dead")))
     pattern = await ask(home, 66, ListTransactionsRequest(transactional_id_pattern="("))
 

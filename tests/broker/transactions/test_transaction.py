@@ -353,7 +353,7 @@ def test_a_first_partition_opens_the_transaction(state: TransactionState, versio
 
 
 def test_a_further_partition_keeps_the_start() -> None:
-    """The time-out counts from the first; a partition that is there changes nothing."""
+    """The time-out counts from the first; a partition that it has already changes nothing."""
     transaction = standing(S.ONGOING)
     more = add_partitions(
         transaction, ID, EPOCH, [ORDERS, ("orders", 1)], client_version=2, now_ms=NOW

@@ -536,7 +536,7 @@ def test_members_must_have_a_protocol_in_common(
 
 @pytest.mark.parametrize("kind", ["connect", "sr", "stream"])
 def test_other_kinds_of_groups_are_groups_too(kind: str) -> None:
-    """What they say is theirs alone."""
+    """Their words are theirs alone."""
     hand = GroupInHand()
     asked = hand.join(version=3, protocol_type=kind, protocols=(("v0", b"\xff"),))
     hand.advance(DELAY_MS)
@@ -673,7 +673,7 @@ def test_topics_are_read_whatever_the_version_says_of_the_rest() -> None:
 
 
 def test_what_can_not_be_read_may_be_any_topic() -> None:
-    """Metadata of a consumer that is none keeps all offsets."""
+    """Metadata that no consumer could write keeps all offsets."""
     hand = GroupInHand()
     joined = hand.join(version=3, protocols=(("range", b"\1"),))
     hand.advance(DELAY_MS)

@@ -54,7 +54,7 @@ def codes(answer: Any) -> list[str]:
 ORDERS = {("orders", 0): 5}
 REFUSALS: dict[str, tuple[Callable[[str], Any], str]] = {
     "join without a group": (lambda m: ask.join(""), "invalid_group_id"),
-    "join of a group that is not there": (lambda m: ask.join("no", "m"), "unknown_member_id"),
+    "join of a group that does not exist": (lambda m: ask.join("no", "m"), "unknown_member_id"),
     "session too short": (lambda m: ask.join("g", session_ms=5999), "invalid_session_timeout"),
     "session too long": (lambda m: ask.join("g", session_ms=1_800_001), "invalid_session_timeout"),
     "join without an id": (lambda m: ask.join("g"), "member_id_required"),
@@ -68,7 +68,7 @@ REFUSALS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "join with an unknown id": (lambda m: ask.join("g", "nobody"), "unknown_member_id"),
     "sync without a group": (lambda m: ask.sync("", m, 1), "invalid_group_id"),
-    "sync of a group that is not there": (lambda m: ask.sync("no", m, 1), "unknown_member_id"),
+    "sync of a group that does not exist": (lambda m: ask.sync("no", m, 1), "unknown_member_id"),
     "sync of a stale generation": (lambda m: ask.sync("g", m, 0), "illegal_generation"),
     "sync without the type": (
         lambda m: ask.sync("g", m, 1, protocol=(None, "range")),
@@ -79,13 +79,13 @@ REFUSALS: dict[str, tuple[Callable[[str], Any], str]] = {
         "inconsistent_group_protocol",
     ),
     "beat without a group": (lambda m: ask.beat("", m, 1), "invalid_group_id"),
-    "beat of a group that is not there": (lambda m: ask.beat("no", m, 1), "unknown_member_id"),
+    "beat of a group that does not exist": (lambda m: ask.beat("no", m, 1), "unknown_member_id"),
     "beat of a stale generation": (lambda m: ask.beat("g", m, 0), "illegal_generation"),
     "beat of an unknown member": (lambda m: ask.beat("g", "nobody", 1), "unknown_member_id"),
     "beat of an unknown instance": (lambda m: ask.beat("g", m, 1, "i"), "unknown_member_id"),
     "beat": (lambda m: ask.beat("g", m, 1), "none"),
     "leave without a group": (lambda m: ask.leave("", (m, None)), "invalid_group_id"),
-    "leave of a group that is not there": (
+    "leave of a group that does not exist": (
         lambda m: ask.leave("no", (m, None)),
         "unknown_member_id",
     ),
@@ -243,7 +243,7 @@ async def test_old_versions_say_it_their_way(home: Running) -> None:
 
 
 async def test_offsets_come_back_as_they_were_committed(home: Running) -> None:
-    """What was not is -1 without an error, an unknown topic included; null metadata is empty."""
+    """One that was not is -1 without an error, also of an unknown topic; null metadata is empty."""
     caller = await home.call()
     await caller.ask(ask.commit("g", {("orders", 0): 7}, metadata="mine"))
     await caller.ask(ask.commit("g", {("orders", 1): -1}, metadata=None))
@@ -331,7 +331,7 @@ async def test_a_member_whose_connection_is_cut_is_missed_in_time(home: Running)
     await lost.client.send(lost.frame(ask.join("g", first.member_id)))
     await give_turns_until(
         lambda: caller.ask(ask.beat("g", member_id, 1)),
-        "a heartbeat that tells of a rebalance",
+        "a heartbeat that is told to rebalance",
         lambda answer: answer.error_code is not ErrorCode.none,
     )
     await lost.client.close()
@@ -375,7 +375,7 @@ async def test_offsets_of_a_deleted_topic_are_forgotten(home: Running) -> None:
 
 
 async def test_without_its_topic_there_are_no_groups(home: Running) -> None:
-    """Somebody deletes __consumer_offsets: whoever looks for the coordinator begins anew."""
+    """Somebody deletes __consumer_offsets: a client that looks for the coordinator begins again."""
     caller = await home.call()
     await caller.ask(ask.commit("g", ORDERS))
     topics = home.topics

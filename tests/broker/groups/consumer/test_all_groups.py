@@ -164,7 +164,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 async def test_a_group_is_there_after_a_restart(broker: Broker) -> None:
-    """Members, epochs, targets and who owns what; sessions begin anew."""
+    """Members, epochs, targets and their partitions; sessions begin again."""
     broker.join("m")
     broker.join("s", instance_id="i", subscribed_topic_names=(), subscribed_topic_regex="a.*")
     before = broker.group.machine

@@ -428,7 +428,7 @@ def test_expressions_are_matched_anew_after_their_interval() -> None:
 
 
 def test_one_more_with_a_known_expression_raises_the_epoch_at_once() -> None:
-    """What it matches is known; an expression that is not matched yet waits for that."""
+    """Its topics are known; an expression that is not matched yet waits for that."""
     hand = GroupInHand(Topics(a=2))
     hand.join("m", subscribed_topic_names=None, subscribed_topic_regex="a")
     hand.join("n", subscribed_topic_names=None, subscribed_topic_regex="a")

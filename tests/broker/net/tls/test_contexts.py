@@ -281,7 +281,7 @@ def test_a_store_with_another_password(tmp_path: Path, server: Pair) -> None:
 def test_a_store_where_nothing_reads_one(
     tmp_path: Path, server: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What to install, and how to do without."""
+    """It says which package to install, and how to do without."""
     store = pkcs12(server, tmp_path / "s.p12")
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
 

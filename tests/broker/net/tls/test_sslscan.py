@@ -1,4 +1,4 @@
-"""What sslscan finds on a listener with TLS: what docs/security-tls.md promises, and no more."""
+"""A listener with TLS as sslscan sees it: as docs/security-tls.md promises, and no more."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ async def home(tmp_path: Path, server: Pair) -> AsyncIterator[Running]:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what operators were told of handshakes that failed."""
+    """Return the log lines about handshakes that failed."""
     return [each.getMessage() for each in caplog.records if "TLS handshake" in each.getMessage()]
 
 
@@ -227,7 +227,7 @@ async def connect_plainly(home: Running) -> Caller:
 
 
 async def test_a_client_that_reads_slowly_gets_all(home: Running, authority: Authority) -> None:
-    """What its socket does not take waits, and others are served meanwhile."""
+    """Bytes that its socket does not take wait, and others are served meanwhile."""
     plain = await connect_plainly(home)
     for _ in range(6):
         await produced(plain, batch(900_000))
@@ -258,7 +258,7 @@ async def test_a_client_that_reads_slowly_gets_all(home: Running, authority: Aut
 
 
 async def test_requests_behind_a_large_one_are_served(home: Running, authority: Authority) -> None:
-    """Also those whose bytes came in the same record, which the kernel has no more to tell of."""
+    """Also those whose bytes came in the same record, about which the kernel says nothing more."""
     caller = await connect(home, trusting(authority))
     frames = b"".join(caller.frame(produce(batch(size))) for size in (300_000, 10, 200_000, 10))
 
@@ -328,7 +328,7 @@ async def test_tls_on_a_plain_port_is_told_apart(
 
 
 async def test_who_makes_room_is_of_the_address_with_the_most(home: Running) -> None:
-    """Its oldest handshake, and not that of somebody who was there before."""
+    """Its oldest handshake, and not that of an earlier client."""
     port = home.listeners[ENCRYPTED].port
     handshakes = home.listeners[ENCRYPTED].handshakes
     assert handshakes is not None
@@ -512,7 +512,7 @@ async def test_an_address_has_a_limit_in_handshakes_and_after(
 
 
 async def test_a_client_above_its_quota_waits(home: Running, authority: Authority) -> None:
-    """What it has sent meanwhile, encrypted and read already or not, is served then."""
+    """Requests that it has sent meanwhile, encrypted and read already or not, are served then."""
     await set_quota(await connect_plainly(home), "producer_byte_rate", 100_000.0)
     caller = await connect(home, trusting(authority))
     caller.client_id = "app"

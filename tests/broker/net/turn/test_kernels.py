@@ -137,7 +137,7 @@ BODIES = st.lists(st.binary(min_size=1, max_size=9), max_size=90)
 def test_every_whole_frame_is_served_in_its_turn(
     bodies: list[bytes], cut: int, more: bytes, kept: int
 ) -> None:
-    """Up to one that waits, has a range or is refused; some bytes were there already."""
+    """Up to one that waits, has a range or is refused; some bytes had come already."""
     data = b"".join(map(frame, bodies)) + more
     data = data[: max(0, len(data) - cut)]
     answers, last = serve(data)
@@ -408,7 +408,7 @@ def test_nothing_there_is_not_the_end(pair: Pair) -> None:
 
 @pytest.mark.parametrize("size", [9, 8 << 20])
 def test_bytes_that_do_not_leave_are_queued(pair: Pair, size: int) -> None:
-    """What the socket did not take, to the byte; then whatever comes waits behind it."""
+    """Bytes that the socket did not take are kept; what comes next waits behind them."""
     channel, asked = open_channel(pair[0].fileno())
     whole = (b"0123456789abcde" * (size // 15 + 1))[:size]
     channel.send_bytes(whole)

@@ -1,4 +1,4 @@
-"""What stands before the handlers: whom it counts, what it tells, and what it lets pass."""
+"""The meter before the handlers: whom it counts, what it tells, and what it lets pass."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_a_higher_limit_pays_a_debt_the_sooner() -> None:
 
 
 def test_a_lower_limit_makes_no_wait_longer() -> None:
-    """What was had under the higher one was not too much by as much."""
+    """A use that the higher one allowed was not too much by as much."""
     bucket = TokenBucket(5.0, 1000.0, 0.0)
     bucket.take(7000, 0.0)
     bucket.set_limit(10.0, 0.0)

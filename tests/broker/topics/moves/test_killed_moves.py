@@ -23,7 +23,7 @@ CHANGES = frozenset({"rename", "unlink", "mkdir", "create"})
 
 
 class Moment(NamedTuple):
-    """What the disks hold before a change of names, and what had been acknowledged by then."""
+    """The disks before a change of names, and what had been acknowledged by then."""
 
     root: Path
     end_offset: int

@@ -72,7 +72,7 @@ async def test_a_partition_moves(tmp_path: Path) -> None:
 
 
 async def test_a_moved_log_is_the_same_after_a_kill(tmp_path: Path) -> None:
-    """What was appended after the move, and never flushed, is found in the new directory."""
+    """Records appended after the move, and never flushed, are found in the new directory."""
     home = await Directories(tmp_path).open()
     log = await home.create()
     _fill(log)
@@ -298,7 +298,7 @@ async def test_whole_segments_are_not_copied_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["another topic's", "in the same directory", "a second one"])
 async def test_stale_copies_go(tmp_path: Path, case: str) -> None:
-    """What cannot become the partition is deleted at the start, with a line in the log."""
+    """A copy that cannot become the partition is deleted at the start, with a line in the log."""
     async with Directories(tmp_path) as home:
         log = await home.create()
         _fill(log)

@@ -110,7 +110,7 @@ def test_segments_are_read_in_their_order(tmp_path: Path) -> None:
 def test_a_transaction_counts_when_it_ends(
     tmp_path: Path, last: list[bytes], expected: dict[str, str]
 ) -> None:
-    """What the controller aborted, or had not ended when it died, has not happened."""
+    """Changes that the controller aborted, or had not ended when it died, have not happened."""
     inside = [BEGIN, config("orders", "segment.ms", "1"), *last]
     log_of(tmp_path, batch([topic("orders", ORDERS), *inside]))
 
