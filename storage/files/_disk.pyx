@@ -1,10 +1,11 @@
 """The compiled part of the disk's seam: calls that ``os`` lacks, and those of compiled code.
 
-Compiled code calls C, until `route` leads through an object that has `pwrite` and `preadv`, such as
-the module `disk` itself: then the calls of compiled code are those, whatever has replaced them.
+Compiled code calls C, until `route` leads through an object that has `pread`, `preadv` and
+`pwrite`, such as the module `disk` itself: then its calls are those, whatever has replaced them.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EINTR, EOPNOTSUPP, errno
@@ -19,6 +20,7 @@ cdef extern from "<sys/uio.h>" nogil:
     ssize_t preadv2(int file, const iovec* parts, int count, off_t position, int flags)
 
 cdef extern from "<unistd.h>" nogil:
+    ssize_t pread(int file, void* data, size_t size, off_t position)
     ssize_t pwrite(int file, const void* data, size_t size, off_t position)
 
 cdef extern from "<fcntl.h>" nogil:
@@ -65,6 +67,27 @@ cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1:
             PyErr_CheckSignals()
     finally:
         PyBuffer_Release(&view)
+
+
+cdef bytes read_at(int file, Py_ssize_t size, long long position):
+    """Return what a file has at a position, at most ``size`` bytes; may wait for the disk.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    cdef ssize_t got
+    if _route.through is not None:
+        return _route.through.pread(file, size, position)
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
+    cdef char* room = PyBytes_AS_STRING(data)
+    while True:
+        with nogil:
+            got = pread(file, room, <size_t>size, <off_t>position)
+        if got >= 0:
+            return data if got == size else data[:got]
+        if errno != EINTR:
+            PyErr_SetFromErrno(OSError)
+        PyErr_CheckSignals()
 
 
 cdef Py_ssize_t read_resident(int file, unsigned char* data, Py_ssize_t start, Py_ssize_t end, long long position) except? -1:

@@ -9,9 +9,9 @@ from siltstone.protocol.core._format cimport (
     read_int32, read_int64,
 )
 from siltstone.protocol.core._records cimport find_batch, find_end
+from siltstone.storage.files._disk cimport read_at
 
 from siltstone.protocol.errors import CorruptMessage
-from siltstone.storage.files import disk
 
 ctypedef const unsigned char* Octets
 
@@ -32,7 +32,7 @@ def find_position(int fd, long long position, long long end, long long offset):
     cdef bytes chunk
     cdef Py_ssize_t found, at
     while end - position >= HEADER_SIZE:
-        chunk = disk.pread(fd, min(CHUNK, end - position), position)
+        chunk = read_at(fd, min(CHUNK, end - position), position)
         if len(chunk) < HEADER_SIZE:
             return -1
         found = find_batch(chunk, 0, len(chunk), offset)
@@ -52,7 +52,7 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
     """
     cdef int fd = segment.file().fileno()
     cdef long long bound = limit if max_bytes > limit - position else position + max_bytes
-    cdef bytes chunk = disk.pread(fd, HEADER_SIZE, position)
+    cdef bytes chunk = read_at(fd, HEADER_SIZE, position)
     cdef long long start = position + size_at(chunk, 0, position)
     cdef long long target, size
     cdef Py_ssize_t at
@@ -64,12 +64,12 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
     if target - start > NEAR:
         start = max(start, <long long> segment.start_before_position(target))
     while True:
-        chunk = disk.pread(fd, min(CHUNK, limit - start), start)
+        chunk = read_at(fd, min(CHUNK, limit - start), start)
         at = find_end(chunk, 0, target - start)
         if len(chunk) - at < HEADER_SIZE:
             start += at
             at = 0
-            chunk = disk.pread(fd, HEADER_SIZE, start)
+            chunk = read_at(fd, HEADER_SIZE, start)
         size = size_at(chunk, at, start + at)
         if start + at + size > target:
             break
