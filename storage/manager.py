@@ -110,7 +110,7 @@ class LogManager:
         return self._services.appends
 
     @property
-    def moved_starts(self) -> set[LogEnd]:
+    def moved_starts(self) -> dict[LogEnd, None]:
         """Return the watched logs whose start offset has moved."""
         return self._services.moved_starts
 

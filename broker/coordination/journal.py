@@ -74,7 +74,7 @@ class CoordinatorLog:
         clock: Clock,
     ) -> None:
         self.name = name
-        self.unflushed: set[Log] = set()
+        self.unflushed: dict[Log, None] = {}
         self.entries_loaded = 0
         self.load_seconds = 0.0
         self.skipped = 0
@@ -180,7 +180,7 @@ class CoordinatorLog:
         except (KafkaStorageError, NotLeaderOrFollower) as error:
             raise NotCoordinator(error.message) from error
         if written.flush_due:
-            self.unflushed.add(target)
+            self.unflushed[target] = None
         return written.base_offset
 
     async def ensure_created(self) -> None:
@@ -385,8 +385,8 @@ class CoordinatorLog:
             gc.freeze()
 
 
-async def flush_all(logs: set[Log], io: IoThreads) -> None:
-    """Take all logs out of a set, and wait until they are on the disk.
+async def flush_all(logs: dict[Log, None], io: IoThreads) -> None:
+    """Take all logs out, and wait until they are on the disk, in the order in which they came.
 
     Raises:
         NotCoordinator: The appended batch may be lost.

@@ -69,7 +69,7 @@ class FetchSessions:
         room: SessionRoom,
         monotonic: Callable[[], float],
         get_log: Callable[[TopicKey, int], Log | None],
-        moved_starts: set[LogEnd],
+        moved_starts: dict[LogEnd, None],
     ) -> None:
         self._room = room
         self._monotonic = monotonic
@@ -220,7 +220,7 @@ class FetchSessions:
     def _plan_changed(self, session: FetchSession) -> FetchPlan:
         moved = self._moved_starts
         while moved:
-            moved.pop().tell_watchers()
+            moved.popitem()[0].tell_watchers()
         read = session.changed()
         return FetchPlan(wanted_of(read), session, session.epoch, read)
 

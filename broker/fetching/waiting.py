@@ -26,7 +26,7 @@ class Waiting:
     """All fetches that wait (loop only)."""
 
     def __init__(self) -> None:
-        self._parked: set[Parked] = set()
+        self._parked: dict[Parked, None] = {}  # in the order in which they came
         self._is_closed = False
 
     @property
@@ -54,7 +54,7 @@ class Waiting:
         loop = asyncio.get_running_loop()
         parked = Parked(loop.create_future(), min_bytes, isolation_level)
         group.parked = parked
-        self._parked.add(parked)
+        self._parked[parked] = None
         timer = loop.call_later(seconds, parked.release)
         try:
             share = LoopShare()
@@ -80,7 +80,7 @@ class Waiting:
             await parked.future
         finally:
             timer.cancel()
-            self._parked.discard(parked)
+            del self._parked[parked]
             if group.parked is parked:
                 group.parked = None
 

@@ -84,14 +84,14 @@ class Listener:
         self._settings: ServerConfig | None = None  # those that the limits are of
         self._limits: tuple[int | None, int | None] = (None, None)
         self._is_full = False
-        self._too_soon: set[socket.socket] = set()
-        self.connections: set[Connection] = set()
+        self._too_soon: dict[socket.socket, None] = {}
+        self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.accepted_count = 0
         self.host = ""
         self.port = 0
         self.max_frame_bytes = services.settings.server.socket_request_max_bytes
         self._sockets: list[socket.socket] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._drained = asyncio.Event()
         self._refused_logins = BoundedLines(self._loop.time, 1)
         self._refusals = BoundedLines(self._loop.time)
@@ -146,7 +146,8 @@ class Listener:
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect from within this process, by no address; such a client need not log in."""
         fileno, stream = await sockets.pair()
-        self.connections.add(Connection(self._loop, fileno, "siltstone", self, is_ours=True))
+        connection = Connection(self._loop, fileno, "siltstone", self, is_ours=True)
+        self.connections[connection] = None
         return stream
 
     def stop(self) -> None:
@@ -176,7 +177,7 @@ class Listener:
     def forget(self, connection: Connection) -> None:
         """Drop a closed connection."""
         if connection in self.connections:
-            self.connections.discard(connection)
+            del self.connections[connection]
             self._note_closed(connection.host)
             self._go_on()
         if not self.connections:
@@ -185,7 +186,7 @@ class Listener:
     def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run what a request waits for; the listener is the task's parent."""
         task = self._loop.create_task(coroutine)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._on_task_done)
         return task
 
@@ -276,7 +277,7 @@ class Listener:
                 connection.wait_at_most(find_wait(connection))
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             _logger.error("request task failed listener=%s", self.name, exc_info=task.exception())
 
@@ -300,7 +301,7 @@ class Listener:
                 continue
             self.accepted_count += 1
             if self.handshakes is None:
-                self.connections.add(Connection(self._loop, fileno, peer, self))
+                self.connections[Connection(self._loop, fileno, peer, self)] = None
             else:
                 sock = sockets.own(fileno)
                 on_over = partial(self._note_over, address[0])
@@ -357,7 +358,7 @@ class Listener:
         delay = addresses.find_delay(host)
         if delay:
             sock = sockets.own(fileno)
-            self._too_soon.add(sock)
+            self._too_soon[sock] = None
             self._loop.call_later(delay, self._end, sock)
             return False
         addresses.opened(host)
@@ -374,7 +375,7 @@ class Listener:
 
     def _end(self, sock: socket.socket) -> None:
         """Close a connection that came too soon after others of its address."""
-        self._too_soon.discard(sock)
+        self._too_soon.pop(sock, None)
         sock.close()
         self._go_on()
 
@@ -390,7 +391,7 @@ class Listener:
             channel_type=TlsChannel,
             principal=str(ANONYMOUS if opened.name is None else Principal(USER, opened.name)),
         )
-        self.connections.add(connection)
+        self.connections[connection] = None
         if self._addresses is not None:
             self._addresses.opened(connection.host)
 

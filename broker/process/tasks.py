@@ -24,7 +24,7 @@ class Tasks:
     __slots__ = ("_all", "_on_failure")
 
     def __init__(self, on_failure: Callable[[asyncio.Task[Any]], None] | None = None) -> None:
-        self._all: set[asyncio.Task[Any]] = set()
+        self._all: dict[asyncio.Task[Any], None] = {}  # in the order in which they began
         self._on_failure = on_failure
 
     def __len__(self) -> int:
@@ -33,7 +33,7 @@ class Tasks:
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Begin a task and hold it until it ends."""
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._all.add(task)
+        self._all[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -49,7 +49,7 @@ class Tasks:
         await self.finish()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._all.discard(task)
+        self._all.pop(task, None)
         failed = self._on_failure
         if failed is not None and not task.cancelled() and task.exception() is not None:
             failed(task)

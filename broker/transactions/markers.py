@@ -54,7 +54,7 @@ class MarkerWriter:
     def __init__(
         self, topics: TopicRegistry, offsets: Offsets, io: IoThreads, clock: Clock
     ) -> None:
-        self.unflushed: set[Log] = set()  # `flush` waits for these before any answer
+        self.unflushed: dict[Log, None] = {}  # `flush` waits for these before any answer
         self._topics = topics
         self._offsets = offsets
         self._io = io
@@ -123,7 +123,7 @@ class MarkerWriter:
         if topic == OFFSETS_TOPIC:
             self._offsets.complete(partition, outcome.producer_id, is_commit=outcome.is_commit)
         if written.flush_due:
-            self.unflushed.add(target)
+            self.unflushed[target] = None
 
     async def flush(self) -> None:
         """Wait for the fsyncs that ``flush.messages`` of the topics asks for.

@@ -298,7 +298,7 @@ class Log:
         """Tell the watchers that the log is gone, or cut. For the event loop."""
         for each in tuple(self.watchers):
             each.log_gone()
-        self._services.moved_starts.discard(self.end)
+        self._services.moved_starts.pop(self.end, None)
 
     def roll(self) -> None:
         """Start a new segment at the log end offset, unless the active one is empty.
@@ -468,7 +468,7 @@ class Log:
         """
         self.end.start_at(offset)
         if self.watchers:
-            self._services.moved_starts.add(self.end)
+            self._services.moved_starts[self.end] = None
 
         def trim() -> None:
             if self._abandoned:

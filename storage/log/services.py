@@ -42,4 +42,4 @@ class LogServices:
     appends: Appends = field(default_factory=Appends)
     flush_stats: FlushStats = field(default_factory=FlushStats)
     producers: ProducerCount = field(default_factory=ProducerCount)
-    moved_starts: set[LogEnd] = field(default_factory=set)
+    moved_starts: dict[LogEnd, None] = field(default_factory=dict)

@@ -115,7 +115,7 @@ class Stand:
             client.setblocking(False)
             server.setblocking(False)
             connection = Connection(self.loop, server.detach(), "127.0.0.1:50000", listener)
-            listener.connections.add(connection)
+            listener.connections[connection] = None
             with suppress(ConnectionError):
                 await self.loop.sock_sendall(client, data)
             deadline = self.loop.time() + SOON

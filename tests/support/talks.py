@@ -77,7 +77,7 @@ class Stand:
         server.setblocking(False)
         loop = asyncio.get_running_loop()
         connection = Connection(loop, server.detach(), "127.0.0.1:50000", self.listener)
-        self.listener.connections.add(connection)
+        self.listener.connections[connection] = None
         self._clients.append(Client(client))
         return self._clients[-1]
 

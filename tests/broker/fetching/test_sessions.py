@@ -48,7 +48,7 @@ class Logs:
 
     def __init__(self) -> None:
         self.made: dict[tuple[TopicKey, int], WatchedLog] = defaultdict(WatchedLog)
-        self.moved: set[Any] = set()
+        self.moved: dict[Any, None] = {}
 
     def get(self, key: "TopicKey", index: int) -> "Log":
         """Return a log; every one exists."""
@@ -330,7 +330,7 @@ async def test_a_start_that_moved_on_another_thread_is_read(
 ) -> None:
     """A cleaner thread leaves its log in the set; a request takes it out, for all sessions."""
     first, second = await begin(sessions, 0), await begin(sessions, 0)
-    logs.moved.add(logs.made["t", 0])
+    logs.moved[logs.made["t", 0]] = None
     plans = [await sessions.plan(ask(each, 1), by_id=False) for each in (first, second)]
 
     assert [places(plan) for plan in plans] == [[("t", 0)]] * 2

@@ -192,7 +192,7 @@ async def test_no_request_waits_longer_than_a_connection_may_be_idle(
     listener.close_idle()
 
     assert await caller.client.is_closed()
-    assert listener.connections == set()
+    assert listener.connections == {}
     await give_turns_until(lambda: home.waiting.count == 0, "no parked fetch")
 
 

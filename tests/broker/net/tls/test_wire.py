@@ -660,7 +660,7 @@ async def test_certificates_that_are_not_taken(
                 await ask_once(home, trusting(authority, pair, version=version))
             await give_turns_until(lambda: len(lines(caplog)), "a line", at_least(1))
             assert reason in lines(caplog)[0]
-        assert home.listeners[ENCRYPTED].connections == set()
+        assert home.listeners[ENCRYPTED].connections == {}
 
 
 # Reloading
@@ -890,4 +890,4 @@ async def test_a_stop_ends_answers_that_nobody_takes(
 
             tls = await asyncio.to_thread(ask)
         tls.close()
-    assert home.listeners[ENCRYPTED].connections == set()
+    assert home.listeners[ENCRYPTED].connections == {}
