@@ -1,9 +1,13 @@
-"""A thread's turns can be made longer, for itself alone."""
+"""Threads: other ones can take their place, and turns can be made longer, for one alone."""
 
 import os
 import threading
 from collections.abc import Callable
 
+import pytest
+
+from siltstone.storage import threads
+from siltstone.storage.directory.background import Background
 from siltstone.storage.threads import LONG_NS, SHORT_NS, ask_for_slice
 from tests.support.time_slices import slice_of
 
@@ -32,7 +36,7 @@ def test_turns_are_as_long_as_asked_for() -> None:
 
 
 def test_turns_of_another_thread() -> None:
-    """A thread is named by its number, as the kernel has it; whoever asks keeps his own."""
+    """A thread is named by its number, as the kernel has it; the one that asks keeps its own."""
     before = slice_of()
     has_begun, may_end = threading.Event(), threading.Event()
 
@@ -54,7 +58,7 @@ def test_turns_of_another_thread() -> None:
 
 
 def test_another_policy_is_left_alone() -> None:
-    """An operator who has the process run as a batch has said what he wants."""
+    """An operator has the process run as a batch, and that counts."""
     seen: list[object] = []
 
     def ask() -> None:
@@ -64,3 +68,33 @@ def test_another_policy_is_left_alone() -> None:
     in_thread(ask)
 
     assert seen == [False, os.SCHED_BATCH]
+
+
+def test_a_simulator_decides_when_a_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is set in the module is what others get, with no thread of the system's."""
+    begun: list[Callable[[], object]] = []
+
+    class Simulated:
+        ident = 1
+
+        def __init__(self, run: Callable[[], object]) -> None:
+            self.start = lambda: begun.append(run)
+
+        def is_alive(self) -> bool:
+            return True
+
+    def new_thread(_name: str, run: Callable[[], object]) -> Simulated:
+        return Simulated(run)
+
+    monkeypatch.setattr(threads, "new_thread", new_thread)
+    before = threading.active_count()
+    background = Background()
+    done: list[str] = []
+    background.submit("work", lambda: done.append("work"))
+    background.start()
+    background._queue.put(None)
+    assert (done, threading.active_count()) == ([], before)
+
+    (run,) = begun
+    run()
+    assert done == ["work"]
