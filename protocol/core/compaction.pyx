@@ -431,6 +431,17 @@ cdef long long find_batch(Octets data, Py_ssize_t left, bint is_opened, long lon
     return size
 
 
+cdef inline bint is_whole(long long size, Py_ssize_t left, int* status, long long* needed) noexcept nogil:
+    """Tell whether the chunk has all of the batch that `find_batch` found; else note why not."""
+    if size < 0:
+        status[0] = <int> size
+    elif size > left:
+        needed[0] = size
+    else:
+        return True
+    return False
+
+
 cdef struct MappedKey:
     Digest key
     long long offset
@@ -477,11 +488,7 @@ cdef class MapBuilder:
         self.waiting = 0
         while True:
             size = find_batch(data + position, end - position, is_opened, self.last_offset, &header)
-            if size < 0:
-                self.status = size
-                break
-            if size > end - position:
-                self.needed = size
+            if not is_whole(size, end - position, &self.status, &self.needed):
                 break
             is_closed = header.attributes & CODEC_MASK and not is_opened
             if is_closed and header.attributes & CONTROL:
@@ -827,11 +834,7 @@ cdef class RecordFilter:
         self.plan_count = self.waiting = 0
         while True:
             size = find_batch(data + position, end - position, is_opened, self.last_offset, &header)
-            if size < 0:
-                self.status = size
-                break
-            if size > end - position:
-                self.needed = size
+            if not is_whole(size, end - position, &self.status, &self.needed):
                 break
             if self.plan_count == PLANS:
                 self.status = FULL
