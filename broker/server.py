@@ -35,7 +35,7 @@ from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.exposed import warn_of_exposed
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.sending.threads import SendingThreads
-from siltstone.broker.net.turn._turn_kernels import LoopRound
+from siltstone.broker.net.turn.turn import LoopRound
 from siltstone.broker.net.unread import Unread
 from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITIONS, UNREAD_BYTES
 from siltstone.broker.process.first_use import OnFirstUse

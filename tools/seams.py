@@ -270,7 +270,7 @@ def _in_c(path: PurePosixPath, text: str, seams: Sequence[Seam]) -> Iterator[Pla
             if name != "open"
         )
         calls = re.compile(
-            rf"(?<![\w.>])(?:(?:{python})\b|(?:{'|'.join((*seam.in_c, '!'))})(?=\())"
+            rf"(?<![\w.>])(?<!def )(?:(?:{python})\b|(?:{'|'.join((*seam.in_c, '!'))})(?=\())"
         )
         for number, line in enumerate(lines, 1):
             if not _DECLARES.match(line):

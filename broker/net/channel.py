@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from siltstone.broker.net.outlet import Outlet, ignore
-from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES, IS_COLD, SOCKET_IS_FULL, Transport
+from siltstone.broker.net.turn.turn import INLINE_BYTES, IS_COLD, SOCKET_IS_FULL, Transport
 from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
 

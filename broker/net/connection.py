@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from siltstone.broker.context import Caller
 from siltstone.broker.net.buffers import LARGE, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
-from siltstone.broker.net.turn._turn_kernels import LoopRound, Turn
+from siltstone.broker.net.turn.turn import LoopRound, Turn
 from siltstone.broker.process import sockets
 from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.security.principals import ANONYMOUS, OURSELVES

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.login import Logins
     from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
-    from siltstone.broker.net.turn._turn_kernels import LoopRound
+    from siltstone.broker.net.turn.turn import LoopRound
     from siltstone.broker.services import Services
     from siltstone.config.server import ServerConfig
     from siltstone.protocol.errors import ProtocolError

@@ -6,7 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES
+from siltstone.broker.net.turn.turn import INLINE_BYTES
 from siltstone.storage.files import disk
 
 if TYPE_CHECKING:

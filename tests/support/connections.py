@@ -11,7 +11,7 @@ from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import RareRequests
 from siltstone.broker.net.gate import Gate
 from siltstone.broker.net.sending.threads import SendingThreads
-from siltstone.broker.net.turn._turn_kernels import LoopRound
+from siltstone.broker.net.turn.turn import LoopRound
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.request_stats import RequestStats
 from siltstone.storage.log.end import Appends

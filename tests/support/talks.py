@@ -19,7 +19,7 @@ from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.sending.threads import SendingThreads
-from siltstone.broker.net.turn._turn_kernels import LoopRound
+from siltstone.broker.net.turn.turn import LoopRound
 from siltstone.broker.process.request_stats import RequestStats
 from tests.support.waiting import within
 

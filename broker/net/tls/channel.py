@@ -15,7 +15,7 @@ from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.channel import TURN_BYTES
 from siltstone.broker.net.outlet import Outlet, ignore
 from siltstone.broker.net.tls.senders import fill
-from siltstone.broker.net.turn._turn_kernels import INLINE_BYTES, Transport
+from siltstone.broker.net.turn.turn import INLINE_BYTES, Transport
 from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
 

@@ -1,4 +1,4 @@
 """One turn of a connection: receive, cut frames, answer, send.
 
-Here go the compiled module of it and its types of C. Nothing else.
+Here goes the compiled module of it. Nothing else.
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from siltstone.broker.net.turn._turn_kernels import Transport
+from siltstone.broker.net.turn.turn import Transport
 from siltstone.broker.process import sockets
 from siltstone.broker.process._sockets import route
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.gate import Gate
-from siltstone.broker.net.turn import _turn_kernels as kernel
+from siltstone.broker.net.turn import turn as kernel
 from siltstone.protocol.errors import ProtocolError
 from siltstone.storage.log.end import Appends
 from tests.support.connections import frame

@@ -1,70 +1,59 @@
-"""One turn of a connection: receive once, serve what is whole, send once.
-
-Compiled by Cython. The types of C stand in ``_turn_kernels.pxd``.
-"""
+"""One turn of a connection: receive once, serve what is whole, send once."""
 
 import errno
 import os
 from collections import deque
-from typing import TYPE_CHECKING, Any
 
-import cython
+cimport cython
+
+from siltstone.broker.context cimport Unwritten
+from siltstone.broker.net.gate cimport Gate, encode
+from siltstone.broker.process._sockets cimport receive_octets, send_octets
+from siltstone.protocol.core._format cimport (
+    EAGAIN, EINTR, MSG_MORE, Region, Target, acquire, acquire_target, copy, inside, no_region,
+    no_target, read_int16, release, release_target,
+)
+from siltstone.protocol.core._records cimport next_frame
+from siltstone.storage.files._disk cimport read_resident
+from siltstone.storage.log.end cimport Appends
 
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.parts import FileSlice
 
-if not cython.compiled:  # for the type checkers: what the .pxd has
-    from siltstone.broker.context import Unwritten
-    from siltstone.broker.net.gate import encode
-    from siltstone.broker.process._sockets import receive_octets, send_octets
-    from siltstone.protocol.core import next_frame
-    from siltstone.protocol.core._format import (
-        EAGAIN,
-        EINTR,
-        MSG_MORE,
-        Region,
-        acquire,
-        acquire_target,
-        copy,
-        inside,
-        no_region,
-        no_target,
-        release,
-        release_target,
-    )
-    from siltstone.storage.files._disk import read_resident
+cpdef enum:
+    FRAMES_PER_TURN = 64  # after so many requests of one client in a turn, the others are served
+    TURNS_PER_ROUND = 16  # so many answers wait for each other at most
+    ALONE = 8  # after a round of one turn, so many turns wait for no other
+    INLINE_BYTES = 65536  # a larger range of a file is not joined with its neighbours
+    SOCKET_IS_FULL = -1
+    IS_COLD = -2
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+cdef enum:
+    ROUND_BYTES = 65536  # of frames whose batches wait; and a larger answer waits for no other
+    JOINED_PARTS = 64
+    SIZE_AND_KEY = 6
 
-    from siltstone.broker.net.buffers import LargeBuffer
-    from siltstone.broker.net.gate import Gate
-    from siltstone.protocol.parts import LateAnswer
-    from siltstone.storage.log.end import Appends
+cdef Py_ssize_t SHARED = SHARED_BYTES
+cdef object SCRATCH = memoryview(bytearray(SHARED_BYTES))
 
 
-# After so many requests of one client in a turn, the others are served.
-FRAMES_PER_TURN = 64
-
-TURNS_PER_ROUND = 16
-"""So many answers wait for each other at most."""
-ROUND_BYTES = 64 * 1024
-"""Of frames whose batches wait; and an answer that is larger waits for no other."""
-ALONE = 8
-"""After a round of one turn, so many turns wait for no other."""
-
-INLINE_BYTES = 64 * 1024
-"""A larger range of a file is not joined with its neighbours."""
-SOCKET_IS_FULL = -1
-IS_COLD = -2
-_JOINED_PARTS = 64
-_SIZE_AND_KEY = 6
-_SCRATCH = memoryview(bytearray(SHARED_BYTES))
+cdef struct Joined:  # parts and their bytes, and what reading the last range gave
+    Py_ssize_t count
+    Py_ssize_t filled
+    Py_ssize_t got
 
 
-class Transport:
+cdef struct Served:  # how far frames were served, where the next one ends, the size of the answers
+    Py_ssize_t position
+    Py_ssize_t end
+    Py_ssize_t size
+
+
+cdef class Turn
+
+
+cdef class Transport:
     """Bytes from and to a socket that does not block (loop only).
 
     A call that copies at most a shared buffer keeps the GIL: it ends before another thread could
@@ -77,45 +66,48 @@ class Transport:
     `receive` and `send_bytes` without a call of Python's (docs/decisions/0015-compiled-bases.md).
     """
 
-    __slots__ = ("_on_lost", "fileno", "unsent")
+    cdef public object unsent, _on_lost
+    cdef public int fileno
 
-    def __init__(self, fileno: int, on_lost: "Callable[[str], None]") -> None:
+    def __init__(self, int fileno, on_lost):
         self.fileno = fileno
-        self.unsent: deque[bytes | memoryview | FileSlice] = deque()
+        self.unsent = deque()
         self._on_lost = on_lost
 
-    def receive(self, buffer: memoryview, start: int, end: int) -> int:
+    cpdef Py_ssize_t receive(self, object buffer, Py_ssize_t start, Py_ssize_t end) except -2:
         """Receive once into ``buffer[start:end]``.
 
         Returns:
             The number of bytes, 0 at the end of the stream, -1 if nothing has come yet.
         """
-        room = no_target()
+        cdef Target room = no_target()
+        cdef int socket = self.fileno
+        cdef Py_ssize_t received
         acquire_target(buffer, room)
         end = min(end, room.len)
-        socket = self.fileno
-        if end - start <= SHARED_BYTES:
+        if end - start <= SHARED:
             received = receive_octets(socket, room.buf, start, end)
         else:
-            with cython.nogil:
+            with nogil:
                 received = receive_octets(socket, room.buf, start, end)
         release_target(room)
         if received >= 0:
             return received
         return -1 if received in {-EAGAIN, -EINTR} else 0
 
-    def send_bytes(self, whole: bytes) -> None:
+    cpdef send_bytes(self, bytes whole):
         """Send or queue an answer of one piece, which is the common case."""
+        cdef int socket = self.fileno
+        cdef const unsigned char* octets = inside(whole)
+        cdef Py_ssize_t size = len(whole)
+        cdef Py_ssize_t sent
         if self.unsent:
             self.send((whole,))
             return
-        socket = self.fileno
-        octets = inside(whole)
-        size = len(whole)
-        if size <= SHARED_BYTES:
+        if size <= SHARED:
             sent = send_octets(socket, octets, size, 0)
         else:
-            with cython.nogil:
+            with nogil:
                 sent = send_octets(socket, octets, size, 0)
         if sent == size:
             return
@@ -127,7 +119,7 @@ class Transport:
         self.unsent.append(memoryview(whole)[sent:])
         self._watch()
 
-    def send_joined(self) -> int:
+    cpdef Py_ssize_t send_joined(self) except? -1:
         """Send the bytes and small ranges at the head of ``unsent`` in one call.
 
         Returns:
@@ -137,50 +129,55 @@ class Transport:
         Raises:
             OSError: The peer or the file fails, or the file ends before the range does.
         """
-        room = no_target()
-        acquire_target(_SCRATCH, room)
-        count, filled, got = join(self.unsent, room)
-        if count:
+        cdef Target room = no_target()
+        cdef Joined joined
+        cdef Py_ssize_t sent
+        acquire_target(SCRATCH, room)
+        joined = join(self.unsent, room)
+        if joined.count:
             sent = send_octets(
-                self.fileno, room.buf, filled, MSG_MORE if len(self.unsent) > count else 0
+                self.fileno, room.buf, joined.filled,
+                MSG_MORE if len(self.unsent) > joined.count else 0,
             )
             release_target(room)
         else:
             release_target(room)
             head = self.unsent[0]
             if isinstance(head, FileSlice):
-                _check_read(got, head.position)
+                check_read(joined.got, head.position)
                 return IS_COLD
-            count = 1
-            filled = len(head)
-            sent = _send_large(self.fileno, head)
+            joined.count = 1
+            joined.filled = len(head)
+            sent = send_large(self.fileno, head)
         if sent < 0:
             if sent in {-EAGAIN, -EINTR}:
                 return SOCKET_IS_FULL
             raise OSError(-sent, os.strerror(-sent))
-        if sent < filled:
+        if sent < joined.filled:
             self.drop(sent)
             return SOCKET_IS_FULL
-        while count:
+        while joined.count:
             self.unsent.popleft()
-            count -= 1
+            joined.count -= 1
         return sent
 
-    def is_in_memory(self, file: int, position: int) -> bool:
+    cpdef bint is_in_memory(self, int file, long long position) except -1:
         """Tell whether a byte of a file can be had without waiting for the disk.
 
         Raises:
             OSError: The file fails, or ends before it.
         """
-        room = no_target()
-        acquire_target(_SCRATCH, room)
+        cdef Target room = no_target()
+        cdef Py_ssize_t got
+        acquire_target(SCRATCH, room)
         got = read_resident(file, room.buf, 0, 1, position)
         release_target(room)
-        _check_read(got, position)
+        check_read(got, position)
         return got > 0
 
-    def drop(self, sent: int) -> None:
+    cpdef drop(self, Py_ssize_t sent):
         """Remove ``sent`` bytes from the head of ``unsent``: they have left."""
+        cdef Py_ssize_t size
         unsent = self.unsent
         while sent:
             head = unsent[0]
@@ -195,55 +192,59 @@ class Transport:
                 unsent[0] = memoryview(head)[sent:]
             return
 
-    def send(self, parts: "Sequence[bytes | memoryview | FileSlice]") -> None:
+    def send(self, parts):
         """Send or queue ``parts`` in order."""
         raise NotImplementedError
 
-    def _watch(self) -> None:
+    def _watch(self):
         """Continue to send when the socket has room."""
         raise NotImplementedError
 
 
-def join(parts: "Iterable[bytes | memoryview | FileSlice]", room: "Region") -> tuple[int, int, int]:
+cdef Joined join(object parts, Target room) except *:
     """Put bytes and small ranges into ``room`` as they follow each other, as long as there is room.
 
-    Returns:
-        How many parts, their bytes, and what reading the last range gave (see ``read_resident``).
+    ``got`` is what reading the last range gave (see ``read_resident``).
     """
-    region = no_region()
-    count = filled = got = 0
+    cdef Region region = no_region()
+    cdef Py_ssize_t size
+    cdef Joined joined
+    joined.count = joined.filled = joined.got = 0
     for part in parts:
         size = len(part)
         if (
-            count == _JOINED_PARTS
-            or filled + size > room.len
+            joined.count == JOINED_PARTS
+            or joined.filled + size > room.len
             or (isinstance(part, FileSlice) and size > INLINE_BYTES)
         ):
             break
         if isinstance(part, FileSlice):
             file = part.file.fileno()
-            got = read_resident(file, room.buf, filled, filled + size, part.position)
-            if got != size:
+            joined.got = read_resident(
+                file, room.buf, joined.filled, joined.filled + size, part.position
+            )
+            if joined.got != size:
                 break
         else:
             acquire(part, region)
-            copy(room.buf, filled, region.buf, 0, size)
+            copy(room.buf, joined.filled, region.buf, 0, size)
             release(region)
-        filled += size
-        count += 1
-    return count, filled, got
+        joined.filled += size
+        joined.count += 1
+    return joined
 
 
-def _send_large(socket: int, part: "bytes | memoryview") -> int:
-    region = no_region()
+cdef Py_ssize_t send_large(int socket, object part):
+    cdef Region region = no_region()
+    cdef Py_ssize_t sent
     acquire(part, region)
-    with cython.nogil:
+    with nogil:
         sent = send_octets(socket, region.buf, region.len, 0)
     release(region)
     return sent
 
 
-def _check_read(got: int, position: int) -> None:
+cdef check_read(Py_ssize_t got, long long position):
     """Raise OSError if ``read_resident`` failed, or found the end of the file."""
     if got == 0:
         raise OSError(errno.EIO, f"file ends before position {position + 1}")
@@ -251,7 +252,8 @@ def _check_read(got: int, position: int) -> None:
         raise OSError(-got, os.strerror(-got))
 
 
-class LoopRound:
+@cython.final
+cdef class LoopRound:
     """Serves the connections from one wait of the loop to the next (loop only).
 
     Connections that have bytes are served one after the other. Meanwhile the batches of their
@@ -264,29 +266,36 @@ class LoopRound:
     the next few times.
     """
 
-    __slots__ = ("_alone", "_is_due", "_loop", "_turns", "appends", "kept", "shared")
+    cdef readonly Appends appends
+    cdef readonly object shared
+    cdef readonly Py_ssize_t kept
+    cdef object _loop
+    cdef list _turns
+    cdef Py_ssize_t _alone
+    cdef bint _is_due
 
-    def __init__(self, loop: "asyncio.AbstractEventLoop", appends: "Appends") -> None:
+    def __init__(self, loop, Appends appends):
         self.appends = appends
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.kept = 0
         self._loop = loop
-        self._turns: list[Turn] = []  # that owe answers
+        self._turns = []  # that owe answers
         self._alone = 0  # so many turns yet do not wait for others
         self._is_due = False
 
-    def is_open(self) -> bool:
+    cdef bint is_open(self) except -1:
         """Tell whether the turn that begins now may wait for others; call it once a turn."""
         if self._alone:
             self._alone -= 1
             return False
         return True
 
-    def keep(self, filled: int) -> None:
+    cdef int keep(self, Py_ssize_t filled) except -1:
         """Keep frames below ``filled`` if batches in them wait."""
         self.kept = filled if self.appends.logs else 0
+        return 0
 
-    def add(self, turn: "Turn") -> None:
+    cdef int add(self, Turn turn) except -1:
         """Have a turn's answers wait for the end of the round."""
         self._turns.append(turn)
         if len(self._turns) >= TURNS_PER_ROUND or self.kept > ROUND_BYTES:
@@ -294,10 +303,11 @@ class LoopRound:
         elif not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._end_in_time)
+        return 0
 
-    def end(self) -> None:
+    cpdef end(self):
         """Write all that waits, and send all answers: each says what came of its own batches."""
-        turns = self._turns
+        cdef list turns = self._turns
         if not turns:
             return
         self._turns = []
@@ -306,15 +316,16 @@ class LoopRound:
         self.appends.write()
         self._answer(turns)
 
-    def _end_in_time(self) -> None:
+    def _end_in_time(self):
         self._is_due = False
         self.end()
 
-    def _answer(self, turns: "list[Turn]") -> None:
-        number = 0
+    cpdef _answer(self, list turns):
+        cdef Py_ssize_t number = 0
+        cdef Turn turn
         try:
             while number < len(turns):
-                turn: Turn = turns[number]
+                turn = turns[number]
                 number += 1
                 turn.answer()
         finally:  # one connection's fault must not keep the answers of the others
@@ -322,17 +333,22 @@ class LoopRound:
                 self._loop.call_soon(self._answer, turns[number:])
 
 
-def _has_rest(answers: list[Any]) -> bool:
+cdef bint has_rest(list answers) except *:
     """Tell whether the last answer is not one frame, which would be sent with those before."""
     return len(answers) > 0 and not isinstance(answers[len(answers) - 1], (bytes, Unwritten))
 
 
-def _is_produce(frames: memoryview, start: int, end: int) -> bool:
+cdef bint is_produce(object frames, Py_ssize_t start, Py_ssize_t end) except *:
     """Tell whether a frame has the number of Produce, 0, behind its size."""
-    return end - start >= _SIZE_AND_KEY and frames[start + 4] == 0 and frames[start + 5] == 0
+    cdef Region region = no_region()
+    cdef bint found
+    acquire(frames, region)
+    found = end - start >= SIZE_AND_KEY and read_int16(region.buf, start + 4) == 0
+    release(region)
+    return found
 
 
-class Turn:
+cdef class Turn:
     """Serves a connection when its socket has bytes: receive once, serve, send once (loop only).
 
     Received bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them.
@@ -342,33 +358,21 @@ class Turn:
     (docs/decisions/0015-compiled-bases.md).
     """
 
-    __slots__ = (
-        "_appends",
-        "_channel",
-        "_expects_large",
-        "_frame",
-        "_gate",
-        "_held",
-        "_limit",
-        "_loop",
-        "_owed",
-        "_round",
-        "_shared",
-        "_tail",
-        "_task",
-        "is_closed",
-        "last_active",
-        "received",
-    )
+    cdef public object _loop, _shared, _frame, _task
+    cdef public Transport _channel
+    cdef public Gate _gate
+    cdef Appends _appends
+    cdef readonly LoopRound _round
+    cdef readonly list _owed
+    cdef public bytes _tail
+    cdef public long long _limit, received
+    cdef public Py_ssize_t _held
+    cdef public double last_active
+    cdef public bint _expects_large, is_closed
 
     def __init__(
-        self,
-        loop: "asyncio.AbstractEventLoop",
-        channel: Transport,
-        gate: "Gate",
-        loop_round: LoopRound,
-        limit: int,
-    ) -> None:
+        self, loop, Transport channel, Gate gate, LoopRound loop_round, long long limit
+    ):
         self.is_closed = False
         self.last_active = loop.time()
         self.received = 0  # bytes in all
@@ -379,14 +383,14 @@ class Turn:
         self._shared = loop_round.shared
         self._limit = limit
         self._appends = loop_round.appends
-        self._owed: list[Any] | None = None  # answers that wait for the end of the round
+        self._owed = None  # answers that wait for the end of the round
         self._tail = b""
         self._held = 0  # how much of the tail and the frame is counted
-        self._frame: LargeBuffer | None = None
+        self._frame = None
         self._expects_large = False
-        self._task: asyncio.Task[None] | None = None
+        self._task = None
 
-    def on_readable(self) -> None:
+    cpdef on_readable(self):
         """Take a turn: the loop calls this when the socket has bytes."""
         timer = self._gate.timer
         if timer is None:
@@ -398,7 +402,7 @@ class Turn:
         finally:
             timer.end(self, began)
 
-    def _turn(self) -> None:
+    cdef object _turn(self):
         self.last_active = self._loop.time()
         try:
             if (
@@ -416,11 +420,12 @@ class Turn:
         if self._tail or self._held or self._frame is not None:
             self._count()
 
-    def _receive(self) -> None:
+    cpdef _receive(self):
         """Receive into the shared buffer, behind what is left from last time."""
-        start = self._round.kept
-        tail = self._tail
-        kept = len(tail)
+        cdef Py_ssize_t start = self._round.kept
+        cdef bytes tail = self._tail
+        cdef Py_ssize_t kept = len(tail)
+        cdef Py_ssize_t received
         if kept:
             self._shared[start : start + kept] = tail
         received = self._channel.receive(self._shared, start + kept, len(self._shared))
@@ -431,7 +436,7 @@ class Turn:
         elif received == 0:
             self.close()
 
-    def _serve(self, start: int, filled: int) -> None:
+    cpdef _serve(self, Py_ssize_t start, Py_ssize_t filled):
         """Serve the complete frames of ``shared[start:filled]`` and send the answers together.
 
         It ends early at a request that must wait, at file ranges, and when others are due. Batches
@@ -441,18 +446,20 @@ class Turn:
         Raises:
             ProtocolError: As `_dispatch_all` and `_settle` do.
         """
-        answers: list[Any] = []
-        is_open = self._round.is_open()
+        cdef list answers = []
+        cdef bint is_open = self._round.is_open()
+        cdef bint is_more
+        cdef Served served
         try:
-            position, end, size = self._dispatch_all(start, filled, answers, is_open)
+            served = self._dispatch_all(start, filled, answers, is_open)
         except ProtocolError:
             self._send_joined(answers)
             raise
         self._round.keep(filled)
-        reply = answers.pop() if _has_rest(answers) else None
+        reply = answers.pop() if has_rest(answers) else None
         if isinstance(reply, list):
-            if position < filled:
-                self._keep(self._shared[position:filled], 0)
+            if served.position < filled:
+                self._keep(self._shared[served.position:filled], 0)
             try:
                 self._settle(answers)
             except ProtocolError:
@@ -460,63 +467,65 @@ class Turn:
                 raise
             self._send([*answers, *reply])
         else:
-            if position < filled:
-                self._keep(self._shared[position:filled], end - position)
+            if served.position < filled:
+                self._keep(self._shared[served.position:filled], served.end - served.position)
             if reply is not None:
                 try:
                     self._send_joined(answers)
                 finally:
                     self._await(reply)
                 return
-            if is_open and size <= ROUND_BYTES:
+            if is_open and served.size <= ROUND_BYTES:
                 self.owe(answers)
             else:
                 self._send_joined(answers)
-        is_more = end <= filled if end > position else len(self._tail) > 0
+        if served.end > served.position:
+            is_more = served.end <= filled
+        else:
+            is_more = len(self._tail) > 0
         if is_more and not self._channel.unsent:
             self._loop.call_soon(self.resume)
 
-    def _dispatch_all(
-        self, start: int, filled: int, answers: list[Any], is_open: bool
-    ) -> tuple[int, int, int]:
+    cdef Served _dispatch_all(
+        self, Py_ssize_t start, Py_ssize_t filled, list answers, bint is_open
+    ) except *:
         """Put the answers of complete frames into ``answers``; all but the last are one frame each.
 
         With ``is_open`` batches wait for those of other connections if all answers are that.
 
-        Returns:
-            How far it came, where the next frame ends, and the size of the answers.
-
         Raises:
             ProtocolError: From `Gate.dispatch`, or a frame cannot have the size that it states.
         """
+        cdef Appends appends = self._appends
+        cdef bint waits = False
+        cdef bint may_wait
+        cdef Served served
         shared = self._shared
-        appends = self._appends
-        position = start
-        size = 0
-        waits = False
+        served.position = start
+        served.size = 0
         try:
-            end = next_frame(shared, start, filled, self._limit)
-            while end <= filled and len(answers) < FRAMES_PER_TURN and size < SHARED_BYTES:
-                if appends.logs and not _is_produce(shared, position, end):
+            served.end = next_frame(shared, start, filled, self._limit)
+            while served.end <= filled and len(answers) < FRAMES_PER_TURN and served.size < SHARED:
+                if appends.logs and not is_produce(shared, served.position, served.end):
                     appends.write()
                     self._settle(answers)
-                may_wait = is_open or end < filled or len(appends.logs) > 0
-                reply = self._gate.dispatch(self, shared, position + 4, end, may_wait)  # type: ignore[arg-type]  # a Connection
-                position = end
+                may_wait = is_open or served.end < filled or len(appends.logs) > 0
+                reply = self._gate.dispatch(self, shared, served.position + 4, served.end, may_wait)
+                served.position = served.end
                 if reply is not None:
                     answers.append(reply)
                     if isinstance(reply, bytes):
-                        size += len(reply)
+                        served.size += len(reply)
                     elif not isinstance(reply, Unwritten):
                         break
-                end = next_frame(shared, position, filled, self._limit)
-            waits = is_open and size <= ROUND_BYTES and not _has_rest(answers)
+                served.end = next_frame(shared, served.position, filled, self._limit)
+            waits = is_open and served.size <= ROUND_BYTES and not has_rest(answers)
         finally:
             if not waits:
                 appends.write()
-        return position, end, size
+        return served
 
-    def owe(self, answers: list[Any]) -> None:
+    cpdef owe(self, list answers):
         """Send answers at the end of the round."""
         if self._owed is not None:
             self._owed += answers
@@ -524,9 +533,9 @@ class Turn:
             self._owed = answers
             self._round.add(self)
 
-    def answer(self) -> None:
+    cpdef answer(self):
         """Send what is owed."""
-        owed = self._owed
+        cdef list owed = self._owed
         self._owed = None
         if not owed:
             return
@@ -541,13 +550,13 @@ class Turn:
             if timer is not None:
                 timer.end(self, began)
 
-    def _settle(self, answers: list[Any]) -> None:
+    cdef int _settle(self, list answers) except -1:
         """Make answers what is sent: what waited to be written is, or has failed.
 
         Raises:
             ProtocolError: One has none, and the connection must close; those before it are left.
         """
-        place = 0
+        cdef Py_ssize_t place = 0
         while place < len(answers):
             answer = answers[place]
             if isinstance(answer, Unwritten):
@@ -557,8 +566,9 @@ class Turn:
                     del answers[place:]
                     raise
             place += 1
+        return 0
 
-    def _send_joined(self, answers: list[Any]) -> None:
+    cpdef _send_joined(self, list answers):
         """Send answers of one frame each together; raise ProtocolError as `_settle` does."""
         try:
             self._settle(answers)
@@ -567,7 +577,7 @@ class Turn:
             if whole:
                 self._send(whole)
 
-    def _send(self, answer: "bytes | Sequence[bytes | FileSlice]") -> None:
+    cpdef _send(self, object answer):
         if self._owed is not None:
             self._round.end()
         if self.is_closed:
@@ -579,34 +589,34 @@ class Turn:
         if self._channel.unsent:
             self._note_unread()
 
-    def _go_on(self) -> None:
+    def _go_on(self):
         """Wait for an answer that is owed, receive a large frame, or serve kept bytes."""
         raise NotImplementedError
 
-    def _keep(self, rest: memoryview, frame_size: int) -> None:
+    def _keep(self, rest, frame_size):
         """Keep what was received and not served; it begins a frame of ``frame_size`` bytes."""
         raise NotImplementedError
 
-    def _count(self) -> None:
+    def _count(self):
         """Tell `Buffers` how many bytes are kept."""
         raise NotImplementedError
 
-    def _note_unread(self) -> None:
+    def _note_unread(self):
         """Tell `Unread` that answers have not left."""
         raise NotImplementedError
 
-    def _await(self, reply: "LateAnswer") -> None:
+    def _await(self, reply):
         """Wait for the answer of a request, and send it."""
         raise NotImplementedError
 
-    def resume(self) -> None:
+    def resume(self):
         """Continue when an answer is sent or memory is free: kept bytes first, then new ones."""
         raise NotImplementedError
 
-    def _refuse(self, error: ProtocolError) -> None:
+    def _refuse(self, error):
         """Close the connection because of bytes that are no Kafka request."""
         raise NotImplementedError
 
-    def close(self, reason: str | None = None) -> None:
+    def close(self, reason=None):
         """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
         raise NotImplementedError
