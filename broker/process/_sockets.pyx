@@ -47,8 +47,7 @@ route = _route
 cdef Py_ssize_t receive_octets(int socket, unsigned char* data, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
     cdef ssize_t received
     if _leads:
-        with gil:
-            return _receive(socket, data + start, end - start)
+        return _receive(socket, data + start, end - start)
     received = recv(socket, data + start, <size_t>(end - start), 0)
     return -errno if received < 0 else received
 
@@ -56,13 +55,12 @@ cdef Py_ssize_t receive_octets(int socket, unsigned char* data, Py_ssize_t start
 cdef Py_ssize_t send_octets(int socket, const unsigned char* data, Py_ssize_t size, int flags) noexcept nogil:
     cdef ssize_t sent
     if _leads:
-        with gil:
-            return _send(socket, data, size, flags)
+        return _send(socket, data, size, flags)
     sent = send(socket, data, <size_t>size, MSG_NOSIGNAL | flags)
     return -errno if sent < 0 else sent
 
 
-cdef Py_ssize_t _receive(int socket, unsigned char* data, Py_ssize_t size) noexcept:
+cdef Py_ssize_t _receive(int socket, unsigned char* data, Py_ssize_t size) noexcept with gil:
     memory = PyMemoryView_FromMemory(<char*>data, size, PyBUF_WRITE)
     try:
         return _route._through.receive_into(socket, memory)
@@ -72,7 +70,7 @@ cdef Py_ssize_t _receive(int socket, unsigned char* data, Py_ssize_t size) noexc
         memory.release()
 
 
-cdef Py_ssize_t _send(int socket, const unsigned char* data, Py_ssize_t size, int flags) noexcept:
+cdef Py_ssize_t _send(int socket, const unsigned char* data, Py_ssize_t size, int flags) noexcept with gil:
     memory = PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ)
     try:
         return _route._through.send(socket, memory, flags)
