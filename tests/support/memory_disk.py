@@ -18,6 +18,9 @@ import pytest
 
 from siltstone.storage.files import disk as seam
 
+_FIRST = 1 << 20
+"""The lowest descriptor: no real one is as high."""
+
 
 class _Node:
     """A file, or a folder, which has names."""
@@ -39,7 +42,7 @@ class MemoryDisk:
         self._prefix = root
         self._open: dict[int, _Node] = {}
         self._ends = Counter[int]()
-        self._descriptors = itertools.count(1 << 20)  # no real one is as high
+        self._descriptors = itertools.count(_FIRST)
 
     @property
     def open_files(self) -> int:
@@ -77,8 +80,11 @@ class MemoryDisk:
         return fd
 
     def close(self, fd: int) -> None:
-        """Close a descriptor."""
-        del self._open[fd]
+        """Close a descriptor; a real one is of an earlier test, which Python has just freed."""
+        if fd < _FIRST:
+            os.close(fd)
+        else:
+            del self._open[fd]
 
     def mkdir(self, path: Any, _mode: int = 0) -> None:
         """Make a folder."""
