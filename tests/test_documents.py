@@ -97,7 +97,7 @@ def test_the_index_has_each_page_once() -> None:
 
 
 def test_the_list_of_supports_has_each_module_once() -> None:
-    """What tests lean on is found by its subject: tests/support/README.md names every module."""
+    """A helper of tests is found by its subject: tests/support/README.md names every module."""
     index = ROOT / "tests" / "support" / "README.md"
     named = [
         index.parent / name

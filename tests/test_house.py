@@ -24,7 +24,7 @@ def tree() -> Tree:
 
 @pytest.mark.parametrize("find", HELD)
 def test_nothing_breaks_a_rule_more_often(find: Callable[[Tree], Iterator[Figure]]) -> None:
-    """What was taken away does not come back; a rule without a line in the ratchets allows none."""
+    """A word that went does not come back; a rule without a line in the ratchets allows none."""
     allowed = read_ratchets()
     more = [figure for figure in find(tree()) if figure.number > allowed.get(figure.what, 0)]
 

@@ -23,7 +23,7 @@ PACKAGES = (
     "config",
 )
 FOR_TESTS = "siltstone/testing"
-"""What tests of others import: it holds a broker from outside, as they do."""
+"""Tests of others import it: it holds a broker from outside, as they do."""
 
 MAY_IMPORT = {
     "broker": {
@@ -143,7 +143,7 @@ def product() -> Tree:
 
 @pytest.mark.parametrize("package", FLOORS)
 def test_every_folder_has_a_floor(package: str) -> None:
-    """What is new at the top of a package gets its place in the drawing."""
+    """A new folder at the top of a package gets its place in the drawing."""
     tops = {path.parts[1].partition(".")[0] for path in product().below(package)}
 
     assert tops - {"__init__"} <= {name for floor in FLOORS[package] for name in floor}
@@ -166,7 +166,7 @@ def test_what_may_run_up_does() -> None:
 
 
 def test_nothing_is_left_that_nobody_uses() -> None:
-    """What stands at the top of a module is named by the product, or by what measures or makes it.
+    """A name at the top of a module is used by the product, or by what measures or makes it.
 
     A test alone keeps nothing: it would prove what nobody does.
     """

@@ -1,4 +1,4 @@
-"""What is read never becomes code: no pickle, no eval or exec, no YAML that makes objects."""
+"""Data never becomes code: no pickle, no eval or exec, no YAML that makes objects."""
 
 import ast
 import re

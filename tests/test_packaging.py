@@ -1,4 +1,4 @@
-"""What is built and shipped, and that the three lists of dependencies are one."""
+"""The files that are built and shipped, and that the three lists of dependencies are one."""
 
 import json
 import os
@@ -251,7 +251,7 @@ def test_source_archive_can_build_the_kernels(built: Path) -> None:
 
 @pytest.fixture
 def unpacked(built: Path, tmp_path: Path) -> Path:
-    """What the source archive holds."""
+    """The folder that the source archive unpacks to."""
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         opened.extractall(tmp_path / "unpacked", filter="data")
@@ -354,7 +354,7 @@ def test_uv_lock_follows_pyproject() -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_requirements_are_exported_from_uv_lock(name: str) -> None:
-    """What pip installs has the versions and the hashes that uv would install."""
+    """Packages from pip have the versions and the hashes that uv would install."""
     packages = _locked()
     wanted = {}
     for dependency in _reachable(packages, LOCKS[name]):

@@ -113,6 +113,6 @@ def test_markers_are_named_where_they_are_used() -> None:
 
 
 def test_ci_runs_every_tier() -> None:
-    """What CI runs holds each leg."""
+    """The runs of CI hold each leg."""
     assert "make test-all\n" in (ROOT / ".ci/run").read_text()
     assert all(leg in tiers.TIERS["all"] for leg in (*tiers.NOW, *tiers.REST))

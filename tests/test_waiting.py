@@ -23,7 +23,7 @@ def test_what_holds_is_returned() -> None:
 
 
 def test_a_wait_looks_once_however_short_it_is() -> None:
-    """What holds already is found without any time."""
+    """A condition that holds already is found without any time."""
     assert wait_until(lambda: "here", "it", timeout=0) == "here"
 
 
@@ -50,7 +50,7 @@ def test_of_a_long_text_the_end_is_shown() -> None:
 
 
 async def test_the_loop_has_its_turns_meanwhile() -> None:
-    """What is looked at may be asked for by a coroutine."""
+    """A coroutine may do the looking."""
     task = asyncio.create_task(asyncio.sleep(0, "done"))
 
     async def look() -> bool:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARKERS = ("slow", "java", "spark", "connector", "alone", "client")
-"""What chooses a test for a leg, and stands as `mark.NAME` in the module that has the test."""
+"""The marks that choose a test for a leg; its module has each as `mark.NAME`."""
 
 LATER = "(slow or java or spark or connector)"
 BESIDE = (

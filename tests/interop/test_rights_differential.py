@@ -72,7 +72,7 @@ def test_apache_kafka_and_ours_refuse_the_same(sides: tuple[Side, Side]) -> None
 
 @pytest.mark.parametrize("version", [12, 17])
 def test_rights_that_change_within_a_fetch_session(sides: tuple[Side, Side], version: int) -> None:
-    """What is refused is told in each answer, beside the rest, until it may be read."""
+    """A refusal is in each answer, beside the rest, until it may be read."""
     readable = ["a", "a", "ab", "ab", "b", "b", "", "", "ab", "ab"]
     answers: list[list[Any]] = []
     for side in sides:

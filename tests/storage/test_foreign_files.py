@@ -232,7 +232,7 @@ def test_a_folder_on_its_way_that_is_a_link(tmp_path: Path, killed: Path, suffix
     ],
 )
 def test_a_link_beside_the_partitions(tmp_path: Path, killed: Path, name: str) -> None:
-    """What is written replaces it, and never what it points at."""
+    """A write replaces it, and never the file that it points at."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("of another owner")

@@ -1,4 +1,4 @@
-"""What the random histories excuse in a partition, and what not."""
+"""Faults that the random histories excuse in a partition, and others."""
 
 from pathlib import Path
 from random import Random

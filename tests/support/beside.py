@@ -1,4 +1,4 @@
-"""What one request costs a broker process: how long others wait, how much memory it takes.
+"""The cost of one request to a broker process: how long others wait, how much memory it takes.
 
 A thread that could run and had to wait for a processor was held up by the machine, not by the
 broker; Linux tells for how long, and waits are counted without it.
@@ -26,7 +26,7 @@ _SMALL = (
 
 
 class Cost(NamedTuple):
-    """What was measured of one request."""
+    """The measurements of one request."""
 
     answer: str
     """Bytes of the answer, or how it ended."""

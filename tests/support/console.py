@@ -70,14 +70,14 @@ _MASKS = (
     (r"\b\d+(\.\d+)? (?=records/sec|ms\b)|\b\d+\.\d{4}\b", "N "),
     (r"(?<=N , )\d+, \d+(?=, N)", "N, N"),
 )
-"""What is another at each run, in lines whose blanks are single."""
+"""Words that are others at each run, in lines whose blanks are single."""
 _LOGGED = re.compile(
     r"^(Caused by|WARN|ERROR|INFO|\[?\d{4}-\d\d-\d\d).*|^\tat .*|^\s+\.\.\. \d+ more"
 )
 
 
 class Answer(NamedTuple):
-    """What a tool printed, masked, and how it ended."""
+    """The output of a tool, masked, and how it ended."""
 
     code: int
     lines: tuple[str, ...]

@@ -119,7 +119,7 @@ class GroupInHand:
 
     @property
     def world(self) -> World:
-        """What is around the group right now."""
+        """The surroundings of the group right now."""
         return World(
             policy=self.policy,
             image=self.topics,

@@ -57,7 +57,7 @@ _INDEX_FILES: Final = (files.INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX, f
 
 
 class Damage(NamedTuple):
-    """What was done: to a partition, or to the directory if that is None."""
+    """A damage: to a partition, or to the directory if that is None."""
 
     victim: TopicPartition | None
     what: str

@@ -1,4 +1,4 @@
-"""What Kafka's own dump tool finds wrong in partition folders."""
+"""Faults that Kafka's own dump tool finds in partition folders."""
 
 import re
 from pathlib import Path

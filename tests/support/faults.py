@@ -26,7 +26,7 @@ BY_DESCRIPTOR = frozenset(
 )
 BY_PATH = frozenset({"open", "create", "rename", "unlink", "mkdir", "rmdir", "stat"})
 WRITES = ("pwrite", "create", "mkdir")
-"""What a full disk refuses; names that are there can still be renamed and unlinked."""
+"""The calls that a full disk refuses; existing names can still be renamed and unlinked."""
 
 ALWAYS = sys.maxsize
 

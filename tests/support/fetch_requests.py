@@ -16,7 +16,7 @@ from siltstone.protocol.names import TopicKey
 
 @dataclass
 class FetchRequest:
-    """What a test asks, in any version."""
+    """A request of a test, in any version."""
 
     replica_id: int = -1
     max_wait_ms: int = 0

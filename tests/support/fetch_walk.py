@@ -26,7 +26,7 @@ FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_ID = 74, 75, 100
 
 
 class Row(NamedTuple):
-    """What an answer says of one partition."""
+    """One partition of an answer."""
 
     topic: TopicKey
     partition: int

@@ -14,7 +14,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Batch(NamedTuple):
-    """What the tests look at of one batch."""
+    """The parts of one batch that the tests look at."""
 
     base_offset: int
     last_offset: int

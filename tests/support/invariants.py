@@ -1,4 +1,4 @@
-"""What is true of every log at every moment."""
+"""Rules that hold for every log at every moment."""
 
 from collections.abc import Iterable, Mapping
 

@@ -12,7 +12,7 @@ MAIN = "org.apache.kafka.storage.internals.log.CleanerDriver"
 
 
 class Selected(NamedTuple):
-    """What Kafka takes for cleanable, in offsets and bytes."""
+    """The part that Kafka takes for cleanable, in offsets and bytes."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -21,7 +21,7 @@ class Selected(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """What Kafka says of a pass."""
+    """A pass in Kafka's words."""
 
     end_offset: int
     map_keys: int

@@ -1,4 +1,4 @@
-"""What tests ask of kio's schemas: their classes, and what stands in their fields.
+"""The questions of tests to kio's schemas: classes, and what stands in their fields.
 
 kio has no public way to look at a field; here is the one place that knows where it keeps that.
 """

@@ -1,4 +1,4 @@
-"""What can be seen of a log, to tell one state from another."""
+"""Views of a log, to tell one state from another."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,7 +9,7 @@ from tests.support.logs import bytes_of
 
 @dataclass(frozen=True)
 class View:
-    """What a reader and a producer can see of a log."""
+    """A log as a reader and a producer can see it."""
 
     data: bytes
     aborted: tuple[tuple[int, int], ...]

@@ -1,4 +1,4 @@
-"""What our structures and kio's say, compared field by field, each in its own form."""
+"""Our structures and kio's, compared field by field, each in its own form."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ START = int(time.time() * 1000) - HOUR
 
 
 class Message(NamedTuple):
-    """What a producer is given; timestamp in ms."""
+    """A record as a producer is given it; timestamp in ms."""
 
     key: bytes | None
     value: bytes | None
@@ -17,7 +17,7 @@ class Message(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What a consumer is given."""
+    """A record as a consumer is given it."""
 
     offset: int
     message: Message

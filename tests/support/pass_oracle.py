@@ -1,4 +1,4 @@
-"""What a pass over a log must leave, batch by batch, by `tests.support.pass_rules`."""
+"""The batches that a pass over a log must leave, by `tests.support.pass_rules`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a pass keeps, as rules to read (docs/compaction.md).
+"""The records that a pass keeps, as rules to read (docs/compaction.md).
 
 Kafka: ``Cleaner.checkBatchRetention``, ``shouldRetainRecord``, ``MemoryRecords.filterTo``. The
 kernels do the same much faster; tests hold the two against each other, and this file against
@@ -18,7 +18,7 @@ FindOffset = Callable[[bytes], int | None]
 
 
 class BatchRetention(Enum):
-    """What happens to a batch of which no record stays."""
+    """The fate of a batch of which no record stays."""
 
     DELETE = "goes unread"
     DELETE_EMPTY = "goes"
@@ -26,7 +26,7 @@ class BatchRetention(Enum):
 
 
 class Fate(Enum):
-    """What happens to a record, and by which rule."""
+    """The fate of a record, and by which rule."""
 
     KEPT = "kept"
     SUPERSEDED = "superseded"
@@ -38,7 +38,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What is the same for all batches of a pass.
+    """The facts that are the same for all batches of a pass.
 
     ``latest_offset`` is the last one that the map covers; ``now_ms`` when the pass began.
     """
@@ -52,7 +52,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is written of a batch: nothing, its header, or these records.
+    """The part of a batch that is written: nothing, its header, or these records.
 
     ``is_unchanged``: the very bytes. ``horizon_ms`` is the delete horizon that the written batch
     has, None if it has none.

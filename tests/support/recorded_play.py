@@ -66,7 +66,7 @@ class Answered:
 
 @dataclass(slots=True)
 class _Reader:
-    """What a client that fetches keeps: its session, and where it is in each partition."""
+    """A client that fetches: its session, and where it is in each partition."""
 
     session_id: int = 0
     epoch: int = 0

@@ -103,7 +103,7 @@ class Running:
 
     @property
     def requests(self) -> RequestStats:
-        """What it counts of requests."""
+        """Its counts of requests."""
         return self.broker.requests
 
     @property
@@ -113,7 +113,7 @@ class Running:
 
     @property
     def probe(self) -> Probe:
-        """What tries whether it can write and read."""
+        """The probe that tries whether it can write and read."""
         return self.broker.probe
 
     async def connect(self, number: int = 0) -> Client:

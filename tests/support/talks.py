@@ -1,4 +1,4 @@
-"""What clients and a broker said to each other, and the same said once more in another way.
+"""Talks of clients with a broker, and the same said once more in another way.
 
 A broker without ports has its connections over socket pairs. `hold` sends request by request and
 looks at each answer; `repeat` sends all that a connection said at once, cut anywhere.
@@ -36,7 +36,7 @@ _WHAT_IS_SERVED = pack(">ihhih", 10, 18, 0, _LAST, -1)  # answered by whoever is
 
 @dataclass
 class Talk:
-    """What one connection said, request by request, and what it was told."""
+    """The requests of one connection, and the answer to each."""
 
     kinds: list[Any] = field(default_factory=list)
     frames: list[bytes] = field(default_factory=list)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SOURCE = Path(__file__).with_name("turns.c")
 _FORM = struct.Struct("=qq")
 _WORK_SECONDS = 0.0042
-"""What `_work` takes of the processor that the bounds of the tests were set on."""
+"""The seconds that `_work` takes on the processor that the bounds of the tests were set on."""
 
 
 @cache

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 REFUSALS = 1_000
 LONG = "n" * 2_000
 MOST_BYTES = 1_000
-"""What a refusal may leave: empty tuples, of which Python keeps two thousand; not its request."""
+"""A refusal may leave empty tuples, of which Python keeps two thousand; not its request."""
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def test_both_forms_fill_the_same_buffers(made: list[Any]) -> None:
 
 @BOTH
 def test_a_buffer_begins_inside_the_arena(kernel: Any) -> None:
-    """What does not is refused before anything is written."""
+    """A value that does not is refused before anything is written."""
     data = make_batch(1)
     rows = survey(kernel, data).rows
     selection = Selection(0, 9, 0, 1 << 60, 1, is_walked=True)

@@ -1,4 +1,4 @@
-"""What a request takes while it is read: little more than its bytes, whatever it says of itself.
+"""Memory of a request while it is read: little more than its bytes, whatever it says of itself.
 
 What the plain form makes of a request is what the compiled one makes.
 """
@@ -29,7 +29,7 @@ TIMES: Final = 16
 ELEMENTS: Final = 8 << 20
 """Memory of all elements that a request may have (`MAX_ELEMENTS`, or fewer)."""
 FEW: Final = 16 << 10
-"""What a request of some bytes takes: its row, or the error that refuses it."""
+"""A request of some bytes takes its row, or the error that refuses it."""
 OF_A_SMALL_ONE: Final = 64
 """Times its bytes: an empty element of two bytes is a tuple of a hundred."""
 BEFORE_LOGIN: Final = [each for each in APIS if each.key in {17, 18, 36}]

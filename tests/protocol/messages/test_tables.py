@@ -1,4 +1,4 @@
-"""What a table is: one line a field, whatever the version; what its reader and writer refuse."""
+"""A table has one line a field, whatever the version; its reader and writer refuse the rest."""
 
 import struct
 import subprocess

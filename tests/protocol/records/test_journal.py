@@ -182,7 +182,7 @@ def test_a_damaged_batch_is_left_out() -> None:
 
 
 def test_a_record_that_can_not_be_told_from_the_next_ends_its_batch() -> None:
-    """What was read of the batch counts, and so does what comes behind it."""
+    """The part of the batch that was read counts, and so does all that comes behind it."""
     good = encode_rows([(b"0", b"value")], NOW)
     junk = frame_batch(bytes(good[61:]) + b"\x7fjunk", 2, base_offset=5)
     data = memoryview(junk + good)

@@ -41,7 +41,7 @@ def test_without_a_reserve_nothing_is_short() -> None:
 
 
 def test_the_forecast_is_that_of_the_last_minutes() -> None:
-    """What went since the oldest sample, over the time since; not before some minutes."""
+    """The bytes that went since the oldest sample, over the time; not before some minutes."""
     room = Room()
     for now in (0.0, LEAST_SECONDS / 2, LEAST_SECONDS - 1):
         room.note(3000 - int(now), 10_000, RESERVE, now, written=int(now))

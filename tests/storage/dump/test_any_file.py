@@ -287,7 +287,7 @@ class Enough(Exception):  # noqa: N818
 
 
 def test_follow_goes_over_to_the_next_segment(numbered: Path) -> None:
-    """What is there first, then each batch as it comes, half ones when they are whole."""
+    """First all batches of before, then each as it comes, half ones when they are whole."""
     seen: list[str] = []
     last = LogSegment.load(numbered, 20, TopicConfig(), now_ms=0, open_files=OpenFiles())
     next_batch = bytes(make_batch(base_offset=30, timestamp=TIMESTAMP))

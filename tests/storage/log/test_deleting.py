@@ -35,7 +35,7 @@ def _names(folder: LogFolder) -> set[str]:
 
 
 def test_old_segments_go(folder: LogFolder) -> None:
-    """What goes is renamed at once, and unlinked when file.delete.delay.ms have passed."""
+    """Old segments are renamed at once, and unlinked when file.delete.delay.ms have passed."""
     count = folder.log.apply_retention(TIMESTAMP + 11_500)
     folder.settle()
     renamed = {name for name in _names(folder) if name.endswith(".deleted")}

@@ -192,7 +192,7 @@ def test_a_gap_up_to_the_end_is_empty(folder: LogFolder) -> None:
 
 
 def test_available_bytes_count_over_segments(folder: LogFolder) -> None:
-    """What a long poll waits for is counted from the batch of its offset up to its bound."""
+    """The bytes for a long poll are counted from the batch of its offset up to its bound."""
     log = folder.log
 
     assert log.available_bytes(0, 20) == 10 * BATCH_BYTES

@@ -54,7 +54,7 @@ def test_a_crash_loses_nothing_that_was_written(folder: LogFolder) -> None:
 def test_a_start_that_fails_at_damage_ends_the_log_there_the_next_time(
     folder: LogFolder, disk: Disk
 ) -> None:
-    """What follows the damage goes first, so no start finds a sound log with a hole in it."""
+    """Segments behind the damage go first, so no start finds a sound log with a hole in it."""
     path = folder.path / LOG
     path.write_bytes(path.read_bytes()[: BATCH_BYTES + 9])
     disk.fail("unlink", errno.EIO, "00000000000000000003.log", times=1)
@@ -359,7 +359,7 @@ def test_kafka_metadata_snapshots_are_left_alone(folder: LogFolder) -> None:
 
 
 def test_producers_are_not_taken_from_a_damaged_batch(folder: LogFolder) -> None:
-    """What a batch says of its producer decides on appends: it is believed with its checksum."""
+    """Words of a batch about its producer decide on appends: its checksum must be right."""
     folder.close()
     for snapshot in folder.path.glob("*.snapshot"):
         snapshot.unlink()

@@ -46,7 +46,7 @@ def test_a_future_timestamp_blocks(tmp_path: object) -> None:
     ("limit", "count"), [(300, 0), (299, 0), (200, 1), (150, 1), (0, 3), (-1, 0)]
 )
 def test_retention_by_size(limit: int, count: int) -> None:
-    """What stays is never less than retention.bytes; a negative one is no limit."""
+    """Never less than retention.bytes stays; a negative one is no limit."""
     config = TopicConfig(retention_ms=-1, retention_bytes=limit)
 
     assert _count(_segments(0, 0, 0), config) == count

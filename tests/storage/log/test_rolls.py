@@ -307,7 +307,7 @@ class TestARollAtTheRecoveryPoint:
     @pytest.mark.parametrize("call", ["open", "fsync", "pwrite"])
     @pytest.mark.parametrize("kind", [*KINDS, ".snapshot"])
     def test_the_flush_fails(self, tmp_path: Path, disk: Disk, call: str, kind: str) -> None:
-        """What a disk refuses of the segment's end is there after a kill all the same."""
+        """The segment's end that a disk refuses is found after a kill all the same."""
         flushed = Flushed(tmp_path)
         flushed.roll()
         disk.fail(call, errno.EIO if call == "fsync" else errno.EMFILE, kind)

@@ -389,7 +389,7 @@ class TestSnapshots:
         assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000003.snapshot"]
 
     def test_stray_snapshots_go(self, partition: Partition) -> None:
-        """What is no segment's base goes, but for one above all of them."""
+        """A snapshot at no segment's base goes, but for one above all of them."""
         for offset in (10, 15, 20, 25):
             take_snapshot(partition.producers, offset)
 

@@ -1,4 +1,4 @@
-"""What every stock client is asked to do; one adapter for each says it in that client's words."""
+"""The work of every stock client; one adapter for each says it in that client's words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol

@@ -1,4 +1,4 @@
-"""What a partition must hold, and a judge that reads all of it in every way there is."""
+"""The records that a partition must hold, and a judge that reads them in every way."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ class Batch:
 
 @dataclass
 class Producer:
-    """What a producer with an id knows: its next sequence, and the last batch it has sent."""
+    """A producer with an id: its next sequence, and the last batch it has sent."""
 
     number: int
     sequence: int = 0
