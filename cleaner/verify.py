@@ -23,9 +23,9 @@ from siltstone.protocol.records.compression import UNLIMITED
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
 from siltstone.storage.log.epochs import LeaderEpochs
-from siltstone.storage.segment import transaction_index
+from siltstone.storage.producers import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.check import CheckedBatch, check_log
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
 
 MAX_FAULTS = 20

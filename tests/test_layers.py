@@ -60,8 +60,6 @@ NEVER = {
     FOR_TESTS: {"uvloop", "prometheus_client"} | SPARK,
 }  # fmt: skip
 OF_SEAMS = ("storage.threads.",)
-WHOLE = ("broker",)
-"""The packages inside which nothing runs up any more."""
 CLOCKS = re.compile(r"\btime\.(?:time|monotonic)(?:_ns)?\b")
 
 
@@ -149,7 +147,7 @@ def test_every_folder_has_a_floor(package: str) -> None:
     assert tops - {"__init__"} <= {name for floor in FLOORS[package] for name in floor}
 
 
-@pytest.mark.parametrize("package", WHOLE)
+@pytest.mark.parametrize("package", FLOORS)
 def test_no_import_runs_up_inside_a_package(package: str) -> None:
     """A floor knows its own and those below, for types too; folders do not import each other."""
     found = (*find_arrows_up(product()), *find_two_way_pairs(product()))

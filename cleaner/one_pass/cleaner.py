@@ -25,7 +25,7 @@ from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
 
 if TYPE_CHECKING:
-    from siltstone.storage.segment.transaction_index import AbortedTransaction
+    from siltstone.storage.producers.transaction_index import AbortedTransaction
 
 Replace = Callable[[Sequence[LogSegment], Sequence[ReadableSegment]], None]
 """Swaps new segments for old ones: `storage.log.log.Log.replace_segments`."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from siltstone.config.topic import TopicConfig
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import ReadableSegment
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from siltstone.protocol.core.constants import FAULTS
 from siltstone.storage import files
 from siltstone.storage.directory.write_back import start_write_back
 from siltstone.storage.files import disk
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.index import IndexRow
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 WRITE_BACK_BYTES: Final = 16 << 20
 """After so many bytes write-back is started, so that the fsync at the end is short."""

@@ -29,9 +29,9 @@ from siltstone.protocol.records.batch import (
     has_valid_crc,
 )
 from siltstone.storage import files
-from siltstone.storage.segment import transaction_index
+from siltstone.storage.producers import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 CHUNK_BYTES: Final = 8 << 20
 _COLUMNS: Final = ("isTombstone", "timestampMs")

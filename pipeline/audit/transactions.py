@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
 from siltstone.storage.producers.markers import MarkerKind, read_marker
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 
 _DATA: Final = -1
 

@@ -23,7 +23,7 @@ from siltstone.pipeline.planning.split import Piece, Rules, Split
 from siltstone.pipeline.stores import join, open_store
 from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
 from siltstone.storage import files
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 
 _NOWHERE: Final = -1
 _SLACK: Final = 1 / 8

@@ -16,7 +16,8 @@ from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
-from siltstone.storage.segment import transaction_index
+from siltstone.storage.producers import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -26,7 +27,6 @@ from siltstone.storage.segment.index import (
     TimeEntry,
     TimeIndex,
 )
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 HEADER_CHUNK: Final = 64 * 1024
 

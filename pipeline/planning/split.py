@@ -10,7 +10,7 @@ from siltstone.pipeline.errors import DataLost
 from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
 from siltstone.pipeline.reading.decoder import Wanted
 from siltstone.storage import files
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 
 
 class AbortedIndex:

@@ -24,7 +24,7 @@ from siltstone.protocol.messages import fetch
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
 from siltstone.storage.clock import Clock
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 
 FETCH_BYTES: Final = 8 << 20
 WAIT_MS: Final = 500

@@ -9,7 +9,7 @@ from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.dump.line import Fault, Line
 from siltstone.storage.files import SegmentName
-from siltstone.storage.segment import transaction_index
+from siltstone.storage.producers import transaction_index
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import ReadableSegment, open_segment

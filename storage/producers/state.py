@@ -25,7 +25,7 @@ from siltstone.storage.producers.entry import (
 from siltstone.storage.producers.markers import Marker, MarkerKind, read_marker
 from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.producers.snapshot import CorruptSnapshot, Snapshot
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ all indexes from the ``.log``, also a missing time index.
 
 from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC
 from siltstone.storage import files
-from siltstone.storage.segment import transaction_index
+from siltstone.storage.producers import transaction_index
 from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,

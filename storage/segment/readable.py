@@ -18,7 +18,9 @@ from siltstone.protocol.records.batch import (
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files, threads
 from siltstone.storage.files import disk
-from siltstone.storage.segment import batch_walk, transaction_index
+from siltstone.storage.producers import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedLookup, AbortedTransaction
+from siltstone.storage.segment import batch_walk
 from siltstone.storage.segment.batch_walk import Cut, Located
 from siltstone.storage.segment.end import UNKNOWN, SegmentEnd
 from siltstone.storage.segment.file_set import SegmentFiles
@@ -37,7 +39,6 @@ from siltstone.storage.segment.index import (
 )
 from siltstone.storage.segment.lookup import find_cut, find_position, position_before
 from siltstone.storage.segment.open_file import OpenFiles, SegmentFile
-from siltstone.storage.segment.transaction_index import AbortedLookup, AbortedTransaction
 
 NOTING: Final = threads.Lock()
 """Held while facts read from a segment's files are noted, unless an append has noted more by then.

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Self
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from siltstone.storage import files
+from siltstone.storage.producers import transaction_index
 from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.randomness import random_below
 from siltstone.storage.segment import damage as segment_damage
-from siltstone.storage.segment import transaction_index
 from siltstone.storage.segment.end import UNKNOWN
 from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
@@ -30,7 +31,6 @@ from siltstone.storage.segment.index import (
 from siltstone.storage.segment.open_file import OpenFiles, SegmentFile
 from siltstone.storage.segment.readable import NOTING, ReadableSegment
 from siltstone.storage.segment.scan import Scan, scan_log
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -21,7 +21,7 @@ from siltstone.pipeline.transports import open_source
 from siltstone.storage import files
 from siltstone.storage.directory import catalog
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
-from siltstone.storage.segment.transaction_index import ENTRY, AbortedTransaction
+from siltstone.storage.producers.transaction_index import ENTRY, AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.archives import Archive, damage, positions
 from tests.support.batches import make_batch

@@ -24,13 +24,14 @@ from siltstone.storage.dump import any_file as dump
 from siltstone.storage.dump.log_file import Wanted
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers import transaction_index
 from siltstone.storage.producers.entry import AppendedBatch
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.producers.producer_entry import ProducerEntry
-from siltstone.storage.segment import batch_walk, transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction
+from siltstone.storage.segment import batch_walk
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
 from tests.support.batches import make_batch
 from tests.support.segments import append_next, load_segment, make_segment

@@ -14,12 +14,12 @@ from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers import transaction_index
 from siltstone.storage.producers.entry import AppendedBatch
 from siltstone.storage.producers.markers import MarkerKind
 from siltstone.storage.producers.producer_entry import ProducerEntry
-from siltstone.storage.segment import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.index import ActiveIndexes
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP
 

@@ -15,8 +15,8 @@ from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.transports import open_source
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.segment import LogSegment
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch
 from tests.support.segments import append, append_next, make_segment

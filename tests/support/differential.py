@@ -28,7 +28,7 @@ from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, load_partition
 from siltstone.storage.log.services import LogServices
-from siltstone.storage.segment import transaction_index
+from siltstone.storage.producers import transaction_index
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.clock import FakeClock

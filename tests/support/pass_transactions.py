@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage.producers.markers import Marker, MarkerKind
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 
 
 class CleanedTransactionMetadata:

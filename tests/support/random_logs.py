@@ -14,9 +14,9 @@ from siltstone.protocol.records.batch import (
 )
 from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker
 from siltstone.protocol.records.record import Record
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP
 from tests.support.segments import append

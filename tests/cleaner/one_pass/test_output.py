@@ -11,8 +11,8 @@ from siltstone.cleaner.one_pass.output import CountedOutput, SegmentOutput
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import crc32c
 from siltstone.storage import files
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.open_file import OpenFiles
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch
 from tests.support.invariants import check_indexes
 from tests.support.logs import ORDERS

@@ -20,7 +20,7 @@ from siltstone.protocol.records.build import (
 )
 from siltstone.protocol.records.record import Record
 from siltstone.storage import files
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from tests.support.archives import Archive
 from tests.support.batches import TIMESTAMP, make_batch
 

@@ -12,11 +12,11 @@ from siltstone.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from siltstone.storage import files
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.reads import LogReader
+from siltstone.storage.producers.transaction_index import ENTRY, AbortedTransaction
 from siltstone.storage.segment.file_set import SegmentFiles
 from siltstone.storage.segment.index import TimeEntry
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
-from siltstone.storage.segment.transaction_index import ENTRY, AbortedTransaction
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.faults import Disk
 from tests.support.invariants import check_lookups

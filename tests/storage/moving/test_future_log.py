@@ -9,8 +9,8 @@ from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
-from siltstone.storage.segment import transaction_index
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP
 from tests.support.faults import install

@@ -20,7 +20,7 @@ from siltstone.storage.producers.markers import Marker, MarkerKind
 from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.producers.snapshot import CorruptSnapshot
 from siltstone.storage.producers.state import ProducerStateManager
-from siltstone.storage.segment.transaction_index import AbortedTransaction
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.snapshots import take_snapshot
 

@@ -10,10 +10,10 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from siltstone.storage import files
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment import batch_walk, lookup
 from siltstone.storage.segment.batch_walk import Cut
 from siltstone.storage.segment.segment import LogSegment
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import make_batch, make_rows
 from tests.support.faults import Disk
 from tests.support.segments import append, append_next, load_segment, make_segment

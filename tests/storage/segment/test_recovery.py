@@ -12,9 +12,9 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.scan import LegacyFormatError
 from siltstone.storage.segment.segment import LogSegment
-from siltstone.storage.segment.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch, make_producer_batch, make_rows
 from tests.support.segments import append, append_next, load_segment, make_segment

@@ -11,11 +11,11 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import BatchHeader, stamp
 from siltstone.storage import files
+from siltstone.storage.producers.transaction_index import ENTRY, AbortedTransaction
 from siltstone.storage.segment.index import MAX_RELATIVE_OFFSET
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment
 from siltstone.storage.segment.segment import LogSegment
-from siltstone.storage.segment.transaction_index import ENTRY, AbortedTransaction
 from tests.support import faults
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.storage.segment import transaction_index
-from siltstone.storage.segment.transaction_index import AbortedTransaction, find_aborted
+from siltstone.storage.producers import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction, find_aborted
 
 FIRST = AbortedTransaction(4000, 100, 110, 111)
 SECOND = AbortedTransaction(4001, 105, 120, 121)
