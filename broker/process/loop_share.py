@@ -35,6 +35,9 @@ SECONDS: Final = 0.002
 _TOGETHER_SECONDS: Final = 4 * SECONDS
 """How much those want together that take turns: four large requests, or many small ones."""
 
+FIRST_SECONDS: Final = SECONDS / 16
+"""How long one may go on that begins where others wait: most are done by then, and never wait."""
+
 FIRST_PIECE: Final = 200
 """How many elements the first piece has; each further one as many as fit into some of the share."""
 _PIECES: Final = 8
@@ -83,10 +86,17 @@ class _Line:
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._go_on)
-        turn = loop.create_future()
-        insort(self._waiting, _Place(number, last, turn, seconds), key=_number_of)
+        place = _Place(number, last, loop.create_future(), seconds)
+        insort(self._waiting, place, key=_number_of)
         _busy.add(self)
-        await turn
+        try:
+            await place.turn
+        except BaseException:  # its client has gone
+            if place in self._waiting:
+                self._waiting.remove(place)
+            if not self._waiting:
+                _busy.discard(self)
+            raise
         task = asyncio.current_task()
         if task is not None:
             self._numbers.setdefault(task, number)
@@ -158,8 +168,9 @@ class LoopShare:
         self._number = 0
         self._last = 0
         self._idle = 0.0
-        # Where others wait it does what it must, and stands behind them.
-        self._end = 0.0 if _busy and _line() in _busy else perf_counter() + seconds
+        if _busy and _line() in _busy:
+            seconds = min(seconds, FIRST_SECONDS)
+        self._end = perf_counter() + seconds
 
     @property
     def is_over(self) -> bool:

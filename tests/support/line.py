@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ async def others_first() -> AsyncIterator[None]:
     others = [asyncio.create_task(take_turns()) for _ in range(TAKING_TURNS)]
     await asyncio.sleep(0)
     try:
-        yield
+        with patch.object(loop_share, "FIRST_SECONDS", -1.0):
+            yield
     finally:
         is_over = True
         await asyncio.gather(*others)

@@ -89,6 +89,31 @@ async def test_who_comes_later_stands_behind_those_who_wait() -> None:
     assert order == ["first", "second"]
 
 
+async def test_little_work_does_not_wait_behind_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small request is answered in its turn, also where large ones wait for theirs."""
+    with Turns() as turns:
+        large = [asyncio.create_task(work(turns, Counter())) for _ in range(20)]
+        await asyncio.sleep(0)
+        monkeypatch.setattr(loop_share, "perf_counter", lambda: 1e9)
+        before = turns.now
+        await LoopShare().rest()
+        assert turns.now == before
+        await asyncio.gather(*large)
+
+
+async def test_one_that_has_gone_leaves_the_line() -> None:
+    """Nobody waits in it, so what begins then has a whole share."""
+    with Turns() as turns:
+        gone = [asyncio.create_task(work(turns, Counter())) for _ in range(9)]
+        await asyncio.sleep(0)
+        assert loop_share._busy
+        for each in gone:
+            each.cancel()
+        await asyncio.wait(gone)
+
+    assert not loop_share._busy
+
+
 async def test_one_that_has_gone_holds_up_nobody() -> None:
     """A request whose connection was cut while it waited has no turn."""
     steps: Counter[int] = Counter()
