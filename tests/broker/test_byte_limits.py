@@ -510,11 +510,11 @@ async def test_commits_beside_a_transaction_look_at_the_limit_again(tmp_path: Pa
     """The room that was found before a transaction took of it is gone."""
     limit = "group.offsets.max.bytes=1000000"
     async with _in_transaction(tmp_path, limit) as (home, caller, own):
-        said = {("t", index): 1 for index in range(200)}
+        said = {("t", index): 1 for index in range(100)}
         await caller.ask(group_requests.commit("a", {("t", 0): 1}))
         await caller.ask(_add_offsets(3, own))
         await caller.ask(_txn_commit(3, own, 280, "x" * 3000))
-        large = group_requests.commit("b", said, metadata="y" * 1000)
+        large = group_requests.commit("b", said, metadata="y" * 3000)
         answer = await caller.ask(large)
 
         assert {each.partitions[0].error_code for each in answer.topics} == {TOO_LARGE}
