@@ -211,7 +211,8 @@ class FetchSessions:
             session.conclude(
                 concluded[start:], some, self._get_log, None if is_new else told, is_large
             )
-            await share.rest()
+            if is_large:
+                await share.rest()
             if session.epoch != epoch:
                 session.tell_again(concluded)
                 raise InvalidFetchSessionEpoch

@@ -41,7 +41,7 @@ FIRST_SECONDS: Final = SECONDS / 16
 FIRST_PIECE: Final = 200
 """How many elements the first piece has; each further one as many as fit into some of the share."""
 _PIECES: Final = 8
-"""How many pieces a share is meant to have."""
+"""How many pieces a share is meant to have; where others wait, a newcomer has the time of one."""
 _LONG: Final = 100
 """An array of more elements is freed in pieces."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -19,10 +20,19 @@ TAKING_TURNS = 4
 
 @asynccontextmanager
 async def others_first() -> AsyncIterator[None]:
-    """Keep all long work that begins inside from going on after its first step.
+    """Keep all work that begins inside from going on after its first step, however short that is.
 
     That of the broker itself, too: what is awaited inside must not rest.
     """
+    ticks = count(1)
+    async with taking_turns():
+        with patch.object(loop_share, "perf_counter", lambda: float(next(ticks))):
+            yield
+
+
+@asynccontextmanager
+async def taking_turns() -> AsyncIterator[None]:
+    """Keep all long work that begins inside from going on when its first share is over."""
     is_over = False
 
     async def take_turns() -> None:
