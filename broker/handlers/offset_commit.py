@@ -67,6 +67,8 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     is_any_unknown = False
     for some in share.cut(topics, "partitions"):
         committed, is_unknown = _commit(context.services, groups, context.version, request, some)
+        if groups.journal.unflushed:  # while others are served, one of them might wait in our stead
+            committed = await _flush(groups, committed)
         results += committed
         is_any_unknown |= is_unknown
         await share.rest()
@@ -74,8 +76,6 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
         results = await _join(topics, results, share)
     if is_any_unknown:
         results = await _merge(results, share)
-    if groups.journal.unflushed:
-        results = await _flush(groups, results)
     if refused:
         rows = await _refuse_all(refused.values(), TopicAuthorizationFailed.code, share)
         places = dict(zip(refused, rows, strict=True))
@@ -159,7 +159,7 @@ def _refuse(results: list[tuple[str, bytes, Grid]], error_code: int) -> None:
                 codes.put(place, ERROR_CODE, error_code)
 
 
-async def _flush(groups: GroupCoordinator, results: Results) -> Results:
+async def _flush(groups: GroupCoordinator, results: Any) -> Any:
     """Wait for the fsyncs that ``flush.messages`` asks for, and return what has come of it."""
     try:
         await groups.journal.flush()

@@ -88,6 +88,9 @@ async def _flush(context: RequestContext, answer: T, refuse: Callable[[KafkaErro
 async def flush(context: RequestContext) -> None:
     """Wait for the fsyncs that ``flush.messages`` of the journals asks for, if any.
 
+    What was written must not be followed by a rest: others might begin to wait for its fsync, and
+    nothing would be left here to wait for.
+
     Raises:
         KafkaError: A disk refuses.
     """
@@ -109,11 +112,6 @@ async def add_partitions(
         wanted = [_only_transaction(request)]
     share = LoopShare()
     results = [await _add(context, each, share) for each in wanted]
-    try:
-        await flush(context)
-    except KafkaError as error:
-        code = code_of(error, version)
-        results = [await _refuse(each, code, share) for each in wanted]
     if version < _FIRST_BY_BROKERS:
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
     return AddPartitionsToTxnResponse(results_by_transaction=results)
@@ -209,6 +207,7 @@ async def _add_or_verify(
         if not wanted.verify_only:
             version = client_version_of(context.version)
             coordinator.add_partitions(*producer, partitions, client_version=version)
+            await flush(context)
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error, context.version))
     if wanted.verify_only:

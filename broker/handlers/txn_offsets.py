@@ -127,28 +127,24 @@ async def commit(
         refused, too_long, offsets = _sort(context, some)
         codes |= refused
         if not code and (offsets.count or too_long):
-            code = _try(context, request, offsets)
+            code = await _try(context, request, offsets)
         if not code:
             codes |= too_long
         await share.rest()
-    if not code:
-        try:
-            await flush(context)
-        except KafkaError as error:
-            code = _code_of(error, context.version)
     return await _respond(request, codes, code, share)
 
 
-def _try(
+async def _try(
     context: RequestContext, request: TxnOffsetCommitRequest, offsets: NewOffsets
 ) -> ErrorCode:
-    """Write offsets, and return a code for all of them."""
+    """Write offsets, to the disk if need be, and return a code for all of them."""
     try:
         if not request.group_id:
             raise InvalidGroupId
         if not context.services.groups().journal.is_created:
             raise CoordinatorNotAvailable
         _write(context, request, offsets)
+        await flush(context)
     except KafkaError as error:
         return _code_of(error, context.version)
     return ErrorCode.none

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.process import loop_share
+from siltstone.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from siltstone.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -32,7 +37,12 @@ from siltstone.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.support.line import taking_turns
+from siltstone.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.support.line import others_first, taking_turns
 from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
@@ -132,3 +142,68 @@ async def test_small_requests_do_not_stand_behind_large_ones(
 async def answer_of(answer: Any) -> Any:
     """Return the answer of a handler."""
     return answer if isinstance(answer, tuple) else await answer
+
+
+async def test_who_rests_waits_for_its_own_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one that is served meanwhile does not wait in its stead: both are on the disk."""
+    home = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+    await home.services.topics.create("orders", 2, {})
+    for name in ("__consumer_offsets", "__transaction_state"):
+        await home.services.topics.create(name, 1, {"flush.messages": "1"})
+    home.services.groups().add_classic("g")
+    run, may_go = home.io.run, asyncio.Event()
+
+    async def wait_and_run(*arguments: Any) -> Any:
+        await may_go.wait()
+        return await run(*arguments)
+
+    commit = commit_of(3, 0)
+    commit_later = await commit_in_transaction(home, "u")
+    add = [await add_partitions(home, each) for each in ("t1", "t2")]
+    for key, version, requests, name in (
+        (COMMIT, 8, [commit, commit], "__consumer_offsets"),
+        (ADD_PARTITIONS, 3, add, "__transaction_state"),
+        (TXN_COMMIT, 3, [commit_later, commit_later], "__consumer_offsets"),
+    ):
+        may_go.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(home.io, "run", wait_and_run)
+            async with others_first():
+                asked = [
+                    asyncio.ensure_future(begin(home, key, version, each)) for each in requests
+                ]
+                await asyncio.sleep(0)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not any(each.done() for each in asked)
+            may_go.set()
+            await asyncio.gather(*asked)
+            journal = home.services.topics.logs[name, 0]
+            assert journal.recovery_point == journal.log_end_offset
+    await home.close()
+
+
+async def add_partitions(home: ServicesOnDisk, name: str) -> AddPartitionsToTxnRequest:
+    """Return a request that adds a partition to the transaction of a new producer."""
+    made = await home.services.transactions().initialise(name, None, 60_000)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=made.producer_id,
+        v3_and_below_producer_epoch=made.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic("orders", [0])],
+    )
+
+
+async def commit_in_transaction(home: ServicesOnDisk, name: str) -> TxnOffsetCommitRequest:
+    """Return a request that commits an offset in the open transaction of a new producer."""
+    made = await home.services.transactions().initialise(name, None, 60_000)
+    producer = name, made.producer_id, made.producer_epoch
+    home.services.transactions().add_partitions(
+        *producer, [("__consumer_offsets", 0)], client_version=0
+    )
+    await home.services.transactions().flush()
+    rows = [TxnOffsetCommitRequestPartition(0, 3)]
+    topics = [TxnOffsetCommitRequestTopic("orders", rows)]
+    return TxnOffsetCommitRequest(name, "g", *producer[1:], topics=topics)
