@@ -34,6 +34,7 @@ _SHARDS: Final = 64  # a dict grows at once; one of a million groups would stop 
 _NO_IDS: dict[str, bytes] = {}
 TOMBSTONES_AT_A_TIME: Final = 1000
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
+_NO_OFFSETS: dict[int, bytes] = {}
 _GROUP_BYTES: Final = 350
 """The bytes of a group in memory besides its name, its topics and their offsets."""
 _ROOM: Final = 1 << 20
@@ -157,7 +158,7 @@ class Offsets:
 
     def find(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         """Return what a group has committed for a partition."""
-        stored = self.topics(group_id).get(topic, {}).get(partition)
+        stored = self.of_topic(group_id, topic).get(partition)
         return None if stored is None else read_offset(stored)
 
     def topics(self, group_id: str) -> Mapping[str, dict[int, bytes]]:
@@ -170,6 +171,15 @@ class Offsets:
             if old:
                 return {topic: each for topic, each in group.committed.items() if topic not in old}
         return group.committed
+
+    def of_topic(self, group_id: str, topic: str) -> dict[int, bytes]:
+        """Return what a group has committed for a topic by partition, for `read_offset`."""
+        group = self._find(group_id)
+        found = None if group is None else group.committed.get(topic)
+        if group is None or found is None:
+            return _NO_OFFSETS
+        is_old = topic in self._retired and self._is_old(group, topic)
+        return _NO_OFFSETS if is_old else found
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Tell whether an open transaction has an offset."""

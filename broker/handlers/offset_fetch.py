@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
-_NO_OFFSETS: dict[int, bytes] = {}
 
 
 async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -140,9 +139,9 @@ def _row(index: int, code: int) -> OffsetFetchResponsePartition:
 
 
 class _Lookup:
-    """The offsets of one group while a request asks for them."""
+    """The offsets of one group while a request asks for them, each as it is when it is found."""
 
-    __slots__ = ("_committed", "_group_id", "_has_pending", "_offsets", "_registry")
+    __slots__ = ("_group_id", "_offsets", "_registry", "_require_stable")
 
     def __init__(
         self, registry: TopicRegistry, offsets: Offsets, group_id: str, *, require_stable: bool
@@ -150,8 +149,7 @@ class _Lookup:
         self._registry = registry
         self._offsets = offsets
         self._group_id = group_id
-        self._committed = offsets.topics(group_id)
-        self._has_pending = require_stable and offsets.has_pending(group_id)
+        self._require_stable = require_stable
 
     def is_unknown(self, wanted: tuple[str, bytes, Sequence[int]]) -> bool:
         """Tell whether a topic is asked for by an id that no topic has."""
@@ -164,8 +162,8 @@ class _Lookup:
 
     def find(self, name: str, indexes: Sequence[int]) -> Sequence[Any]:
         """Return the offsets of these partitions."""
-        found = list_committed(self._committed.get(name, _NO_OFFSETS), indexes)
-        if not self._has_pending:
+        found = list_committed(self._offsets.of_topic(self._group_id, name), indexes)
+        if not self._require_stable or not self._offsets.has_pending(self._group_id):
             return found
         is_pending = self._offsets.is_pending
         return [
@@ -184,7 +182,10 @@ class _Lookup:
 
     def find_all(self, *, has_ids: bool) -> Iterator[tuple[str, bytes, Sequence[Any]]]:
         """Yield all offsets; a version with ids leaves out topics that no longer exist."""
-        for name, partitions in list(self._committed.items()):
+        for name in list(self._offsets.topics(self._group_id)):
+            partitions = self._offsets.of_topic(self._group_id, name)
+            if not partitions:
+                continue  # deleted meanwhile
             topic_id = NO_ID
             if has_ids:
                 topic = self._registry.topics.get(name)

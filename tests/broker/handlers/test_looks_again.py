@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from siltstone.broker.api import BY_KEY
+from siltstone.broker.handlers import offset_fetch
 from siltstone.broker.process import loop_share
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -207,3 +209,39 @@ async def commit_in_transaction(home: ServicesOnDisk, name: str) -> TxnOffsetCom
     rows = [TxnOffsetCommitRequestPartition(0, 3)]
     topics = [TxnOffsetCommitRequestTopic("orders", rows)]
     return TxnOffsetCommitRequest(name, "g", *producer[1:], topics=topics)
+
+
+async def test_no_offset_of_a_topic_before_is_that_of_a_new_one(
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is replaced while others are served has no offset, though its name had one."""
+    may_go = asyncio.Event()
+
+    class Held(LoopShare):
+        """Goes on behind its second rest when the topics are replaced."""
+
+        async def rest(self) -> None:
+            if self in rested:
+                await may_go.wait()
+            rested.append(self)
+
+    rested: list[LoopShare] = []
+    topics = home.services.topics
+    await topics.create("more", 1, {})
+    for name in ("orders", "more"):
+        await begin(home, COMMIT, 8, commit_of(3, 0, topic=name))
+    monkeypatch.setattr(offset_fetch, "LoopShare", Held)
+    wanted = OffsetFetchRequestGroup("g", topics=None)
+    asked = asyncio.ensure_future(
+        begin(home, OFFSET_FETCH, 10, OffsetFetchRequest(groups=[wanted]))
+    )
+    await asyncio.sleep(0)
+    before = topics.topics["orders"].key
+    home.services.groups().loaded.clear()  # so that nobody deletes the old offsets yet
+    for name in ("orders", "more"):
+        await topics.delete(topics.topics[name])
+        await topics.create(name, 1, {})
+    may_go.set()
+    [group] = (await asked).groups
+
+    assert [each[1] for each in group.topics] == [before]
