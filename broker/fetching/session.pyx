@@ -263,12 +263,16 @@ cdef class FetchSession:
             self.group.changed.add(partition)
 
     def tell_again(self, partitions):
-        """Name these partitions in the next answer: the client did not get the last one."""
+        """Name these partitions in the next answer: the client did not get the last one.
+
+        Those that it has told to forget meanwhile are not read any more.
+        """
         cdef SessionPartition partition
         if not self.is_closed:
             for partition in partitions:
-                partition.high_watermark = -1
-                self.group.changed.add(partition)
+                if self.partitions.get((partition.key, partition.wanted.partition)) is partition:
+                    partition.high_watermark = -1
+                    self.group.changed.add(partition)
 
     cpdef settle(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log):
         """Leave a partition in which there is nothing to read now to the watch of its log.

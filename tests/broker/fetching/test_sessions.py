@@ -1,5 +1,6 @@
 """Incremental fetch sessions by KIP-227: epochs, news, fairness, eviction, what is left in logs."""
 
+import asyncio
 import gc
 import sys
 from collections import defaultdict
@@ -11,6 +12,7 @@ import pytest
 from siltstone.broker.fetching.session import FetchPlan, SessionPartition, is_read_up
 from siltstone.broker.fetching.sessions import EVICTION_SECONDS, FetchSessions, SessionRoom
 from siltstone.broker.fetching.watching import READ_COMMITTED
+from siltstone.broker.process.loop_share import FIRST_PIECE
 from siltstone.protocol.core import Grid
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
@@ -21,6 +23,7 @@ from siltstone.protocol.messages import fetch as messages
 from siltstone.protocol.messages.fetch import FetchPartition, PartitionData
 from tests.support.clock import FakeClock
 from tests.support.fetch_requests import FetchRequest, to_message
+from tests.support.line import others_first
 
 if TYPE_CHECKING:
     from siltstone.broker.fetching.sessions import Fetched
@@ -35,7 +38,7 @@ class WatchedLog:
     def __init__(self) -> None:
         self.end = self
         self.watchers: dict[Watcher, None] = {}
-        self.log_start_offset = 0
+        self.log_start_offset = self.log_end_offset = self.last_stable_offset = 0
 
     def tell_watchers(self) -> None:
         """Change in a way that nobody looks at here."""
@@ -302,6 +305,27 @@ async def test_what_the_limits_kept_back_is_read_again(sessions: FetchSessions) 
         )
         assert places(plan) == [("t", 0)]
         await sessions.conclude(plan, read(got(0, end=5)))
+
+
+async def test_what_the_next_request_forgets_is_not_read_again(
+    sessions: FetchSessions, logs: Logs
+) -> None:
+    """It comes while an answer of many partitions lets others be served; that one is not sent."""
+    many = range(2 * FIRST_PIECE)
+    session_id = await begin(sessions, *many)
+    logs.change(*many)
+    plan = await sessions.plan(ask(session_id, 1), by_id=False)
+    async with others_first():
+        answering = asyncio.ensure_future(
+            sessions.conclude(plan, read(*(got(index, data=b"x", end=1) for index in many)))
+        )
+        await asyncio.sleep(0)
+        await sessions.plan(ask(session_id, 2, forgotten=[("t", [0])]), by_id=False)
+    with pytest.raises(InvalidFetchSessionEpoch):
+        await answering
+
+    plan = await sessions.plan(ask(session_id, 3), by_id=False)
+    assert sorted(places(plan)) == [("t", index) for index in many[1:]]
 
 
 async def test_another_isolation_level_reads_all(sessions: FetchSessions) -> None:
