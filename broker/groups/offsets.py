@@ -243,15 +243,22 @@ class Offsets:
         return ids
 
     def _find_old(self, group: GroupOffsets, names: AbstractSet[str]) -> set[str]:
-        """Return which of some retired names a group has offsets of that are a deleted topic's."""
-        there = names & group.committed.keys()
+        """Return which of some retired names a group has offsets of that are a deleted topic's.
+
+        One offset of a topic tells for all.
+        """
+        there = {
+            topic: next(iter(group.committed[topic].values()))
+            for topic in names & group.committed.keys()
+        }
         for pending in group.pending.values():
-            there |= {topic for topic, _ in pending if topic in names}
-        return {topic for topic in there if self._is_old(group, topic)}
+            for (topic, _), waits in pending.items():
+                if waits is not None and topic in names:
+                    there.setdefault(topic, waits[1])
+        return {topic for topic, stored in there.items() if self._is_of_deleted(topic, stored)}
 
     def _is_old(self, group: GroupOffsets, topic: str) -> bool:
-        """Tell whether a deleted topic is what a group has offsets of; one tells for all."""
-        topic_id = self._retired.find_id(topic)
+        """Tell whether a deleted topic is what a group has offsets of."""
         committed = group.committed.get(topic)
         if committed is not None:
             stored = next(iter(committed.values()))
@@ -262,6 +269,11 @@ class Offsets:
                 for (name, _), waits in pending.items()
                 if name == topic and waits is not None
             )
+        return self._is_of_deleted(topic, stored)
+
+    def _is_of_deleted(self, topic: str, stored: bytes) -> bool:
+        """Tell whether an offset is not of the topic that has the name now."""
+        topic_id = self._retired.find_id(topic)
         return topic_id is None or read_offset(stored).topic_id != topic_id
 
     def _shard(self, group_id: str) -> dict[str, GroupOffsets]:

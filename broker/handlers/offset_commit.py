@@ -118,7 +118,8 @@ def _commit(
     )
     retired = services.topics.retired
     if retired and expiry_ms != NO_EXPIRY:  # such a record cannot tell the topic's id
-        known = {key: each for key, each in known.items() if each.name not in retired}
+        named = known.keys() & {each[0] for each in topics}
+        known = {name: known[name] for name in named if name not in retired}
     offsets = NewOffsets(now_ms, expiry_ms)
     results, is_any_known, is_any_unknown = judge_offsets(
         topics, known, by_id, services.settings, offsets

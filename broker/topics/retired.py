@@ -52,8 +52,8 @@ class RetiredNames:
 
     def new_ids(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the ids of topics that exist, of those names that are retired."""
-        retired = self._deleted.keys() & self._topics.keys()
-        return {name: self._topics[name].key for name in names if name in retired}
+        topics, deleted = self._topics, self._deleted
+        return {name: topics[name].key for name in names if name in deleted and name in topics}
 
 
 def remove_from(all_deleted: dict[str, UUID], deleted: Mapping[str, UUID]) -> None:

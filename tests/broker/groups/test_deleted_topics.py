@@ -10,9 +10,12 @@ import pytest
 
 from siltstone.broker.groups import expiry
 from siltstone.broker.groups.offsets import Offsets
+from siltstone.broker.topics.retired import RetiredNames
+from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.journal import Producer
+from siltstone.storage.randomness import random_id
 from tests.support import group_requests
 from tests.support.committed import new_offsets
 from tests.support.running import running
@@ -162,6 +165,33 @@ async def test_a_new_topic_of_the_name_does_not_wait_for_the_walk(
         await walked(home)
         assert [await committed(caller, f"g{each}") for each in range(3)] == [7, -1, -1]
         assert [await committed(caller, f"g{each}", "t1") for each in range(3)] == [7, 5, 5]
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_a_commit_looks_at_its_own_topics(has_committed: bool) -> None:
+    """However many names are retired, and many topics have such a one."""
+
+    class Unwalked(dict[str, Topic]):
+        """Is never walked over."""
+
+        def keys(self) -> Any:
+            raise AssertionError("all topics are walked over")
+
+    names = [f"t{number}" for number in range(1000)]
+    topics = Unwalked({name: Topic(name, random_id(), ()) for name in names})
+    retired = RetiredNames(topics)
+    table = Offsets(lambda *_: 0, retired=retired)
+    for name in names:
+        offsets = new_offsets((name, 0, OffsetCommitValue(5, -1, "", 1)))
+        if has_committed:
+            table.append("g", 0, offsets)
+        else:
+            table.append_transactional("g", 0, offsets, Producer(5, 0))
+    retired.update({name: random_id() for name in names})
+    assert table.delete_old("g", 0, retired.names) == 1000
+    table.append("g", 0, new_offsets(("t5", 0, OffsetCommitValue(7, -1, "", 1))))
+
+    assert list(table.topics("g")) == ["t5"]
 
 
 async def test_a_topic_may_be_deleted_again_during_the_walk(
