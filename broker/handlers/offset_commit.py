@@ -68,7 +68,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     for some in share.cut(topics, "partitions"):
         committed, is_unknown = _commit(context.services, groups, context.version, request, some)
         if groups.journal.unflushed:  # while others are served, one of them might wait in our stead
-            committed = await _flush(groups, committed)
+            committed = await share.wait_for(_flush(groups, committed))
         results += committed
         is_any_unknown |= is_unknown
         await share.rest()

@@ -79,13 +79,13 @@ def when_durable(
 
 async def _flush(context: RequestContext, answer: T, refuse: Callable[[KafkaError], T]) -> T:
     try:
-        await flush(context)
+        await flush(context, LoopShare())
     except KafkaError as error:
         return refuse(error)
     return answer
 
 
-async def flush(context: RequestContext) -> None:
+async def flush(context: RequestContext, share: LoopShare) -> None:
     """Wait for the fsyncs that ``flush.messages`` of the journals asks for, if any.
 
     What was written must not be followed by a rest: others might begin to wait for its fsync, and
@@ -96,8 +96,8 @@ async def flush(context: RequestContext) -> None:
     """
     coordinators = context.services.coordinators.get()
     if coordinators.transactions.must_flush or coordinators.groups.journal.unflushed:
-        await coordinators.transactions.flush()
-        await coordinators.groups.journal.flush()
+        await share.wait_for(coordinators.transactions.flush())
+        await share.wait_for(coordinators.groups.journal.flush())
 
 
 async def add_partitions(
@@ -207,7 +207,7 @@ async def _add_or_verify(
         if not wanted.verify_only:
             version = client_version_of(context.version)
             coordinator.add_partitions(*producer, partitions, client_version=version)
-            await flush(context)
+            await flush(context, share)
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error, context.version))
     if wanted.verify_only:

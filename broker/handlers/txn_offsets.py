@@ -127,7 +127,7 @@ async def commit(
         refused, too_long, offsets = _sort(context, some)
         codes |= refused
         if not code and (offsets.count or too_long):
-            code = await _try(context, request, offsets)
+            code = await _try(context, request, offsets, share)
         if not code:
             codes |= too_long
         await share.rest()
@@ -135,7 +135,10 @@ async def commit(
 
 
 async def _try(
-    context: RequestContext, request: TxnOffsetCommitRequest, offsets: NewOffsets
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    offsets: NewOffsets,
+    share: LoopShare,
 ) -> ErrorCode:
     """Write offsets, to the disk if need be, and return a code for all of them."""
     try:
@@ -144,7 +147,7 @@ async def _try(
         if not context.services.groups().journal.is_created:
             raise CoordinatorNotAvailable
         _write(context, request, offsets)
-        await flush(context)
+        await flush(context, share)
     except KafkaError as error:
         return _code_of(error, context.version)
     return ErrorCode.none

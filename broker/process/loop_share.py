@@ -168,6 +168,11 @@ class LoopShare:
         self._number = 0
         self._last = 0
         self._idle = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin the first share; where others wait it is what a small request takes."""
+        seconds = self._seconds
         if _busy and _line() in _busy:
             seconds = min(seconds, FIRST_SECONDS)
         self._end = perf_counter() + seconds
@@ -190,6 +195,18 @@ class LoopShare:
         now = perf_counter()
         self._idle += now - began
         self._end = now + self._seconds
+
+    async def wait_for(self, work: Awaitable[T]) -> T:
+        """Await work that is not the loop's, such as a disk's: its time begins again behind it.
+
+        Others are served meanwhile, as in `rest`.
+        """
+        began = perf_counter()
+        try:
+            return await work
+        finally:
+            self._idle += perf_counter() - began
+            self._begin()
 
     def pieces(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
         """Yield some of the rows after others, for work that is cheaper with many than with one.

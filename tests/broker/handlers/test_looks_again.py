@@ -187,6 +187,31 @@ async def test_who_rests_waits_for_its_own_fsync(
     await home.close()
 
 
+async def test_a_fsync_is_not_the_time_of_a_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has waited for a disk stands behind nobody for that, and writes no smaller pieces."""
+    home = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+    await home.services.topics.create("orders", 1, {})
+    await home.services.topics.create("__consumer_offsets", 1, {"flush.messages": "1"})
+    home.services.groups().add_classic("g")
+    run, now, fsyncs = home.io.run, 1.0, 0
+
+    async def run_slowly(*arguments: Any) -> Any:
+        nonlocal now, fsyncs
+        now += 1.0
+        fsyncs += 1
+        return await run(*arguments)
+
+    monkeypatch.setattr(loop_share, "perf_counter", lambda: now)
+    monkeypatch.setattr(home.io, "run", run_slowly)
+    async with taking_turns():
+        await asyncio.wait_for(begin(home, COMMIT, 8, commit_of(3, *[0] * 4000)), 20)
+
+    assert 1 < fsyncs < 10
+    await home.close()
+
+
 async def add_partitions(home: ServicesOnDisk, name: str) -> AddPartitionsToTxnRequest:
     """Return a request that adds a partition to the transaction of a new producer."""
     made = await home.services.transactions().initialise(name, None, 60_000)
