@@ -73,7 +73,8 @@ async def _handle_seen(context: RequestContext, request: MetadataRequest) -> Met
     wanted = request.topics
     refused: list[Any] = []
     share = LoopShare()
-    if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
+    is_all = wanted is None or (context.version < _FIRST_WITH_NULL and not wanted)
+    if wanted is None or is_all:
         seen = []
         for name in tuple(context.services.topics.topics):
             if context.sees(DESCRIBE, TOPIC, name):
@@ -97,7 +98,15 @@ async def _handle_seen(context: RequestContext, request: MetadataRequest) -> Met
     if not seen:
         return _respond(context, request, refused)
     answer = await _handle(context, request._replace(topics=seen))
+    if is_all:  # but those that were deleted meanwhile
+        there = [each for each in answer.topics if not _is_unknown(each)]
+        return answer._replace(topics=there)
     return answer._replace(topics=[*answer.topics, *refused]) if refused else answer
+
+
+def _is_unknown(described: Any) -> bool:
+    is_row = isinstance(described, MetadataResponseTopic)
+    return is_row and described.error_code == UnknownTopicOrPartition.code
 
 
 def _only_ids(

@@ -131,7 +131,7 @@ SMALL = {
 async def test_small_requests_do_not_stand_behind_large_ones(
     home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """They are answered in the turn that they came in, whoever else wants more of the loop."""
+    """They are answered in the turn that they came in, even if others want more of the loop."""
     monkeypatch.setattr(loop_share, "perf_counter", lambda: 1.0)  # no time is spent
     await answer_of(begin(home, *SMALL[name]))  # what it needs is made
     async with taking_turns():
@@ -146,7 +146,7 @@ async def answer_of(answer: Any) -> Any:
     return answer if isinstance(answer, tuple) else await answer
 
 
-async def test_who_rests_waits_for_its_own_fsync(
+async def test_a_request_that_rests_waits_for_its_own_fsync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one that is served meanwhile does not wait in its stead: both are on the disk."""
@@ -190,7 +190,7 @@ async def test_who_rests_waits_for_its_own_fsync(
 async def test_a_fsync_is_not_the_time_of_a_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has waited for a disk stands behind nobody for that, and writes no smaller pieces."""
+    """It makes nobody stand behind others, and no later pieces smaller."""
     home = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
     await home.services.topics.create("orders", 1, {})
     await home.services.topics.create("__consumer_offsets", 1, {"flush.messages": "1"})

@@ -250,6 +250,27 @@ async def test_others_are_served_between_topics_until_all_are_kept(home: Service
         later.send(None)
 
 
+async def test_a_topic_deleted_meanwhile_is_none_of_all(home: ServicesOnDisk) -> None:
+    """It goes between the look at the client's rights and the description."""
+    topics = home.services.topics
+    for name in ("a", "b"):
+        await topics.create(name, 1, {})
+
+    class Rights:
+        """Rights to all topics, one of which goes as it is looked at."""
+
+        def sees(self, _: int, __: int, name: str = "") -> bool:
+            if name == "b":
+                topics.topics.pop("a", None)
+            return True
+
+    context: Any = home.context(KEY)
+    context.rights = Rights()
+    answer = await handle(context, Wanted(topics=None))
+    [described] = answer.topics
+    assert b"\0\0\2b" in described
+
+
 async def test_errors_of_partitions_are_counted_each_time(home: ServicesOnDisk) -> None:
     """An answer with an error is written again, since kept bytes have no error."""
     topic = await home.services.topics.create("a", 1, {})
