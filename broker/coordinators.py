@@ -43,7 +43,7 @@ class Coordinators:
         self.groups = GroupCoordinator(*shared)
         self.transactions = TransactionCoordinator(
             CoordinatorLog(TRANSACTIONS_TOPIC, *shared),
-            MarkerWriter(topics, self.groups.offsets, io, clock),
+            MarkerWriter(topics, self.groups.offsets, clock),
             producer_ids,
             settings,
             features,

@@ -217,13 +217,13 @@ class CoordinatorLog:
         self._count = 0
         self._failed.clear()
 
-    async def flush(self) -> None:
-        """Wait for the fsyncs that ``flush.messages`` of the topic asks for.
+    async def flush(self, *more: set[Log]) -> None:
+        """Wait for the fsyncs that ``flush.messages`` of the topic asks for, and of ``more`` logs.
 
         Raises:
             NotCoordinator: What was appended may not be on the disk.
         """
-        await flush_all(self.unflushed, self._io)
+        await flush_all(self._io, self.unflushed, *more)
 
     def begin_loading(self) -> None:
         """Make every partition with data refuse requests until it is read."""
@@ -385,17 +385,20 @@ class CoordinatorLog:
             gc.freeze()
 
 
-async def flush_all(logs: dict[Log, None], io: IoThreads) -> None:
+async def flush_all(io: IoThreads, *waiting: dict[Log, None]) -> None:
     """Take all logs out, and wait until they are on the disk, in the order in which they came.
+
+    All are taken before the first is waited for: nobody else may take one that is waited for here.
 
     Raises:
         NotCoordinator: The appended batch may be lost.
     """
-    due = tuple(logs)
-    logs.clear()
-    for each in due:
+    due = dict.fromkeys(log for each in waiting for log in each)
+    for each in waiting:
+        each.clear()
+    for log in due:
         try:
-            await io.run(each.flush)
+            await io.run(log.flush)
         except KafkaStorageError as error:
             raise NotCoordinator(error.message) from error
 

@@ -95,9 +95,9 @@ async def flush(context: RequestContext, share: LoopShare) -> None:
         KafkaError: A disk refuses.
     """
     coordinators = context.services.coordinators.get()
-    if coordinators.transactions.must_flush or coordinators.groups.journal.unflushed:
-        await share.wait_for(coordinators.transactions.flush())
-        await share.wait_for(coordinators.groups.journal.flush())
+    of_groups = coordinators.groups.journal.unflushed
+    if coordinators.transactions.must_flush or of_groups:
+        await share.wait_for(coordinators.transactions.flush(of_groups))
 
 
 async def add_partitions(

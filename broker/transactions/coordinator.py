@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from siltstone.broker.transactions.markers import MarkerWriter
     from siltstone.broker.transactions.producer_ids import ProducerIds
     from siltstone.storage.clock import Clock
+    from siltstone.storage.log.log import Log
 
 _logger = logging.getLogger(__name__)
 
@@ -107,14 +108,13 @@ class TransactionCoordinator:
         """Whether ``flush.messages`` asks for fsyncs before any client is answered."""
         return bool(self.journal.unflushed or self.markers.unflushed)
 
-    async def flush(self) -> None:
-        """Wait for those fsyncs.
+    async def flush(self, *more: set[Log]) -> None:
+        """Wait for those fsyncs, and for those of ``more`` logs.
 
         Raises:
             NotCoordinator: What was written may not be on the disk.
         """
-        await self.markers.flush()
-        await self.journal.flush()
+        await self.journal.flush(self.markers.unflushed, *more)
 
     async def initialise(
         self, transactional_id: str, expected: Expected | None, timeout_ms: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siltstone.broker.coordination.journal import flush_all
 from siltstone.protocol.errors import InvalidProducerEpoch, KafkaStorageError
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from siltstone.broker.groups.offsets import Offsets
-    from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
@@ -51,13 +49,10 @@ class MarkerWriter:
     have committed in the transaction count from then on, or never.
     """
 
-    def __init__(
-        self, topics: TopicRegistry, offsets: Offsets, io: IoThreads, clock: Clock
-    ) -> None:
-        self.unflushed: dict[Log, None] = {}  # `flush` waits for these before any answer
+    def __init__(self, topics: TopicRegistry, offsets: Offsets, clock: Clock) -> None:
+        self.unflushed: dict[Log, None] = {}  # the coordinator waits for these before any answer
         self._topics = topics
         self._offsets = offsets
-        self._io = io
         self._clock = clock
 
     def write_all(self, outcome: Outcome, partitions: Iterable[tuple[str, int]]) -> None:
@@ -124,14 +119,6 @@ class MarkerWriter:
             self._offsets.complete(partition, outcome.producer_id, is_commit=outcome.is_commit)
         if written.flush_due:
             self.unflushed[target] = None
-
-    async def flush(self) -> None:
-        """Wait for the fsyncs that ``flush.messages`` of the topics asks for.
-
-        Raises:
-            NotCoordinator: A marker may not be on the disk.
-        """
-        await flush_all(self.unflushed, self._io)
 
 
 def _coordinator_epoch(target: Log, outcome: Outcome) -> int:

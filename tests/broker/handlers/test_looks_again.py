@@ -46,6 +46,7 @@ from siltstone.protocol.messages.txn_offset_commit import (
 )
 from tests.support.line import others_first, taking_turns
 from tests.support.services import ServicesOnDisk
+from tests.support.waiting import give_turns_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -187,6 +188,35 @@ async def test_a_request_that_rests_waits_for_its_own_fsync(
     await home.close()
 
 
+async def test_nobody_takes_the_second_fsync_of_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction's offsets stand in two journals; one is waited for behind the other."""
+    home = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+    await home.services.topics.create("orders", 2, {})
+    for name in ("__consumer_offsets", "__transaction_state"):
+        await home.services.topics.create(name, 1, {"flush.messages": "1"})
+    home.services.groups().add_classic("g")
+    later = await commit_in_transaction(home, "u", adds=False)
+    run, may_go, asked = home.io.run, asyncio.Event(), []
+
+    async def wait_and_run(flush: Any) -> Any:
+        asked.append(flush.__self__.topic_partition.topic)
+        if asked[-1] == "__consumer_offsets":
+            await may_go.wait()
+        return await run(flush)
+
+    monkeypatch.setattr(home.io, "run", wait_and_run)
+    first = asyncio.ensure_future(begin(home, TXN_COMMIT, 5, later))
+    await asyncio.sleep(0)
+    other = asyncio.ensure_future(begin(home, COMMIT, 8, commit_of(3, 0)))
+    await give_turns_until(lambda: len(asked) == 3 or first.done(), "both wait for the disk")
+    assert not first.done()
+    may_go.set()
+    await asyncio.gather(first, other)
+    await home.close()
+
+
 async def test_a_fsync_is_not_the_time_of_a_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,13 +253,19 @@ async def add_partitions(home: ServicesOnDisk, name: str) -> AddPartitionsToTxnR
     )
 
 
-async def commit_in_transaction(home: ServicesOnDisk, name: str) -> TxnOffsetCommitRequest:
-    """Return a request that commits an offset in the open transaction of a new producer."""
+async def commit_in_transaction(
+    home: ServicesOnDisk, name: str, *, adds: bool = True
+) -> TxnOffsetCommitRequest:
+    """Return a request that commits an offset in the transaction of a new producer.
+
+    It is open if ``adds``.
+    """
     made = await home.services.transactions().initialise(name, None, 60_000)
     producer = name, made.producer_id, made.producer_epoch
-    home.services.transactions().add_partitions(
-        *producer, [("__consumer_offsets", 0)], client_version=0
-    )
+    if adds:
+        home.services.transactions().add_partitions(
+            *producer, [("__consumer_offsets", 0)], client_version=0
+        )
     await home.services.transactions().flush()
     rows = [TxnOffsetCommitRequestPartition(0, 3)]
     topics = [TxnOffsetCommitRequestTopic("orders", rows)]
