@@ -116,6 +116,7 @@ class _Finder:
 
     async def look_up(self, wanted: ListOffsetsTopic) -> Sequence[Any]:
         """Return the answers of a topic's partitions, some of them yet to be searched."""
+        await self.share.rest()
         partitions = wanted.partitions
         if not self.may(DESCRIBE, TOPIC, wanted.name):
             return await self.share.some(partitions, _refuse_all)

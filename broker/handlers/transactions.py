@@ -131,6 +131,7 @@ async def _add(
     context: RequestContext, wanted: AddPartitionsToTxnTransaction, share: LoopShare
 ) -> AddPartitionsToTxnResult:
     """Make partitions part of one transaction."""
+    await share.rest()  # of many that name no partition, too
     name = wanted.transactional_id
     if context.version < _FIRST_BY_BROKERS and not context.may(WRITE, TRANSACTIONAL_ID, name):
         return await _refuse(wanted, TransactionalIdAuthorizationFailed.code, share)
