@@ -197,7 +197,11 @@ def judge(context: "Context", request: "ProduceRequest") -> "Produced":
         kept = request._replace(topic_data=copy_of(topics))
         return _judge_many(context, kept, by_id=by_id)
     permitted, refused = split_topics(context, WRITE, topics, by_id=by_id)
-    return _append_permitted(context, request, permitted, refused, is_own=False)
+    if not refused:
+        return _serve(context, request, False)
+    denial = TopicAuthorizationFailed()
+    rows = {place: _refuse_topic(each, denial) for place, each in refused.items()}
+    return _append_permitted(context, request, permitted, rows, is_own=False)
 
 
 async def _judge_many(
@@ -205,7 +209,10 @@ async def _judge_many(
 ) -> "ProduceResponse | None":
     share = LoopShare()
     topics, refused = await split_many(context, WRITE, request.topic_data, share, by_id=by_id)
-    answer: Any = _append_permitted(context, request, topics, refused, is_own=True)
+    refusal = TopicAuthorizationFailed()
+    answered = await share.each(refused.values(), lambda each: _refuse_topic(each, refusal))
+    rows = dict(zip(refused, answered, strict=True))
+    answer: Any = _append_permitted(context, request, topics, rows, is_own=True)
     response: ProduceResponse | None = await answer if isinstance(answer, Coroutine) else answer
     return response
 
@@ -214,14 +221,12 @@ def _append_permitted(
     context: "Context",
     request: "ProduceRequest",
     topics: "Sequence[TopicProduceData]",
-    refused: "Mapping[int, TopicProduceData]",
+    rows: "Mapping[int, TopicProduceResponse]",
     *,
     is_own: bool,
 ) -> "Produced":
-    if not refused:
+    if not rows:
         return _serve(context, request, is_own)
-    refusal = TopicAuthorizationFailed()
-    rows = {place: _refuse_topic(each, refusal) for place, each in refused.items()}
     if topics:
         context.may_wait = False  # its answer goes beside the refusals
         answer = _serve(context, request._replace(topic_data=topics), is_own)
