@@ -217,7 +217,7 @@ class CoordinatorLog:
         self._count = 0
         self._failed.clear()
 
-    async def flush(self, *more: set[Log]) -> None:
+    async def flush(self, *more: dict[Log, None]) -> None:
         """Wait for the fsyncs that ``flush.messages`` of the topic asks for, and of ``more`` logs.
 
         Raises:

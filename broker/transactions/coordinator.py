@@ -108,7 +108,7 @@ class TransactionCoordinator:
         """Whether ``flush.messages`` asks for fsyncs before any client is answered."""
         return bool(self.journal.unflushed or self.markers.unflushed)
 
-    async def flush(self, *more: set[Log]) -> None:
+    async def flush(self, *more: dict[Log, None]) -> None:
         """Wait for those fsyncs, and for those of ``more`` logs.
 
         Raises:
