@@ -23,7 +23,7 @@ class SegmentFiles:
     it by the new one, and an open file stays readable.
     """
 
-    __slots__ = ("_moving_to", "base_offset", "directory", "open_files", "suffix")
+    __slots__ = ("_key", "_moving_to", "base_offset", "directory", "open_files", "suffix")
 
     def __init__(
         self, directory: Path, base_offset: int, suffix: str, open_files: OpenFiles
@@ -33,6 +33,9 @@ class SegmentFiles:
         self.suffix = suffix
         self._moving_to = suffix  # differs from suffix only while the files are being renamed
         self.open_files = open_files
+        # Not the object itself: they would hold each other, and files would be open for as long as
+        # no garbage is collected.
+        self._key = object()
 
     @property
     def log_path(self) -> Path:
@@ -65,13 +68,13 @@ class SegmentFiles:
         Raises:
             FileNotFoundError: There is no such file.
         """
-        file = self.open_files.get((self, kind))
+        file = self.open_files.get((self._key, kind))
         if file is not None:
             return file
         for attempt in range(_ATTEMPTS):
             for suffix in (self.suffix, self._moving_to):
                 try:
-                    return self.open_files.open((self, kind), self._path_text(kind, suffix))
+                    return self.open_files.open((self._key, kind), self._path_text(kind, suffix))
                 except FileNotFoundError:
                     if attempt == _ATTEMPTS - 1:
                         raise
@@ -182,8 +185,8 @@ class SegmentFiles:
 
     def keep(self, kind: str, file: SegmentFile) -> None:
         """Count an open file among those kept to read."""
-        self.open_files.put((self, kind), file)
+        self.open_files.put((self._key, kind), file)
 
     def forget(self, kind: str) -> None:
         """Keep a file open only until its last reader is done."""
-        self.open_files.forget((self, kind))
+        self.open_files.forget((self._key, kind))

@@ -1,5 +1,6 @@
 """Reading a partition folder without a broker."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
 from siltstone.storage.log.reader import PartitionReader
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch
-from tests.support.segments import append, make_segment
+from tests.support.segments import append, make_segment, open_files
 
 
 @pytest.fixture
@@ -53,6 +54,24 @@ def test_ends(folder: Path) -> None:
     reader = PartitionReader(folder)
 
     assert (reader.start_offset, reader.next_offset()) == (0, 50)
+
+
+def test_files_are_closed_with_the_reader(folder: Path) -> None:
+    """Else a command that reads one partition after the other has the files of all of them open."""
+    reader = PartitionReader(folder)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        offsets(reader)
+        held = open_files(folder)
+        del reader
+        left = open_files(folder)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+    assert held
+    assert not left
 
 
 def test_empty_folder(tmp_path: Path) -> None:

@@ -375,7 +375,7 @@ class TestFlushing:
 
         written.seal()
         written.flush()
-        kept.forget((written.files, files.LOG))
+        written.files.forget(files.LOG)
 
         assert open_files(tmp_path) == [LOG]
         assert os.fstat(slice_.file.fileno()).st_size == len(slice_)
