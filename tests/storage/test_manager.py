@@ -36,6 +36,7 @@ from tests.support.faults import Disk, install
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, TOPIC_ID, append_waiting, validated
 from tests.support.power import PowerDisk, Torn
+from tests.support.segments import open_files
 from tests.support.waiting import wait_until
 
 
@@ -257,6 +258,25 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
         assert renamed[0].endswith("-delete")
         assert left == ["orders-0"]
         assert again.log_end_offset == 0
+
+
+def test_the_room_of_a_deleted_partition_is_given_back(tmp_path: Path) -> None:
+    """No file of it stays open, though those of ended segments are kept open to be read."""
+    clock = FakeClock()
+    with _running(tmp_path, clock=clock) as manager:
+        log = manager.create(ORDERS, TOPIC_ID, TopicConfig(segment_bytes=len(make_batch())))
+        for _ in range(3):
+            append_unchecked(log)
+        manager.background.drain()
+        held = open_files(log.path)
+        manager.delete(ORDERS)
+        path = log.path
+        del log
+        clock.advance(60_000)
+        _run_deletions(manager, clock)
+
+        assert len(held) == 3
+        assert not open_files(path)
 
 
 def test_many_partitions_go_as_fast_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
