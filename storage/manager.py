@@ -255,12 +255,13 @@ class LogManager:
         """
         directory = self._placement.choose(topic_partition, self.directories)
         folder = replace(self._describe(topic_partition, directory), config=config)
-        fault = self._find_fault(folder)
+        with self._renaming:  # an old folder of the name does not change its name meanwhile
+            fault = self._find_fault(folder)
+            if fault is None:
+                self._unrenamed.pop(topic_partition, None)  # its folder was moved away
         if fault is not None:
             self._placement.add(directory, -1)
             raise KafkaStorageError(f"partition {topic_partition} cannot be created: {fault}")
-        with self._renaming:
-            self._unrenamed.pop(topic_partition, None)  # its folder was moved away
         try:
             if self._checkpoints[directory.path].names(topic_partition):
                 self._write_checkpoints(directory)  # those of a deleted topic of its name

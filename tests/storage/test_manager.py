@@ -577,6 +577,46 @@ def test_a_deleted_folder_that_may_come_back_is_not_made_elsewhere(
         assert manager.logs[ORDERS].path == path
 
 
+def test_a_folder_that_is_renamed_later_may_come_back_too(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition of the name is made elsewhere only when the rename is sure."""
+    clock = FakeClock()
+    with _running(tmp_path / "one", tmp_path / "two", clock=clock) as manager:
+        old = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        other = next(each for each in manager.directories if each is not old.directory)
+        left = old.path
+        manager.background.drain()
+        disk.fail("rename", errno.ENOSPC, str(left), times=1)
+        with pytest.raises(KafkaStorageError):
+            manager.delete(ORDERS)
+        old.directory.check()
+        manager.prefer(ORDERS, other)
+        refused: list[KafkaStorageError] = []
+
+        def create() -> None:
+            try:
+                manager.create(ORDERS, uuid.uuid4(), TopicConfig())
+            except KafkaStorageError as error:
+                refused.append(error)
+
+        rename, creating = files.rename, threading.Thread(target=create)
+
+        def rename_and_lose_the_disk(path: Path, new: Path) -> None:
+            rename(path, new)
+            if path == left:
+                disk.fail("open", errno.EIO, str(left.parent))
+                creating.start()
+                creating.join(0.2)
+
+        monkeypatch.setattr(files, "rename", rename_and_lose_the_disk)
+        _run_deletions(manager, clock)
+        creating.join()
+
+        assert refused
+        assert "may bring its old folder" in refused[0].message
+
+
 def test_a_failed_directory_does_not_take_the_others_down(tmp_path: Path) -> None:
     """Its logs refuse, new partitions go elsewhere, and it gets no clean mark (KAFKA-17356)."""
     paths = tmp_path / "a", tmp_path / "b"
