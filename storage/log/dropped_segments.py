@@ -53,6 +53,7 @@ class DroppedSegments:
         """
         with self._writing:
             if self._is_abandoned():
+                self._forget()
                 return
             self._deletions.schedule(delay_ms, self.unlink)
             try:
@@ -74,6 +75,7 @@ class DroppedSegments:
         """
         with self._writing:
             if self._is_abandoned():
+                self._forget()
                 return
             try:
                 with self._names.changing():
@@ -85,3 +87,7 @@ class DroppedSegments:
             except OSError:
                 self._deletions.schedule(RETRY_MS, self.unlink)
                 raise
+
+    def _forget(self) -> None:
+        for segment in self._segments:
+            segment.files.forget_all()

@@ -744,9 +744,8 @@ class Log:
             self.producers.relocate(path)
             self.producers.count_in(ProducerCount())  # no longer of a log
             segments = self.segments
-        for segment in segments:  # an open file would keep its room on the disk
-            for kind in files.SEGMENT_KINDS:
-                segment.files.forget(kind)
+        for segment in segments:
+            segment.files.forget_all()
 
     def write_epochs(self) -> None:
         """Write the leader epochs into their file. Blocks."""

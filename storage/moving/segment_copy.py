@@ -116,8 +116,7 @@ class SegmentCopy:
 
     def forget_source(self) -> None:
         """Close the files of the source as soon as they have no reader."""
-        for kind in files.SEGMENT_KINDS:
-            self._source.files.forget(kind)
+        self._source.files.forget_all()
 
     def _copy_indexes(self, *, durable: bool) -> None:
         for kind in (files.INDEX, files.TIME_INDEX):

@@ -190,3 +190,8 @@ class SegmentFiles:
     def forget(self, kind: str) -> None:
         """Keep a file open only until its last reader is done."""
         self.open_files.forget((self._key, kind))
+
+    def forget_all(self) -> None:
+        """Keep none open for longer: an open file has its room on the disk after its deletion."""
+        for kind in files.SEGMENT_KINDS:
+            self.forget(kind)

@@ -260,7 +260,8 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
         assert again.log_end_offset == 0
 
 
-def test_the_room_of_a_deleted_partition_is_given_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dropped", ["none", "waiting", "renamed"])
+def test_the_room_of_a_deleted_partition_is_given_back(tmp_path: Path, dropped: str) -> None:
     """No file of it stays open, though those of ended segments are kept open to be read."""
     clock = FakeClock()
     with _running(tmp_path, clock=clock) as manager:
@@ -269,7 +270,15 @@ def test_the_room_of_a_deleted_partition_is_given_back(tmp_path: Path) -> None:
             append_unchecked(log)
         manager.background.drain()
         held = open_files(log.path)
-        manager.delete(ORDERS)
+        with _busy(manager):
+            if dropped != "none":
+                log.delete_records(2)
+                assert log.apply_retention(clock.now_ms()) == 2
+            if dropped == "waiting":
+                manager.delete(ORDERS)
+        if dropped != "waiting":
+            manager.background.drain()
+            manager.delete(ORDERS)
         path = log.path
         del log
         clock.advance(60_000)
