@@ -43,8 +43,7 @@ async def taking_turns() -> AsyncIterator[None]:
     others = [asyncio.create_task(take_turns()) for _ in range(TAKING_TURNS)]
     await asyncio.sleep(0)
     try:
-        with patch.object(loop_share, "FIRST_SECONDS", -1.0):
-            yield
+        yield
     finally:
         is_over = True
         await asyncio.gather(*others)
