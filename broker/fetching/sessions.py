@@ -19,7 +19,7 @@ from siltstone.broker.fetching.session import (
     list_wanted,
     wanted_of,
 )
-from siltstone.broker.process.loop_share import FIRST_PIECE, LoopShare
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
@@ -86,14 +86,15 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self.sessions)
 
-    async def plan(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
+    def plan(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
         """Decide what to read for ``request``; an incremental one advances its session's epoch.
+
+        One that names many partitions is for `plan_many`.
 
         Raises:
             FetchSessionIdNotFound: The session was evicted, the broker has restarted, or there is
                 no room for more partitions.
-            InvalidFetchSessionEpoch: A request was lost or doubled, or the next one has come
-                while others were served.
+            InvalidFetchSessionEpoch: A request was lost or doubled.
             FetchSessionTopicIdError: Names and ids are mixed in one session.
         """
         if request.session_epoch in _FULL_EPOCHS:
@@ -109,7 +110,29 @@ class FetchSessions:
         session = self._find(request, by_id=by_id)
         self._advance(session)
         if request.topics:
-            await self._add(session, request.topics)
+            self._add(session, request.topics)
+        return self._plan_updated(session, request)
+
+    async def plan_many(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
+        """Do what `plan` does with an incremental request, and let others be served in between.
+
+        Raises:
+            KafkaError: As in `plan`; or InvalidFetchSessionEpoch, if the session's next request has
+                come meanwhile.
+        """
+        session = self._find(request, by_id=by_id)
+        self._advance(session)
+        epoch = session.epoch
+        share = LoopShare()
+        for some in share.cut(request.topics, "partitions"):
+            self._add(session, some)
+            await share.rest()
+            if not session.is_at(epoch):
+                raise InvalidFetchSessionEpoch
+        return self._plan_updated(session, request)
+
+    def _plan_updated(self, session: FetchSession, request: FetchRequest) -> FetchPlan:
+        """Decide what to read of a session that has what the request names."""
         session.update(request)
         self._count(session, len(session.partitions))
         if not session.partitions:
@@ -134,27 +157,20 @@ class FetchSessions:
             raise FetchSessionTopicIdError
         return session
 
-    async def _add(self, session: FetchSession, topics: Sequence[FetchTopic]) -> None:
+    def _add(self, session: FetchSession, topics: Sequence[FetchTopic]) -> None:
         """Add partitions to a session or change them; it ends if there is no room for them.
 
         Raises:
             FetchSessionIdNotFound: There was no room, so the client begins again.
-            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
         """
-        epoch = session.epoch
-        share = LoopShare()
-        for some in share.cut(topics, "partitions"):
-            named = sum(len(partitions) for _, _, partitions in some)
-            room = self._room.partition_count() - self.partition_count
-            if named > room and _count_new(session, some) > room:
-                self._room.on_full()
-                self._close(session)
-                raise FetchSessionIdNotFound
-            session.add(some)
-            self._count(session, len(session.partitions))
-            await share.rest()
-            if not session.is_at(epoch):
-                raise InvalidFetchSessionEpoch
+        named = sum(len(partitions) for _, _, partitions in topics)
+        room = self._room.partition_count() - self.partition_count
+        if named > room and _count_new(session, topics) > room:
+            self._room.on_full()
+            self._close(session)
+            raise FetchSessionIdNotFound
+        session.add(topics)
+        self._count(session, len(session.partitions))
 
     def _count(self, session: FetchSession, count: int) -> None:
         """Note how many partitions a session has."""
@@ -179,37 +195,51 @@ class FetchSessions:
             raise InvalidFetchSessionEpoch
         return self._plan_changed(plan.session)
 
-    async def conclude(self, plan: FetchPlan, fetched: list[Fetched]) -> tuple[int, Sequence[Told]]:
+    def conclude(self, plan: FetchPlan, fetched: list[Fetched]) -> tuple[int, Sequence[Told]]:
         """Return the session id for the answer (0: none) and the partitions that it names.
 
-        Of few partitions no log may have changed since ``fetched`` was read.
+        No log may have changed since ``fetched`` was read.
 
         Raises:
             InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
         """
-        session: FetchSession | None = plan.session
-        is_new = session is None
+        session = self._find_to_conclude(plan)
         if session is None:
-            session = self._create(plan) if plan.wants_session else None
-            if session is None:
-                return 0, fetched
-        elif session.epoch != plan.epoch:
-            raise InvalidFetchSessionEpoch
+            return 0, fetched
+        if plan.session is None:
+            read = [session.want(*each) for each in plan.partitions]
+            session.conclude(read, fetched, self._get_log, None, False)
+            return session.session_id, fetched
+        told: list[Told] = []
+        session.conclude(plan.read, fetched, self._get_log, told, False)
+        return session.session_id, told
+
+    async def conclude_many(
+        self, plan: FetchPlan, fetched: list[Fetched]
+    ) -> tuple[int, Sequence[Told]]:
+        """Do what `conclude` does, and let others be served in between; logs may have changed.
+
+        Raises:
+            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
+        """
+        session = self._find_to_conclude(plan)
+        if session is None:
+            return 0, fetched
+        is_new = plan.session is None
         epoch = session.epoch
         told: list[Told] = []
         concluded: list[SessionPartition] = []
         wanted = plan.partitions if is_new else ()
-        is_large = plan.count > FIRST_PIECE
         share = LoopShare()
-        for some in [[each] for each in fetched] if is_large else [fetched]:
+        for each in fetched:
             start = len(concluded)
-            end = start + sum(len(rows) for _, rows in some)
+            end = start + len(each[1])
             if is_new:
-                concluded += [session.want(*each) for each in wanted[start:end]]
+                concluded += [session.want(*place) for place in wanted[start:end]]
             else:
                 concluded += plan.read[start:end]
             session.conclude(
-                concluded[start:], some, self._get_log, None if is_new else told, is_large
+                concluded[start:], [each], self._get_log, None if is_new else told, True
             )
             if is_large:
                 await share.rest()
@@ -217,6 +247,15 @@ class FetchSessions:
                 session.tell_again(concluded)
                 raise InvalidFetchSessionEpoch
         return session.session_id, fetched if is_new else told
+
+    def _find_to_conclude(self, plan: FetchPlan) -> FetchSession | None:
+        """Return the session of a plan, a new one if it wants one and there is room."""
+        session: FetchSession | None = plan.session
+        if session is None:
+            return self._create(plan) if plan.wants_session else None
+        if session.epoch != plan.epoch:
+            raise InvalidFetchSessionEpoch
+        return session
 
     def _plan_changed(self, session: FetchSession) -> FetchPlan:
         moved = self._moved_starts

@@ -22,8 +22,9 @@ from siltstone.protocol.messages.fetch import FetchResponse
 from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
+    from siltstone.broker.fetching.session import FetchPlan
     from siltstone.broker.services import RequestContext
     from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
     from siltstone.protocol.names import TopicKey
@@ -33,25 +34,50 @@ if TYPE_CHECKING:
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 
 
-async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    """Answer when there is enough to send, at once or later."""
+def handle(
+    context: RequestContext, request: FetchRequest
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    """Answer at once if few partitions are read and that is enough; else return a coroutine."""
     by_id = context.version >= FIRST_WITH_TOPIC_ID
+    sessions = context.services.sessions
     if context.rights is not None and request.session_epoch > 0:
-        context.services.sessions.hold_against(request.session_id, context.rights.in_force)
+        sessions.hold_against(request.session_id, context.rights.in_force)
+    if request.session_epoch > 0 and request.topics and _names_many(request):
+        return _serve_many(context, request, by_id=by_id)
     try:
-        plan = await context.services.sessions.plan(request, by_id=by_id)
+        plan = sessions.plan(request, by_id=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code.value)
+    return _serve(context, request, plan, by_id=by_id)
+
+
+async def _serve_many(
+    context: RequestContext, request: FetchRequest, *, by_id: bool
+) -> FetchResponse:
+    """Serve a request that names many partitions of a session."""
+    try:
+        plan = await context.services.sessions.plan_many(request, by_id=by_id)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code.value)
+    served = _serve(context, request, plan, by_id=by_id)
+    return served if isinstance(served, FetchResponse) else await served
+
+
+def _serve(
+    context: RequestContext, request: FetchRequest, plan: FetchPlan, *, by_id: bool
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     fetch = _Fetch(context, request, plan)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.is_of_somebody:
         return _refuse_all(request, by_id=by_id)
-    try:
-        if not fetch.may_answer(*await fetch.read()):
-            await fetch.wait()
-            await fetch.read()
-        return await fetch.answer()
-    except InvalidFetchSessionEpoch as error:
-        return fetch.overtaken(error)
+    if not fetch.is_small:
+        return fetch.answer_later(is_read=False)
+    if fetch.may_answer(*fetch.read()):
+        return fetch.answer()
+    return fetch.answer_later(is_read=True)
+
+
+def _names_many(request: FetchRequest) -> bool:
+    return sum(1 + len(topic.partitions) for topic in request.topics) > FIRST_PIECE
 
 
 def _refuse_all(request: FetchRequest, *, by_id: bool) -> FetchResponse:
@@ -80,17 +106,26 @@ class _Fetch(FetchRead):
             for key, wanted in self.plan.all_partitions
         )
 
-    async def read(self) -> tuple[int, bool]:
+    @property
+    def is_small(self) -> bool:
+        """Tell whether so little is to be read that others need not be served in between."""
+        return self.plan.count <= FIRST_PIECE
+
+    def read(self) -> tuple[int, bool]:
         """Read what the plan says; return bytes found and whether an answer may not wait.
 
         What was read up before the request has waited is read again only if it has changed; a
-        session has sorted that out already. Of few partitions others are not served in between.
+        session has sorted that out already.
         """
         before = self.fetched if self.plan.session is None else []
         self.fetched = []
-        if self.plan.count <= FIRST_PIECE:
-            return self.read_some(self.plan.topics, before, 0)
+        return self.read_some(self.plan.topics, before, 0)
+
+    async def read_many(self) -> tuple[int, bool]:
+        """Do what `read` does, and let others be served in between."""
         share = LoopShare()
+        before = self.fetched if self.plan.session is None else []
+        self.fetched = []
         size = 0
         answer_now = False
         for key, partitions in self.plan.topics:
@@ -159,14 +194,31 @@ class _Fetch(FetchRead):
         session_id = 0 if session is None else session.session_id
         return FetchResponse(error_code=error.code.value, session_id=session_id)
 
-    async def answer(self) -> FetchResponse:
+    def answer(self) -> FetchResponse:
         """Close the books of the session and return the answer for each partition.
 
         Raises:
             InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
         """
-        session_id, told = await self.services.sessions.conclude(self.plan, self.fetched)
-        if told is self.fetched and self.plan.count > FIRST_PIECE:
+        return self.name_topics(*self.services.sessions.conclude(self.plan, self.fetched))
+
+    async def answer_later(self, *, is_read: bool) -> FetchResponse:
+        """Read what was not read, wait if that is not enough, and answer."""
+        try:
+            if is_read or not self.may_answer(*await self.read_many()):
+                await self.wait()
+                if self.is_small:
+                    self.read()
+                else:
+                    await self.read_many()
+            return self.answer() if self.is_small else await self.answer_many()
+        except InvalidFetchSessionEpoch as error:
+            return self.overtaken(error)
+
+    async def answer_many(self) -> FetchResponse:
+        """Do what `answer` does, and let others be served in between."""
+        session_id, told = await self.services.sessions.conclude_many(self.plan, self.fetched)
+        if told is self.fetched:
             told = await _join(told)
         return self.name_topics(session_id, told)
 
