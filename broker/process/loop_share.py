@@ -237,15 +237,17 @@ class LoopShare:
             return
         number = -1
         elements: Any = ()
+        start = 0
         for numbers in self.pieces(range(count)):
             piece: list[Any] = []
             room = len(numbers)
             while room:
-                if not elements:
+                if start == len(elements):
                     number += 1
-                    elements = getattr(rows[number], nested)
+                    elements, start = getattr(rows[number], nested), 0
                     room -= 1
-                some, elements = elements[:room], elements[room:]
+                some = elements[start : start + room]  # what is left is not copied for each piece
+                start += len(some)
                 room -= len(some)
                 piece.append(rows[number]._replace(**{nested: some}))
             yield piece

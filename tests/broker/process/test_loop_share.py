@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from itertools import count
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import pytest
 
@@ -99,6 +99,38 @@ async def test_little_work_does_not_wait_behind_much(monkeypatch: pytest.MonkeyP
         await LoopShare().rest()
         assert turns.now == before
         await asyncio.gather(*large)
+
+
+class Elements(tuple[int, ...]):
+    """Elements that count how many of them are taken out."""
+
+    __slots__ = ()
+    taken = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return some of them."""
+        some = Elements(super().__getitem__(index))
+        Elements.taken += len(some)
+        return some
+
+
+class Row(NamedTuple):
+    """A row with an array."""
+
+    name: str
+    elements: tuple[int, ...]
+
+
+def test_what_is_cut_is_copied_once() -> None:
+    """A long array costs no more by the piece, however small the pieces get."""
+    rows = [Row("a", Elements(range(300))), Row("b", ()), Row("c", Elements(range(300, 1000)))]
+    Elements.taken = 0
+
+    cut = [row for piece in LoopShare().cut(rows, "elements") for row in piece]
+
+    assert [each for row in cut for each in row.elements] == list(range(1000))
+    assert list(dict.fromkeys(row.name for row in cut)) == ["a", "b", "c"]
+    assert Elements.taken == 1000
 
 
 async def test_one_that_has_gone_leaves_the_line() -> None:
