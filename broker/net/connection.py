@@ -19,6 +19,7 @@ from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.turn.turn import LoopRound, Turn
 from siltstone.broker.process import sockets
 from siltstone.broker.process.client_limits import MAX_TEXT
+from siltstone.broker.process.loop_share import end_request
 from siltstone.broker.security.principals import ANONYMOUS, OURSELVES
 from siltstone.protocol.core import next_frame
 from siltstone.protocol.errors import ProtocolError
@@ -470,6 +471,7 @@ class Connection(Turn):
                 self._send(answer)
             if self._throttled and not self.is_closed:
                 self._mute_for_a_while()
+            end_request()
             self.resume()
         finally:
             if timer is not None:

@@ -81,6 +81,12 @@ class _Line:
                 self._numbers[task] = number
         return number
 
+    def drop_number(self) -> None:
+        """Have what the task that runs does next stand behind all that have begun."""
+        task = asyncio.current_task() if self._numbers else None
+        if task is not None:
+            self._numbers.pop(task, None)
+
     async def wait(self, number: int, last: int, seconds: float) -> int:
         """Return when it is one's turn to have the loop for so long, and which turn that is."""
         loop = asyncio.get_running_loop()
@@ -143,6 +149,13 @@ def _line() -> _Line:
             del _lines[each]
         line = _lines[loop] = _Line()
     return line
+
+
+def end_request() -> None:
+    """Note that the task that runs has answered its request: it may begin the client's next one."""
+    line = _lines.get(asyncio.get_running_loop())
+    if line is not None:
+        line.drop_number()
 
 
 class _Done:

@@ -1,16 +1,24 @@
 """A connection: frames in whatever pieces, answers in order, memory and misbehaviour bounded."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from siltstone.broker.api import APIS
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.connection import Connection
+from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.process.request_stats import RequestStats
 from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages.list_groups import ListGroupsResponse
 from tests.support.connections import Line, frame
+from tests.support.line import TAKING_TURNS
 
+LIST_GROUPS = 16
 Opener = Callable[..., Line]
 
 
@@ -90,6 +98,31 @@ async def test_a_request_that_waits_holds_back_what_is_behind_it(open_line: Open
     gate.set()
 
     assert await line.receive(12) == b"slowfastfast"
+
+
+async def test_what_a_client_sends_at_once_stands_in_line_one_by_one(open_line: Opener) -> None:
+    """Its second large request stands behind those of others that came before it began."""
+    order: list[Connection] = []
+
+    async def handle(context: Any, _request: Any) -> ListGroupsResponse:
+        share = LoopShare()
+        for _ in range(3):
+            await share.turn()
+        order.append(context.connection)
+        return ListGroupsResponse()
+
+    dispatcher = Dispatcher(RequestStats((api.key, api.name) for api in APIS))
+    dispatcher.replace_handler(LIST_GROUPS, handle)
+    request = frame(struct.pack(">hhih", LIST_GROUPS, 0, 7, -1))
+    many = [open_line(dispatcher.gate.dispatch) for _ in range(TAKING_TURNS)]
+    for line in many:
+        await line.send(request * 10)
+    await asyncio.sleep(0)
+    one = open_line(dispatcher.gate.dispatch)
+    await one.send(request)
+    await one.receive(14)
+
+    assert order.index(one.connection) == TAKING_TURNS
 
 
 async def test_a_peer_that_leaves_while_it_waits_is_noticed(open_line: Opener) -> None:
