@@ -75,6 +75,7 @@ def list_wanted(request, bint by_id):
     One that is named again behind itself is one topic; without partitions it is left out.
     """
     cdef list found = []
+    cdef list joined = None  # the partitions of the last topic, if it was named more than once
     for name, topic_id, partitions in request.topics:
         if not partitions:
             continue
@@ -82,8 +83,12 @@ def list_wanted(request, bint by_id):
         if found:
             last, before = found[len(found) - 1]
             if last == key:
-                found[len(found) - 1] = key, [*before, *partitions]
+                if joined is None:
+                    joined = list(before)
+                    found[len(found) - 1] = key, joined
+                joined.extend(partitions)
                 continue
+        joined = None
         found.append((key, partitions))
     return found
 

@@ -19,8 +19,9 @@ from siltstone.protocol.errors import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
+from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages import fetch as messages
-from siltstone.protocol.messages.fetch import FetchPartition, PartitionData
+from siltstone.protocol.messages.fetch import FetchPartition, FetchTopic, PartitionData
 from tests.support.clock import FakeClock
 from tests.support.fetch_requests import FetchRequest, to_message
 from tests.support.line import others_first
@@ -153,6 +154,21 @@ def test_a_full_fetch_without_session_stays_without(sessions: FetchSessions) -> 
 
     assert sessions.conclude(plan, fetched) == (0, fetched)
     assert len(sessions) == 0
+
+
+def test_a_topic_that_is_named_behind_itself_is_one_topic(sessions: FetchSessions) -> None:
+    """However often; what the request says of each is left as it is."""
+    named = [
+        FetchTopic(name, NO_ID, [FetchPartition(index, -1, 0, -1, -1, 1 << 20)] if index else [])
+        for index, name in enumerate(("t", "t", "t", "u", "t", "t", "t"))
+    ]
+    request = ask(0, -1, {})._replace(topics=named)
+
+    plan = sessions.plan(request, by_id=False)
+
+    assert places(plan) == [("t", 1), ("t", 2), ("u", 3), ("t", 4), ("t", 5), ("t", 6)]
+    assert [key for key, _ in plan.topics] == ["t", "u", "t"]
+    assert [len(topic.partitions) for topic in named] == [0, 1, 1, 1, 1, 1, 1]
 
 
 def test_an_incremental_answer_names_only_news(sessions: FetchSessions, logs: Logs) -> None:
