@@ -160,6 +160,7 @@ class RareRequests:
         try:
             row = await _go_on(response, waited)
         except ProtocolError as error:
+            self._stats.refused += 1  # what is raised before it waits, its gate counts
             raise self.explain(connection, route, version, error) from error
         except Exception as error:
             raise self.fault(connection, route, version, error) from error
@@ -224,12 +225,8 @@ class RareRequests:
         end: int,
     ) -> Any:
         """Read a request in pieces, then handle it."""
-        try:
-            steps = read_in_steps(table, buffer, position, end, route.max_elements)
-            request, _ = await LoopShare().step_through(steps)
-        except ProtocolError:
-            self._stats.refused += 1
-            raise
+        steps = read_in_steps(table, buffer, position, end, route.max_elements)
+        request, _ = await LoopShare().step_through(steps)
         del steps
         response = route.handler(context, request)
         if response is not None and not isinstance(response, tuple):

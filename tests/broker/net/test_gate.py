@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +11,10 @@ import pytest
 from siltstone.broker.api import APIS
 from siltstone.broker.context import Caller
 from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.process import loop_share
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.process.request_stats import RequestStats
+from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import AT_ONCE
 from siltstone.protocol.messages.list_groups import RESPONSE, ListedGroup, ListGroupsResponse
 
@@ -35,6 +38,7 @@ def test_bounds_rise() -> None:
     assert list(BOUNDS_SECONDS) == sorted(set(BOUNDS_SECONDS))
 
 
+METADATA = 3
 FRAME = struct.pack(">hhih", 16, 0, 7, -1)
 
 
@@ -89,3 +93,27 @@ async def test_a_large_answer_is_written_in_pieces() -> None:
 
     assert served_by(lambda *_: large) == RESPONSE.respond(0, 7, large)
     assert await served_by(lambda *_: larger) == RESPONSE.respond(0, 7, larger)
+
+
+@pytest.mark.parametrize("rests", [False, True])
+async def test_a_large_request_that_cannot_be_read_is_counted_once(
+    rests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is read in the turn of its connection, or waits between its pieces."""
+    if rests:
+        ticks = count()
+        monkeypatch.setattr(loop_share, "perf_counter", lambda: float(next(ticks)))
+    names = struct.pack(">i", AT_ONCE + 1) + AT_ONCE * b"\0\x01t" + b"\xff\xff"
+    request = struct.pack(">hhih", METADATA, 1, 7, -1) + names
+    stats = RequestStats((api.key, api.name) for api in APIS)
+    connection = SimpleNamespace(
+        caller=Caller(cast("Any", None), "L", "peer"), peer="peer", client_id=None
+    )
+    gate = Dispatcher(stats).gate
+
+    with pytest.raises(ProtocolError, match="null, where a value is required"):
+        await cast(
+            "Any", gate.dispatch(cast("Any", connection), memoryview(request), 0, len(request))
+        )
+
+    assert stats.refused == 1
