@@ -11,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from siltstone import why_not_compiled
 from siltstone.broker.commands.parser import parser_for
 from siltstone.config.errors import ConfigError
 
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(fault, file=sys.stderr)
         return 2
     except ImportError as error:
-        _tell_not_compiled(error)
+        print(why_not_compiled(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -51,13 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return 1
     return exit_code
-
-
-def _tell_not_compiled(error: ImportError) -> None:
-    """Say that the core is missing; any other module must exist."""
-    if error.name != "siltstone":
-        raise error
-    print(error, file=sys.stderr)
 
 
 def _drop_output() -> None:

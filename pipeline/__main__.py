@@ -2,7 +2,12 @@
 
 import sys
 
-from siltstone.pipeline.command.cli import main
+from siltstone import why_not_compiled
+
+try:
+    from siltstone.pipeline.command.cli import main
+except ImportError as error:
+    sys.exit(str(why_not_compiled(error)))
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -6,3 +6,16 @@ the folders themselves. A compiled module lies beside its source and has its nam
 
 VERSION = "0.1.0"
 """A constant: asking the installed package takes a twelfth of the time to the first ack."""
+
+
+def why_not_compiled(error: ImportError) -> ImportError:
+    """Return the error that says what to do where nothing is compiled; raise any other.
+
+    Which module is missed first depends on who imports it; the core knows the sentence.
+    """
+    try:
+        from siltstone.protocol import core  # noqa: F401, PLC0415  # only where an import failed
+    except ImportError as told:
+        if told.name == __name__:
+            return told
+    raise error

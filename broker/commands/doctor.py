@@ -69,7 +69,6 @@ def find_all(layers: Layers) -> Iterator[Finding]:
         is_served = str(folder) in served
         yield _try_folder(folder, layers.server().log_dirs_reserve_bytes, is_served=is_served)
     yield _try_limits()
-    yield _try_kernels()
     yield broker
     if status is None:
         yield from _try_ports(layers)
@@ -160,14 +159,6 @@ def _try_limits() -> Finding:
         )
     many = "as many as wanted" if hard == resource.RLIM_INFINITY else f"{hard}"
     return Finding("open files", is_fine=True, sentence=f"{many} are allowed")
-
-
-def _try_kernels() -> Finding:
-    try:
-        from siltstone.protocol import core  # noqa: F401, PLC0415 - the trial
-    except ImportError as error:
-        return Finding("kernels", is_fine=False, sentence=str(error))
-    return Finding("kernels", is_fine=True, sentence="compiled")
 
 
 def _judge_broker(status: dict[str, Any]) -> Finding:

@@ -241,8 +241,7 @@ class FetchSessions:
             session.conclude(
                 concluded[start:], [each], self._get_log, None if is_new else told, True
             )
-            if is_large:
-                await share.rest()
+            await share.rest()
             if session.epoch != epoch:
                 session.tell_again(concluded)
                 raise InvalidFetchSessionEpoch

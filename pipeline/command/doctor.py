@@ -45,7 +45,6 @@ def examine(data: Path | None = None, jars: Path | None = None) -> list[Finding]
         lambda: _package("pyarrow", LEAST_ARROW, None),
         _java,
         _worker,
-        _kernels,
         lambda: _sink("deltalake"),
         lambda: _sink("pyiceberg"),
         lambda: _connector(jars),
@@ -113,14 +112,6 @@ def _worker() -> Finding:
     except PipelineError as error:
         return Finding(name="workers", is_fine=False, text=str(error))
     return Finding(name="workers", is_fine=True, text=python)
-
-
-def _kernels() -> Finding:
-    try:
-        from siltstone.protocol.core import columns  # noqa: F401, PLC0415 - beside the other looks
-    except ImportError as error:
-        return Finding(name="kernels", is_fine=False, text=str(error))
-    return Finding(name="kernels", is_fine=True, text="compiled")
 
 
 def _sink(name: str) -> Finding:
