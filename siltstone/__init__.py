@@ -11,7 +11,7 @@ VERSION = "0.1.0"
 def why_not_compiled(error: ImportError) -> ImportError:
     """Return the error that says what to do where nothing is compiled; raise any other.
 
-    Which module is missed first depends on who imports it; the core knows the sentence.
+    The module that is missed first may be any; the core knows the sentence.
     """
     try:
         from siltstone.protocol import core  # noqa: F401, PLC0415  # only where an import failed
