@@ -1,7 +1,8 @@
-"""Authorized operations as the bit fields of answers: bit n stands for AclOperation n (KIP-430).
+"""Authorized operations as bit fields in answers: bit n stands for AclOperation n (KIP-430).
 
-Without an authorizer everybody may do everything that Kafka knows for such a resource. Here is too
-how settings are asked for and how a refusal for want of a right to the cluster looks.
+Without an authorizer the bit field names every operation that Kafka knows for the kind of resource.
+The module also checks the rights to topics and to settings for several handlers, and has the fields
+of an answer to a client that has no right to the cluster.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which rules somebody asks for: None and ANY stand for all (Kafka: AclBindingFilter)."""
+    """A filter of rules: a field of None or ANY matches every rule (Kafka: AclBindingFilter)."""
 
     resource_type: ResourceType = ResourceType.ANY
     pattern_type: PatternType = PatternType.ANY
@@ -121,7 +121,7 @@ class AclFilter(NamedTuple):
         )
 
     def _matches_pattern(self, pattern: Pattern) -> bool:
-        """MATCH asks for every pattern that a resource of this name is among."""
+        """Tell whether a pattern is asked for; MATCH asks for all that match the filter's name."""
         if self.pattern_type not in {PatternType.ANY, PatternType.MATCH, pattern.pattern_type}:
             return False
         if self.name is None or self.name == pattern.name:

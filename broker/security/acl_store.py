@@ -69,10 +69,11 @@ class AclWriter:
         return await self.file.make(self._remove(filters))
 
     async def replace(self, acls: Iterable[Acl]) -> None:
-        """Have these rules and no others.
+        """Put these rules on the disk and into force, and remove all others.
 
         Raises:
-            KafkaStorageError: As in `add`. Likewise the other.
+            KafkaStorageError: The file could not be written, so nothing has changed.
+            PolicyViolation: The rules are too many.
         """
         await self.file.make(self._replace(acls))
 

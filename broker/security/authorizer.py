@@ -4,10 +4,11 @@ A rule forbids before another permits. A rule that permits READ, WRITE, DELETE o
 DESCRIBE too, and one that permits ALTER_CONFIGS permits DESCRIBE_CONFIGS; one that forbids them
 forbids nothing else. Without any rule for a resource ``allow.everyone.if.no.acl.found`` decides.
 
-The rules of a pattern are kept as bits by principal and host, and the patterns by name, so that an
-answer costs a few look-ups however many rules there are: the literal name, ``*``, and the longest
-prefix, which knows the ones that it begins with (``prefixes.py``). What all these say of a client,
-and an answer that was given once, is remembered until a rule changes.
+The rules of a pattern are kept as bits by principal and host, and the patterns by name. An answer
+costs a few look-ups, however many rules there are: of the literal name, of ``*``, and of the
+longest rule prefix that the name begins with. A prefix has a link to the next shorter one that the
+name begins with (``prefixes.py``). Two things are remembered until a rule changes: each answer to a
+client, and the rights that a prefix and the shorter ones together allow and deny that client.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _put(table: dict[str, dict[str, int]], acl: Acl, bits: int) -> None:
 
 @lru_cache(maxsize=1024)
 def _canonical(host: str) -> str:
-    """Return a host as the addresses of clients are written: Java spells IPv6 out."""
+    """Return a rule's host as a client's address is written: Java writes IPv6 without ``::``."""
     if ":" not in host:
         return host
     from ipaddress import ip_address  # noqa: PLC0415  # few rules have such a host
@@ -206,7 +207,10 @@ class Authorizer:
         return answers
 
     def _forget_oldest(self, answers: Answers) -> None:
-        """Forget some answers of a client, or of the first one that has any: all take too long."""
+        """Forget the oldest answers of a client, or, if it has none, of the first that has some.
+
+        Forgets `_FORGOTTEN` answers at most: forgetting all answers at once takes too long.
+        """
         answers = answers or next(filter(None, self._remembered.values()))
         oldest = list(islice(answers, _FORGOTTEN))
         for question in oldest:
@@ -223,8 +227,10 @@ class Authorizer:
     def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Return whether a client may do it with some resource of a type, there or not.
 
-        Kafka's Authorizer.authorizeByResourceType: rights that are implied do not count, and a
-        literal or a prefix that is permitted counts unless it is forbidden as a whole.
+        This takes two steps, as in Kafka's Authorizer.authorizeByResourceType. The first asks about
+        a resource named ``hardcode``: implied rights count, so READ on ``*`` gives DESCRIBE. In the
+        second only rules of the operation itself, or of ALL, count: one literal or prefix that such
+        a rule permits is enough, unless another such rule forbids all of it.
         """
         if self.allows(principal, host, operation, resource_type, _HARD_CODED):
             return True

@@ -73,7 +73,7 @@ class Rights:
 
     def may(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client may do it; if not, the audit log says so."""
-        answer = self._answers.get((operation, resource, name))  # as `sees`, a call less
+        answer = self._answers.get((operation, resource, name))  # as in `sees`, without the call
         if answer is None:
             answer = self.authorizer.allows(self.principal, self.host, operation, resource, name)
         if not answer:

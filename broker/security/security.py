@@ -92,7 +92,7 @@ class Security:
         if sasl or files.find_size(str(self._directory / files.USERS)) is not None:
             self.users.get().load()
         if sasl:
-            from siltstone.broker.security.mechanisms import Mechanisms  # noqa: PLC0415  # likewise
+            from siltstone.broker.security.mechanisms import Mechanisms  # noqa: PLC0415  # few starts need it
 
             self.mechanisms = {
                 name: Mechanisms(
@@ -109,7 +109,7 @@ class Security:
         if server.security.authorizer_class_name:
             self._load_acls(server)
         if sasl or server.security.authorizer_class_name or server.security.audit_log_file:
-            from siltstone.broker.security.audit import Audit  # noqa: PLC0415  # likewise
+            from siltstone.broker.security.audit import Audit  # noqa: PLC0415  # few starts need it
 
             file = Path(server.security.audit_log_file) if server.security.audit_log_file else None
             self.audit = Audit(self._clock, file)
@@ -121,7 +121,7 @@ class Security:
         who = (_ANONYMOUS, "") if client is None else (client.principal, client.host)
         rights = self._known.get(who)
         if rights is None:
-            from siltstone.broker.security.rights import Rights  # noqa: PLC0415  # likewise
+            from siltstone.broker.security.rights import Rights  # noqa: PLC0415  # few starts need it
 
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
@@ -166,7 +166,7 @@ class Security:
             )
             return tokens.TokenChecker(settings, self._clock, None)
         try:
-            from siltstone.broker.security.oauth import key_sources, keys  # noqa: PLC0415  # likewise
+            from siltstone.broker.security.oauth import key_sources, keys  # noqa: PLC0415  # few listeners need it
         except ImportError as error:
             raise SecurityFault(
                 f"the listener {listener} takes OAUTHBEARER, but {error.name} is not installed; in "
@@ -195,24 +195,24 @@ class Security:
         return UserStore(self._directory)
 
     def _make_writer(self) -> UserWriter:
-        from siltstone.broker.security.users import UserWriter  # noqa: PLC0415  # likewise
+        from siltstone.broker.security.users import UserWriter  # noqa: PLC0415  # few starts need it
 
         return UserWriter(self.users.get(), self._io)
 
     def _make_quotas(self) -> Quotas:
-        from siltstone.broker.security.quotas.book import Quotas  # noqa: PLC0415  # likewise
+        from siltstone.broker.security.quotas.book import Quotas  # noqa: PLC0415  # few starts need it
 
         return Quotas()
 
     def _make_quota_writer(self) -> QuotaWriter:
-        from siltstone.broker.security.quotas.store import QuotaWriter  # noqa: PLC0415  # likewise
+        from siltstone.broker.security.quotas.store import QuotaWriter  # noqa: PLC0415  # few starts need it
 
         quotas = self.quotas.get()
         return QuotaWriter(self._directory, quotas, self._io, lambda: self._on_quotas(quotas))
 
     def _load_acls(self, server: ServerConfig) -> None:
         from siltstone.broker.security.acl_store import AclWriter, load_acls  # noqa: PLC0415
-        from siltstone.broker.security.authorizer import Authorizer  # noqa: PLC0415  # likewise
+        from siltstone.broker.security.authorizer import Authorizer  # noqa: PLC0415  # few starts need it
         from siltstone.broker.security.principals import (  # noqa: PLC0415
             OURSELVES,
             parse_super_users,

@@ -118,7 +118,7 @@ def test_answers_are_those_of_the_rules_one_by_one(
 def test_some_resource_may_be_used_if_no_rule_forbids_all_that_is_allowed(
     acls: list[Acl], question: tuple[str, str, Operation, ResourceType, str]
 ) -> None:
-    """Every name over the letters in the rules is tried, implied rights left out."""
+    """Implied rights count for the name ``hardcode``; else only rules of the operation or ALL."""
     principal, host, operation, kind, _ = question
     authorizer = Authorizer(acls)
     mine = [
