@@ -189,8 +189,9 @@ class GroupCoordinator:
         """Return the group that commits offsets; a new one is kept only if the caller calls `keep`.
 
         Raises:
-            GroupIdNotFound: There is no such group, and so no member of it.
-            IllegalGeneration: The same, in versions that do not have that code.
+            GroupIdNotFound: A member names a group that does not exist (OffsetCommit from v9 on).
+            IllegalGeneration: A member names a group that does not exist, or an epoch above its
+                own, in TxnOffsetCommit or in OffsetCommit before v9.
             KafkaError: The group refuses for another reason.
         """
         group = self.groups.get(group_id) or self.find(group_id)

@@ -81,7 +81,11 @@ class Group(Protocol):
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Refuse an OffsetCommit of that version if the sender may not commit now."""
+        """Refuse a commit if the sender may not commit now.
+
+        ``version`` is the request's own: TxnOffsetCommit's if it ``is_transactional``, else
+        OffsetCommit's.
+        """
 
     def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:
         """Return the check for each partition of a commit, None if there is nothing to check."""

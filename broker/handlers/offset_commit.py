@@ -4,9 +4,9 @@ v5 no retention time · v6 leader epoch (KIP-320) · v7 instance id (KIP-345) ·
 GROUP_ID_NOT_FOUND (KIP-848) · v10 topic ids.
 
 Differs from Kafka: what would exceed group.offsets.max.bytes is refused with
-INVALID_COMMIT_OFFSET_SIZE; an offset with a retention time of its own (v2-4), of a topic whose
-name was another's until just now, with UNKNOWN_TOPIC_OR_PARTITION, as long as groups may have
-offsets of that one.
+INVALID_COMMIT_OFFSET_SIZE. In v2-4 a commit with a retention time of its own is refused with
+UNKNOWN_TOPIC_OR_PARTITION for a topic that has the name of a deleted one, as long as groups may
+still have offsets of the deleted topic.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 How far a group has come is committed along with what was made of it, or not at all.
 AddOffsetsToTxn: v2 fenced producers have a code of their own (KIP-588) · v4 transactions may be
 aborted by error (KIP-890). TxnOffsetCommit: v2 leader epochs · v3 the member of the group commits,
-not anybody with its name (KIP-447) · v4 as above · v5 no AddOffsetsToTxn before it (KIP-890).
+not anybody with its name (KIP-447) · v4 as above · v5 adds the group's partition to the transaction
+by itself, so that no AddOffsetsToTxn comes before it (KIP-890).
 
 Differs from Kafka: what would exceed transactional.ids.max.bytes or group.offsets.max.bytes is
-refused with TRANSACTION_ABORTABLE from v4 on: a producer aborts, and goes on. Older ones are told
-POLICY_VIOLATION or INVALID_COMMIT_OFFSET_SIZE, after which they do not.
+refused with TRANSACTION_ABORTABLE from v4 on: the producer aborts the transaction, and goes on. In
+versions before 4 the answer is POLICY_VIOLATION or INVALID_COMMIT_OFFSET_SIZE, after which the
+producer cannot go on.
 """
 
 from __future__ import annotations
@@ -115,7 +117,9 @@ async def commit(
 ) -> TxnOffsetCommitResponse:
     """Write offsets that count once their transaction is committed, many some at a time.
 
-    If some are refused, so are all: the producer will abort.
+    A partition is refused alone if it does not exist, if the client may not read it, or if its
+    metadata is too long. An error of a coordinator or of the journal is the answer for all other
+    partitions, also for those that were written before it: the producer will abort.
     """
     share = LoopShare()
     codes: Codes = {}
@@ -156,10 +160,11 @@ async def _try(
 def _sort(
     context: RequestContext, topics: Sequence[TxnOffsetCommitRequestTopic]
 ) -> tuple[Codes, Codes, NewOffsets]:
-    """Return a code for each partition that is refused or told too much of, and other offsets.
+    """Return codes of refused partitions, codes of those with too long metadata, and other offsets.
 
-    The coordinator does not hear of what is unknown, or what the client may not read; without other
-    offsets it is not asked at all, and the transaction does not begin. It looks at metadata last.
+    The coordinators are not asked about partitions that do not exist or that the client may not
+    read. If there are no others, no coordinator is asked and the transaction does not begin. Too
+    long metadata is judged last: if a coordinator refuses the commit, its error is the answer.
     """
     services = context.services
     now_ms = services.clock.now_ms()

@@ -32,13 +32,15 @@ def check_commit(
     *,
     is_transactional: bool,
 ) -> None:
-    """Refuse a commit, but not for an older epoch alone: `find_partition_check` judges that.
+    """Refuse a commit of a non-member, or of a member with an epoch above its own.
+
+    A commit with an older epoch passes: `find_partition_check` judges it by its partitions.
 
     Raises:
         UnknownMemberId: The sender is no member, and there are members.
         UnsupportedVersion: A member that has epochs must use a version that has them.
         StaleMemberEpoch: The epoch is above the member's.
-        IllegalGeneration: The same, of a classic member.
+        IllegalGeneration: The epoch is above the member's, which uses the classic protocol.
     """
     if member_epoch < 0:
         is_anonymous = not member_id and instance_id is None

@@ -137,7 +137,11 @@ class HostedConsumerGroup:
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Refuse an OffsetCommit of that version if the sender may not commit now."""
+        """Refuse a commit if the sender may not commit now.
+
+        ``version`` is the request's own: TxnOffsetCommit's if it ``is_transactional``, else
+        OffsetCommit's.
+        """
         check_commit(
             self.machine,
             member_id,
