@@ -44,8 +44,9 @@ _DIFFERENCES = """
 ## Where the answers differ from Kafka's
 
 On purpose, each for its own reason; everything else that a client could tell apart is a mistake.
-The message of an error is in this broker's own words, also where Kafka has none. Where Kafka meets
-a request with UNKNOWN_SERVER_ERROR, or does not answer at all, the answer names the fault. Rows
+The message of an error is in this broker's own words, and an error to which Kafka adds no message
+may have one here. Where Kafka meets a request with UNKNOWN_SERVER_ERROR, or does not answer at all,
+the answer names the fault. Rows
 that Kafka takes out of a hash map stand in the order of the request, or of their names; a topic
 that is named without partitions is in the answer, and in some a partition as often as it was named.
 What Kafka's own tools print stands [beside what they print there](tools.md). A connection above

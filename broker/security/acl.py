@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""The name of a literal pattern that matches every resource, and the host that every host is."""
+"""The name in a literal pattern for every resource, and the host in a rule for every host."""
 
 
 class _Code(IntEnum):

@@ -42,7 +42,7 @@ Answers: TypeAlias = dict[tuple[int, int, str], bool]
 _MAX_REMEMBERED: Final = 20_000
 _FORGOTTEN: Final = 100
 _MAX_NAME: Final = 256
-"""Of a name: longer ones are a stranger's, and remembering them would let him fill the memory."""
+"""The most characters of a name whose answer is remembered: longer ones could fill the memory."""
 
 _IMPLIED: Final = {
     Operation.READ: Operation.DESCRIBE,
