@@ -41,7 +41,7 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
 
     cpdef int64_t stable_end(self) except? -2
     cpdef append(self, object log, ValidatedBatch batch, object origin=*, bint may_wait=*)
-    cdef int take(self, object log, ValidatedBatch batch, object origin, bint may_wait) except -1
+    cdef int _take(self, object log, ValidatedBatch batch, object origin, bint may_wait) except -1
     cpdef write(self, object log)
     cdef int write_held(self, object log) except -1
     cdef Py_ssize_t write_run(self, object log, Py_ssize_t first) except -1

@@ -147,7 +147,7 @@ cdef class LogEnd:
         batch.log = log
         self.lock.take()
         try:
-            self.take(log, batch, origin, may_wait)
+            self._take(log, batch, origin, may_wait)
         except Exception as error:  # the asker has it from the batch
             batch.error = error
         finally:
@@ -155,7 +155,7 @@ cdef class LogEnd:
         if self.watchers and self.log_end_offset != before:
             self.tell_watchers()
 
-    cdef int take(self, object log, ValidatedBatch batch, object origin, bint may_wait) except -1:
+    cdef int _take(self, object log, ValidatedBatch batch, object origin, bint may_wait) except -1:
         """Take a batch to be written, at once unless it may wait; the caller holds the lock."""
         cdef ProducerEntry producer = None
         cdef bint is_next = batch.producer_id < 0
