@@ -1,4 +1,4 @@
-"""Questions of our commands to the running broker, and the partitions that they mean."""
+"""The questions that our commands ask the running broker, and the partitions that they name."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class NobodyAnswers(CommandFailed):
 
     @property
     def advice(self) -> str:
-        """The sentence, and how a broker is found."""
+        """The sentence, and how to find a broker."""
         return f"{self}; {REMEDY}"
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """The partitions that are meant: all of a topic, one of it, or every one there is."""
+    """The partitions that a name means: one partition, all of a topic, or all of the broker."""
 
     topic: str = ""
     partition: int | None = None
 
     def as_query(self) -> str:
-        """Return it as a query string."""
+        """Return the partitions as a query string."""
         from urllib.parse import urlencode  # noqa: PLC0415  # 4 ms
 
         facts = {"topic": self.topic} if self.topic else {}
@@ -50,7 +50,7 @@ class Which:
         return urlencode(facts)
 
     def has(self, topic: str, partition: int) -> bool:
-        """Tell whether a partition is one of them."""
+        """Tell whether the name means a partition."""
         return self.topic in {"", topic} and self.partition in {None, partition}
 
 
@@ -67,7 +67,7 @@ def meant_by(name: str | None) -> list[Which]:
 def find_address(layers: Layers) -> tuple[str, int]:
     """Return where the broker of these settings answers HTTP.
 
-    With port 0 that is what the broker of the first log directory noted there.
+    With port 0 it is the address that the running broker noted in the first log directory.
 
     Raises:
         NobodyAnswers: With port 0 no broker has the directory open.
@@ -86,7 +86,7 @@ def find_address(layers: Layers) -> tuple[str, int]:
 
 
 def reading_token(layers: Layers) -> str:
-    """Return the token where reading may ask for it; empty if we may read none."""
+    """Return the token that pages may require; an empty text if this user cannot read it."""
     server = layers.server()
     if server.http_security_protocol == "PLAINTEXT" and not server.http_refuses_strangers:
         return ""
@@ -97,10 +97,10 @@ def reading_token(layers: Layers) -> str:
 
 
 def trust_of(layers: Layers) -> ssl.SSLContext | None:
-    """Return whom to trust where the broker of these settings answers; None: it encrypts nothing.
+    """Return what to trust of the HTTP port of these settings; None if the port does not encrypt.
 
     Raises:
-        OSError: The file of authorities that is named cannot be read.
+        OSError: The named file of authorities cannot be read.
     """
     server = layers.server()
     if not server.http_security_protocol.endswith("SSL"):
@@ -109,7 +109,7 @@ def trust_of(layers: Layers) -> ssl.SSLContext | None:
 
 
 def _read_note(directory: Path) -> str | None:
-    """Return where the broker that has a log directory open said that it answers, if one has."""
+    """Return the address that the broker noted in a log directory that it has open, or None."""
     from siltstone.storage.directory.lock import is_held  # noqa: PLC0415  # few ask
 
     try:
@@ -119,7 +119,7 @@ def _read_note(directory: Path) -> str | None:
 
 
 class Channel:
-    """Questions to the broker of some settings."""
+    """A way to ask the broker that some settings describe."""
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
@@ -153,7 +153,7 @@ class Channel:
         try:
             token = read_token(self._directory)
         except FileNotFoundError:
-            token = ""  # no broker was ever here; if one is, it says what it misses
+            token = ""  # no broker ever ran here; if one runs, its answer names the missing token
         except OSError as error:
             raise Refusal(f"the token of the broker cannot be read: {error}") from error
         return self._ask(

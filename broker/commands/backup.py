@@ -1,7 +1,7 @@
-"""``siltstone backup``: a copy of all data at one moment, while the broker runs, and checked.
+"""``siltstone backup``: copies all data as of one moment from a running broker, and checks it.
 
 A pin freezes all partitions at one instant (docs/decisions/0011-pins.md), and their logs are copied
-from its links. Indexes and snapshots of producers are left out: the first start on the copy makes
+from its links. Indexes and snapshots of producers are left out: the first start on the copy builds
 them again, as after a kill.
 """
 
@@ -31,7 +31,7 @@ _HISTORY: Final = "cleaner-history.jsonl"  # of `cleaner.history`, which a comma
 
 
 def add_backup(parser: argparse.ArgumentParser) -> None:
-    """Add where to."""
+    """Add the option for the target folder."""
     parser.add_argument(
         "target", type=Path, metavar="FOLDER", help="it is made, and must not exist"
     )
@@ -73,7 +73,7 @@ def run_backup(options: argparse.Namespace) -> int:
 
 
 class _Backup:
-    """One backup: a pin, and a folder that gets its name when it is whole."""
+    """One backup: a pin, and a folder that is given its final name when it is complete."""
 
     def __init__(
         self, channel: Channel, directories: list[Path], partial: Path, target: Path
@@ -90,16 +90,16 @@ class _Backup:
         self._told = _CLOCK.monotonic()
 
     def run(self) -> dict[str, Any]:
-        """Make it, and return what is in it.
+        """Make the backup, and return what is in it.
 
         Raises:
             Refusal: The broker gives no pin, or has ended it.
             NobodyAnswers: No broker runs.
-            OSError: The disk does not take it; nothing is left.
+            OSError: The disk cannot store the copy; no part of it is left.
         """
         asked = {"lease_ms": _LEASE_MS, "holder": f"backup to {self._target}"}
         body = json.dumps(asked).encode()
-        # Before the pin: a receipt of a later pass would not fit the segments.
+        # Copied before the pin: a receipt of a later pass would not match the segments.
         history = [_read(each / _HISTORY) for each in self._directories]
         manifest = json.loads(self._channel.post("/v1/pins", body=body).body)
         self._pin = manifest["pin"]
@@ -149,10 +149,10 @@ class _Backup:
             self._copy_partition(each)
         OffsetCheckpoint(self._partial, files.LOG_START_OFFSETS).write(starts)
         OffsetCheckpoint(self._partial, files.CLEANER_OFFSETS).write(cleaned)
-        # After the pin: what it does not have of a topic made since is an empty partition.
+        # Copied after the pin: a topic created since the pin becomes empty partitions.
         for file in (files.META_PROPERTIES, FILE_NAME, files.USERS, files.ACLS, files.QUOTAS):
             with suppress(FileNotFoundError):
-                # With its rights: users and ACLs are for the broker alone.
+                # Its mode is kept: only the broker may read users and ACLs.
                 shutil.copy2(self._directories[0] / file, self._partial / file)
 
     def _copy_partition(self, facts: dict[str, Any]) -> None:
@@ -191,20 +191,20 @@ class _Backup:
                 os.fsync(written.fileno())
 
     def _check_log(self, copy: Path) -> None:
-        """Check each batch of a copy by other code than the broker's; faults are noted."""
+        """Check each batch of a copy with code that the broker does not use, and note faults."""
         from siltstone.storage.segment.check import check_log  # noqa: PLC0415  # storage, only now
 
         for _ in check_log(copy, lambda fault: self._faults.append(f"{copy.parent.name}/{fault}")):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Say how far it is, and keep the pin."""
+        """Show the progress, and renew the pin."""
         self._tell()
         if _CLOCK.monotonic() - self._renewed > _LEASE_MS / 1000 / 10:
             self._renew()
 
     def _tell(self, *, is_over: bool = False) -> None:
-        """Say on a terminal once a second how far it is, and wipe that out at the end."""
+        """Show the progress on a terminal once a second, and clear the line at the end."""
         now = _CLOCK.monotonic()
         if sys.stderr.isatty() and (is_over or now - self._told >= 1):
             self._told = now
@@ -232,5 +232,5 @@ def _read(path: Path) -> bytes:
 
 
 def _create(path: str, flags: int) -> int:
-    """Open a file that only its owner may change, whatever the process allows its files."""
+    """Open a file that only its owner may change, whatever the umask of the process is."""
     return os.open(path, flags, 0o644)

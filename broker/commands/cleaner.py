@@ -1,6 +1,6 @@
 """``siltstone explain``, ``clean`` and ``history``: what they ask a running broker.
 
-Where none runs, explain and history make do with its folders. Each returns the exit code: 0 fine,
+If no broker runs, explain and history read its folders instead. Each returns the exit code: 0 fine,
 1 a fault.
 """
 
@@ -59,7 +59,7 @@ def find(channel: Channel, name: str | None) -> tuple[Which, dict[str, Any]]:
 
 
 class Asked(NamedTuple):
-    """How explanations are wanted: which, with what, and printed how."""
+    """The explanations that are wanted: of which partitions, with which parts, in which format."""
 
     as_json: bool = False
     is_dry_run: bool = False
@@ -68,7 +68,7 @@ class Asked(NamedTuple):
 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
-    """Add which partitions, and whether their logs are read."""
+    """Add the options: which partitions, and whether their logs are read."""
     parser.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=_WHICH)
     parser.add_argument(
         "--dry-run", action="store_true", help="read the logs as a pass would and predict it"
@@ -103,10 +103,10 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) -> T:
-    """Return what the folders say where no broker runs.
+    """Return what the folders say, since no broker runs.
 
     Raises:
-        CommandFailed: They cannot be read, or have no such partition.
+        CommandFailed: The folders cannot be read, or have no such partition.
     """
     from siltstone.broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
     from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
@@ -120,7 +120,7 @@ def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) ->
 
 
 def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool) -> None:
-    """Print the answer to explain, as it is or in words."""
+    """Print the broker's answer to explain, as JSON or in words."""
     every = answer["partitions"]
     partitions = choose(every, waiting=asked.waiting, failed=asked.failed)
     if asked.as_json:
@@ -140,7 +140,7 @@ def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool)
 
 
 def add_clean(parser: argparse.ArgumentParser) -> None:
-    """Add which partitions, and how much of them."""
+    """Add the options: which partitions, and how much of them."""
     parser.add_argument("name", metavar="TOPIC[-PARTITION]")
     parser.add_argument("--wait", action="store_true", help="until it is done, and say what it did")
     parser.add_argument("--timeout", type=seconds, default=3600.0, metavar="SECONDS")
@@ -153,7 +153,7 @@ def add_clean(parser: argparse.ArgumentParser) -> None:
 
 
 def run_clean(options: argparse.Namespace) -> int:
-    """Ask for a pass and print what it came to."""
+    """Ask for a pass and print its result."""
     name, as_json = options.name, options.json
     channel = Channel(read_settings(options))
     which, _ = find(channel, name)
@@ -194,7 +194,7 @@ def _print_passes(
 
 
 def add_history(parser: argparse.ArgumentParser) -> None:
-    """Add which partitions."""
+    """Add the option for the partitions."""
     parser.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=_WHICH)
 
 
@@ -216,7 +216,7 @@ def run_history(options: argparse.Namespace) -> int:
 
 
 def _wait(channel: Channel, which: Which, seconds: float) -> dict[str, Any]:
-    """Return the explanations when no pass is waited for any more, or in time."""
+    """Return the explanations when no pass is pending any more, or when the time is over."""
     left = seconds
     while True:
         answer: dict[str, Any] = json.loads(channel.get("/v1/explain", which).body)

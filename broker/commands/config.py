@@ -1,7 +1,7 @@
-"""``siltstone config``: the settings in force, by the running broker or as a start would take them.
+"""``siltstone config``: the settings in force: those of the running broker, or those of a start.
 
-The broker that is asked must have our log directories open: another one may listen where the
-settings say.
+The broker that answers must have our log directories open: another broker may listen at that
+address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add whom to ask."""
+    """Add the option that chooses between the running broker and a start."""
     parser.add_argument(
         "--offline",
         action="store_true",
@@ -92,7 +92,7 @@ def _ask(layers: Layers) -> Rows:
 
     Raises:
         NobodyAnswers: No broker runs.
-        Refusal: Another one is, or it does not say.
+        Refusal: Another broker runs there, or the broker refuses to answer.
     """
     channel = Channel(layers)
     answer = channel.get("/v1/config")

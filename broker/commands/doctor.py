@@ -1,7 +1,7 @@
-"""``siltstone doctor``: tries what a start needs and what clients are told, and says what fails.
+"""``siltstone doctor``: tries what a start needs and the addresses of clients, and says what fails.
 
-With a running broker the addresses are those that it advertises now, and each is connected to;
-without one they are only resolved.
+If a broker runs, the command connects to each address that the broker advertises now. If none runs,
+the addresses are only resolved.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 
 def find_all(layers: Layers) -> Iterator[Finding]:
-    """Try everything, what comes first in a start first. Blocks."""
+    """Try everything, in the order of a start. Blocks."""
     broker, status = _ask_broker(layers)
     served = {} if status is None else status["log_dirs"]
     for name in layers.server().log_dirs:
@@ -76,7 +76,7 @@ def find_all(layers: Layers) -> Iterator[Finding]:
 
 
 def _ask_broker(layers: Layers) -> tuple[Finding, dict[str, Any] | None]:
-    """Return what is to be said of the broker, and what it says of itself if it runs."""
+    """Return the finding about the broker, and the status that it reports if it runs."""
     try:
         status = json.loads(Channel(layers).get("/v1/status").body)
     except NobodyAnswers as error:
@@ -87,7 +87,7 @@ def _ask_broker(layers: Layers) -> tuple[Finding, dict[str, Any] | None]:
 
 
 def _try_folder(folder: Path, reserve_bytes: int, *, is_served: bool) -> Finding:
-    """Try what a start would; what a running broker serves (``is_served``) need not be ours."""
+    """Try a folder as a start would; one that a running broker serves may be another user's."""
     subject = f"log directory {folder}"
     try:
         there = _nearest(folder)
@@ -118,7 +118,7 @@ _WITHOUT_LOOKING = "a broker has it open; this user may not look at it, and need
 def why_not_written(folder: Path, *, owner: int, user: int) -> str:
     """Return what to do about a folder that no broker serves and this user may not write.
 
-    Of another user than root it may be a daemon's, which must not lose it.
+    If its owner is not root, it may belong to a daemon, which must keep its access.
     """
     if owner in {0, user}:
         what = f"chown {user} {folder}"
@@ -128,7 +128,7 @@ def why_not_written(folder: Path, *, owner: int, user: int) -> str:
 
 
 def _why_not_made(folder: Path, there: Path) -> str | None:
-    """Return why a start would not take or make a folder; None if it would, as far as one sees."""
+    """Return why a start could not use or create a folder; None if nothing seems to prevent it."""
     if not there.is_dir():
         return f"{there} is not a folder; choose another log.dirs"
     if there not in (folder, folder.parent):
@@ -137,7 +137,7 @@ def _why_not_made(folder: Path, there: Path) -> str | None:
 
 
 def _nearest(folder: Path) -> Path:
-    """Return the folder, or the nearest above it that exists."""
+    """Return the folder, or the nearest parent of it that exists."""
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
@@ -174,7 +174,7 @@ def _judge_broker(status: dict[str, Any]) -> Finding:
 
 
 def _try_ports(layers: Layers) -> Iterator[Finding]:
-    """Bind what the start would, and let go of it."""
+    """Bind each address as a start would, and release it."""
     server = layers.server()
     wanted = [(f"listener {each.name}", each.host, each.port) for each in server.bound_listeners]
     taken: dict[tuple[str, int], str] = {}
@@ -195,10 +195,10 @@ def _try_ports(layers: Layers) -> Iterator[Finding]:
 
 
 def _bind(host: str, port: int) -> None:
-    """Bind and let go.
+    """Bind an address and release it.
 
     Raises:
-        OSError: The host is not known or not this machine's, or the port is taken.
+        OSError: The host is unknown or not of this machine, or the port is taken.
     """
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
@@ -229,7 +229,7 @@ def _try_advertised(layers: Layers, status: dict[str, Any] | None) -> Iterator[F
 
 
 def _remark(host: str, bound: str | None) -> str:
-    """Return what is to be thought of where a listener and its address are not of one place."""
+    """Return a remark if a listener and its advertised address reach different clients."""
     if bound is None or host == AUTO or is_loopback(host) == is_loopback(bound):
         return ""
     if is_loopback(host):

@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.2
 
 
 def add_dump_log(parser: argparse.ArgumentParser) -> None:
-    """Add which files, what of them, and how much of it."""
+    """Add the options: which files, what to print of them, and how much."""
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files or folders")
     parser.add_argument("--deep-iteration", action="store_true", help="print each record, too")
     parser.add_argument(
@@ -65,7 +65,7 @@ def run_dump_log(options: argparse.Namespace) -> int:
 
 
 def _wait() -> None:
-    """Let a log grow."""
+    """Wait a moment for the log to grow."""
     sys.stdout.flush()
     time.sleep(_POLL_SECONDS)
 

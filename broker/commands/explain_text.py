@@ -27,9 +27,9 @@ def explanation_lines(
     width: int | None = None,
     of_many: int = 0,
 ) -> Iterator[str]:
-    """Yield the explanations: several by reason first, then a few lines for each, or one.
+    """Yield the lines: a summary by reason if there are several, then lines for each or a table.
 
-    ``of_many`` says how many there are, if only some of them are wanted.
+    ``of_many`` is the number of all partitions, if only some of them are wanted.
     """
     if len(partitions) > 1:
         yield from _summary(partitions, width, of_many)
@@ -53,7 +53,7 @@ def _summary(partitions: list[dict[str, Any]], width: int | None, of_many: int) 
     yield f"{some}: {failed} failed, {waiting} waiting"
     for rule, count in counts.most_common():
         yield from wrap(f"{count:>7}  {rule:<20} {ADVICE.get(rule, '')}", width, 30)
-    if not is_part:  # shares of what is chosen say nothing about the disk
+    if not is_part:  # the shares of a selection say nothing about the disk
         yield from _sizes(partitions, width)
 
 
@@ -193,12 +193,12 @@ def event_line(event: Mapping[str, Any]) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things: 1 fault, 2 faults."""
+    """Return a number with its noun: 1 fault, 2 faults."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def size(count: int) -> str:
-    """Return bytes for a person: 1,023 B, 1.5 MiB."""
+    """Return a number of bytes for a person: 1,023 B, 1.5 MiB."""
     if count < 1024:
         return f"{count} B"
     value, unit = float(count), "B"

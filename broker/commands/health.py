@@ -18,14 +18,14 @@ DEFAULT_TIMEOUT_SECONDS = 10.0
 
 
 def add_health(parser: argparse.ArgumentParser) -> None:
-    """Add how long to wait."""
+    """Add the option for the longest wait."""
     parser.add_argument(
         "--timeout", type=seconds, default=DEFAULT_TIMEOUT_SECONDS, metavar="SECONDS"
     )
 
 
 def run_health(options: argparse.Namespace) -> int:
-    """Ask the broker of the settings whether it is ready."""
+    """Ask the broker that the settings describe whether it is ready."""
     layers = read_settings(options)
     try:
         address = find_address(layers)

@@ -1,6 +1,6 @@
 """One question to a running broker's HTTP port, for our own commands.
 
-By hand over a socket with HTTP/1.0, where the answer ends with the connection: ``http.client``
+The code writes HTTP/1.0 to a socket by hand; the answer ends with the connection: ``http.client``
 takes longer to import than ``siltstone health`` to run, and a proxy named in the environment must
 not stand between a broker and its health check.
 """
@@ -36,7 +36,7 @@ class ControlAnswer(NamedTuple):
 
 
 def nobody_answers(address: tuple[str, int]) -> str:
-    """Return in a sentence that nobody listens where a broker's HTTP port should be."""
+    """Return the sentence that says that no broker's HTTP port listens at an address."""
     return f"no broker answers on http.listener {show_address(*address)}"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def describe_for(log: Path) -> Callable[[Record], Facts | None] | None:
-    """Return what describes the records of a ``.log`` by its folder; None for topics of users."""
+    """Return the function that describes the records of a ``.log``; None for a topic of users."""
     topic = log.absolute().parent.name.rpartition("-")[0]
     describe = {OFFSETS_TOPIC: _describe_group, TRANSACTIONS_TOPIC: _describe_transaction}.get(
         topic
@@ -34,7 +34,7 @@ def describe_for(log: Path) -> Callable[[Record], Facts | None] | None:
 def _safely(
     describe: Callable[[bytes, bytes | None], Facts | None],
 ) -> Callable[[Record], Facts | None]:
-    """Return what shows a record as bytes if it does not mean what its key says."""
+    """Return a function that shows a record as bytes if its value does not fit its key."""
 
     def one(record: Record) -> Facts | None:
         if record.key is None:
@@ -100,7 +100,7 @@ def _describe_transaction(key: bytes, value: bytes | None) -> Facts | None:
 
 
 def _told(value: Any) -> Facts:
-    """Return the fields of a value; a record without one deletes what its key names."""
+    """Return the fields of a value; a record without a value deletes what its key names."""
     if value is None:
         return {"deleted": True}
     fields: Facts = value._asdict() if hasattr(value, "_asdict") else {"value": value}

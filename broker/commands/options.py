@@ -1,4 +1,4 @@
-"""Options of several commands: the settings, and words that are numbers."""
+"""Options that several commands share: the settings, numbers and times."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LOG_OPTIONS = {
 ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"0": b"\0"}
 """The meaning of a letter behind a backslash, in a format or a separator."""
 
-_LONGEST_SECONDS = 1e9  # some thirty years: sockets take no infinity
+_LONGEST_SECONDS = 1e9  # some thirty years: sockets accept no infinity
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add where settings come from."""
+    """Add the options that say where settings come from."""
     parser.add_argument(
         "--config",
         type=Path,
@@ -48,13 +48,13 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _first_file(paths: str) -> Path | None:
-    """Return the first of these paths, parted as in PATH, that exists, else the last."""
+    """Return the first path that exists, else the last; colons separate the paths, as in PATH."""
     named = [Path(each) for each in paths.split(os.pathsep) if each]
     return next((each for each in named if each.exists()), named[-1] if named else None)
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Add whom a command believes that asks a broker over HTTP."""
+    """Add the authorities that a command trusts when it asks a broker over HTTPS."""
     parser.add_argument(
         "--ca",
         metavar="FILE",
@@ -67,7 +67,7 @@ def read_settings(options: argparse.Namespace) -> Layers:
     """Return the settings.
 
     Raises:
-        ConfigError: They cannot be taken; it has every fault.
+        ConfigError: The settings are not valid; the error has every fault.
     """
     layers, faults = try_settings(options)
     if layers is None or faults:
@@ -76,7 +76,7 @@ def read_settings(options: argparse.Namespace) -> Layers:
 
 
 def try_settings(options: argparse.Namespace) -> tuple[Layers | None, list[str]]:
-    """Return the settings if they can be taken, and every fault."""
+    """Return the settings, None if they are not valid, and every fault."""
     from siltstone.config.load import load  # noqa: PLC0415  # help needs no settings
 
     path = None if options.config is None else Path(options.config)
@@ -101,7 +101,7 @@ def _log_faults() -> Iterator[str]:
 
 
 def seconds(text: str) -> float:
-    """Return how long somebody is ready to wait."""
+    """Return the number of seconds that a user is ready to wait."""
     try:
         found = float(text)
     except ValueError:
@@ -131,7 +131,7 @@ def moment(text: str) -> int:
     """Return a time, given in ms since 1970 or by ISO 8601, in ms since 1970.
 
     Raises:
-        ValueError: It is neither; the text says so.
+        ValueError: The text is neither; the message says so.
     """
     if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)

@@ -1,4 +1,4 @@
-"""The parser of the command line, made by going over the table of commands."""
+"""The parser of the command line, built from the table of commands."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _WIDTH = 78  # of help that goes to no terminal
 
 
 def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser for these words: with their command alone, if they begin with one.
+    """Return a parser for these words; it has only their command, if the first word is one.
 
-    Else it is for the help, which names all commands and none of their arguments.
+    Otherwise the parser serves the help, which names all commands without their arguments.
     """
     for command in COMMANDS:
         if arguments[:1] == [command.name]:
@@ -36,7 +36,7 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def make_parser(commands: Iterable[Command] = COMMANDS) -> argparse.ArgumentParser:
-    """Return the parser of these commands; completion and manual are made of that of all."""
+    """Return the parser of these commands; completion and manual use the parser of all commands."""
     parser, subparsers = _make_program()
     for command in commands:
         command.add_arguments(_add(subparsers, command))
@@ -108,8 +108,8 @@ class _Formatter(argparse.HelpFormatter):
 class _Parser(argparse.ArgumentParser):
     """A parser that finds the width for its help by itself.
 
-    Otherwise argparse asks `shutil`, at every start and not only for help, and with that comes
-    every format of archives: half a MiB, and a hundredth of a start.
+    Otherwise argparse imports `shutil` at every start and not only for help. `shutil` imports every
+    archive format: half a MiB, and a hundredth of a start.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -119,6 +119,6 @@ class _Parser(argparse.ArgumentParser):
 
 @cache
 def find_width() -> int:
-    """Return how many columns help has, as argparse would find out by importing `shutil`."""
+    """Return how many columns the help has, as argparse would compute it with `shutil`."""
     width = (terminal.find_width() or 0) - 2
     return width if width > 0 else _WIDTH

@@ -1,4 +1,4 @@
-"""``siltstone pins``: the pins of segment files of a running broker, and ending one by hand."""
+"""``siltstone pins``: lists the pins of a running broker, or ends one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_pins(parser: argparse.ArgumentParser) -> None:
-    """Add a pin to end."""
+    """Add the option for a pin to end."""
     parser.add_argument("--release", metavar="ID", help="end a pin whose reader is gone")
 
 

@@ -1,7 +1,7 @@
 """``siltstone reload`` and ``siltstone diff``: have a running broker read its settings again.
 
-It reads its own file, environment and ``--set``, not those of the command. Exit codes: 0 fine, 1 a
-fault.
+The broker reads its own file, environment and ``--set``, not those of the command. Exit codes: 0
+fine, 1 a fault.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def run_reload(options: argparse.Namespace) -> int:
-    """Have the settings reloaded and print what came of it."""
+    """Have the settings reloaded and print the result."""
     return _run(options, "/v1/reload")
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Print what a reload would change, what a restart would, and where a dynamic value wins."""
+    """Print what a reload and a restart would change, and where a dynamic value has priority."""
     return _run(options, "/v1/diff")
 
 
@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace, path: str) -> int:
 
 
 def _lines(plan: dict[str, Any], *, is_done: bool) -> Iterator[str]:
-    """Yield the plan for a person, a setting a line below what becomes of it."""
+    """Yield the plan for a person: under each outcome one line for each setting."""
     if plan["now"]:
         yield "changed now:" if is_done else "a reload changes now:"
         yield from map(_change, plan["now"])

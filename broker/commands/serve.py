@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
-    """Add how it logs, and what tests ask for."""
+    """Add the options for logging, and those that tests use."""
     for name, (choices, default) in LOG_OPTIONS.items():
         parser.add_argument(
             f"--log-{name}",
@@ -43,7 +43,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
 def run_serve(options: argparse.Namespace) -> int:
     """Run the broker until a signal ends it."""
     layers = read_settings(options)
-    # Faults of the settings are told before the broker is imported.
+    # Faults of the settings are reported before the broker is imported.
     from siltstone.broker.process import logs  # noqa: PLC0415
     from siltstone.broker.process.trial import Trial  # noqa: PLC0415
     from siltstone.broker.run import run  # noqa: PLC0415

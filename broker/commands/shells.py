@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 class Option(NamedTuple):
-    """An argument of a command: an option by its names, or, without names, a word by its place."""
+    """An argument of a command: an option with names, or a positional word without names."""
 
     names: tuple[str, ...]
     words: str
@@ -31,7 +31,7 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command, what its help says of it, and what it takes."""
+    """A command, its help text, and its arguments."""
 
     name: str
     words: str
@@ -69,7 +69,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[Option]:
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
-    """Add which shell."""
+    """Add the option for the shell."""
     parser.add_argument("shell", choices=SHELLS)
 
 

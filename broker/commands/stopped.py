@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def find_folders(
     directories: Iterable[Path], meant: Iterable[Which]
 ) -> tuple[Which, dict[TopicPartition, Path]]:
-    """Return the likeliest of what may be meant and exists, and its partition folders. Blocks.
+    """Return the likeliest meaning of a name that exists, and its partition folders. Blocks.
 
     Raises:
         LookupError: There is no such partition.
@@ -63,7 +63,7 @@ class StoppedBroker:
         """Read the catalogue.
 
         Raises:
-            LogDirError: It is damaged, or no log directory can be read.
+            LogDirError: The catalogue is damaged, or no log directory can be read.
         """
         self._clock = Clock()
         self._directories = find_readable(
@@ -91,7 +91,7 @@ class StoppedBroker:
         return {"now_ms": self._clock.now_ms(), "partitions": answers}
 
     def history(self, meant: Iterable[Which]) -> list[dict[str, Any]]:
-        """Return the passes in the files of the cleaner, the oldest first. Blocks.
+        """Return the passes that the cleaner's files record, the oldest first. Blocks.
 
         Raises:
             LookupError: There is no such partition.

@@ -1,8 +1,8 @@
 """The table of commands: the command line on one screen, in the order of its help.
 
 Completion and manual are derived from it, too. A command is named by its module in
-``broker.commands``, which has ``run_NAME(options)`` and, where the command takes more than every
-one does, ``add_NAME(parser)``; it is imported only when that command is asked for.
+``broker.commands``, which has ``run_NAME(options)`` and, if the command has arguments of its own,
+``add_NAME(parser)``. The module is imported only when its command is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Command(NamedTuple):
     """One row.
 
-    ``asks_broker`` says that a running broker may be asked over HTTP, which may be encrypted.
+    ``asks_broker`` says that the command may ask a running broker over HTTP or HTTPS.
     """
 
     name: str
@@ -32,13 +32,13 @@ class Command(NamedTuple):
     json_words: str = "print JSON"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Import the command and add what it takes besides what every one has."""
+        """Import the command and add its own arguments to those that every command has."""
         add = getattr(self._load(), f"add_{self._function}", None)
         if add is not None:
             add(parser)
 
     def run(self, options: argparse.Namespace) -> int:
-        """Run it and return the exit code; if it failed, print why."""
+        """Run the command and return the exit code; if it failed, print why."""
         run: Callable[[argparse.Namespace], int] = getattr(self._load(), f"run_{self._function}")
         try:
             return run(options)

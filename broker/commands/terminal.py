@@ -1,6 +1,6 @@
 """The output of commands: lines as wide as the terminal, tables, JSON, and why something failed.
 
-Where there is no terminal lines are as long as they are, and nothing has a colour.
+Without a terminal lines are not wrapped, and nothing has a colour.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 36, "dim": 2, "bold": 
 
 
 class CommandFailed(Exception):  # noqa: N818  # an answer, not a fault of ours
-    """A command cannot do what it was asked; its text says why and ``advice`` what to do as well.
+    """A command cannot do what it was asked: the text says why, ``advice`` also what to do.
 
-    The table of commands prints that.
+    The table of commands prints ``advice``.
     """
 
     @property
     def advice(self) -> str:
-        """The sentence of a command that ends with it."""
+        """The sentence that a failed command prints."""
         return str(self)
 
 
 def find_width() -> int | None:
-    """Return the columns of the terminal that stdout is; None if it is a file and nobody says."""
+    """Return the columns of the terminal; None if stdout is a file and COLUMNS is not set."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)
@@ -46,7 +46,7 @@ def find_width() -> int | None:
 
 
 def wrap(line: str, width: int | None, hang: int = 4) -> list[str]:
-    """Return a line as several that fit; those after the first begin ``hang`` columns in.
+    """Return a line as several that fit; all but the first are indented by ``hang`` columns.
 
     A word that is longer than a line stays whole, so that it can be copied.
     """
@@ -73,7 +73,7 @@ def wrap(line: str, width: int | None, hang: int = 4) -> list[str]:
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Print lines for a person, with what a terminal would obey spelled out."""
+    """Print lines for a person, with control characters spelled out."""
     sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
 
 
@@ -85,15 +85,15 @@ def write_wrapped(lines: Iterable[str]) -> None:
 
 
 def complain(sentence: str) -> None:
-    """Print on stderr what is wrong, with what a terminal would obey spelled out."""
+    """Print on stderr what is wrong, with control characters spelled out."""
     sys.stderr.write(f"{visible(sentence)}\n")
 
 
 def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print columns for a person: as wide as what is in them, numbers and sizes to the right.
+    """Print columns for a person: as wide as their cells, with numbers and sizes right-aligned.
 
-    Where the terminal is too narrow for that, a name that is longer than its column stays whole and
-    has the row's other cells below it.
+    If the terminal is too narrow, a name that is longer than its column stays whole, and the other
+    cells of its row follow below.
     """
     texts = [[visible(str(each)) for each in row] for row in rows]
     if not texts:
@@ -109,7 +109,7 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 
 def _narrow(widths: list[int], is_right: Sequence[bool], width: int | None) -> None:
-    """Take from the widest columns of words what a line has too much."""
+    """Shrink the widest columns of words until a line fits."""
     words = [number for number, right in enumerate(is_right) if not right]
     if width is None or not words:
         return
@@ -128,7 +128,7 @@ def _row_lines(
 ) -> Iterator[str]:
     line, start = "", 0
     for each, width, right in zip(row, widths, is_right, strict=True):
-        if len(line) > start:  # what stands before is longer than its column
+        if len(line) > start:  # the text before is longer than its column
             yield line.rstrip()
             line = ""
         line = line.ljust(start) + (each.rjust(width) if right else each.ljust(width)) + _GAP
@@ -146,7 +146,7 @@ def has_colours() -> bool:
 
 
 def paint(text: str, colour: str) -> str:
-    """Return text in a colour, if stdout shows any."""
+    """Return text in a colour, if stdout shows colours."""
     return f"\033[{_COLOURS[colour]}m{text}\033[0m" if has_colours() else text
 
 

@@ -1,6 +1,6 @@
-"""``siltstone users``: the first users, made before a broker runs, and a list of all.
+"""``siltstone users``: creates the first users before a broker runs, and lists all users.
 
-A running broker holds the log directory; its users are changed by ``kafka-configs``.
+A running broker holds the log directory; use ``kafka-configs`` to change its users.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def add_users(parser: argparse.ArgumentParser) -> None:
-    """Add what to change."""
+    """Add the options for the changes."""
     parser.add_argument(
         "--add",
         action="append",

@@ -1,4 +1,4 @@
-"""``siltstone verify``: holds the folders of a stopped broker against the rules of compaction."""
+"""``siltstone verify``: checks the folders of a stopped broker by the rules of compaction."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
-    """Add which partitions."""
+    """Add the option for the partitions."""
     which = "a topic or one of its partitions (default: all)"
     parser.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=which)
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    """Verify a topic, a partition or all that was cleaned; 1 if anything is wrong."""
+    """Verify a topic, a partition or all cleaned partitions; return 1 if anything is wrong."""
     layers = read_settings(options)
     name, as_json = options.name, options.json
     try:
@@ -69,7 +69,7 @@ def run_verify(options: argparse.Namespace) -> int:
 
 
 def _refuse_live(directories: Iterable[Path]) -> None:
-    """Raise LogDirError if a broker, ours or Apache Kafka, has one of the directories open."""
+    """Raise LogDirError if Siltstone or Apache Kafka has one of the directories open."""
     for directory in directories:
         if is_held(directory):
             raise LogDirError(

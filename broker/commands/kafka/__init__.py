@@ -1,4 +1,4 @@
 """``siltstone topics``, ``groups``, ``produce`` and ``consume``: a file each.
 
-They speak Kafka's protocol to one broker, by the client that the pipeline has.
+They speak Kafka's protocol to one broker, through the client of the pipeline.
 """

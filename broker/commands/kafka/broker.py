@@ -41,11 +41,11 @@ _FIND_COORDINATOR: Final = Exchange(find_coordinator.REQUEST, find_coordinator.R
 
 
 class Refused(Exception):  # noqa: N818  # an answer of the broker, not a fault
-    """The broker does not do it; the text says why."""
+    """The broker refuses the request; the text says why."""
 
 
 class TopicFacts(NamedTuple):
-    """A topic and its partitions' leaders by number; -1 where it has no leader."""
+    """A topic and the leader of each partition by its number; -1 if a partition has no leader."""
 
     name: str
     is_internal: bool
@@ -53,7 +53,7 @@ class TopicFacts(NamedTuple):
 
 
 class Broker:
-    """One broker, asked one thing after the other."""
+    """One broker, which gets one request after the other."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -62,15 +62,15 @@ class Broker:
         """Return the answer to a request. Blocks.
 
         Raises:
-            PipelineError: None comes.
+            PipelineError: No answer comes.
         """
         return self.wire.ask(exchange, request)
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicFacts]:
-        """Return topics, all if no name is given.
+        """Return the named topics, or all topics if no name is given.
 
         Raises:
-            Refused: One of them does not exist, or may not be seen.
+            Refused: A topic does not exist, or the client may not describe it.
         """
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer = self.ask(
@@ -93,12 +93,12 @@ class Broker:
     def offsets(
         self, wanted: Mapping[str, Iterable[int]], timestamp: int, *, is_committed: bool = False
     ) -> dict[tuple[str, int], int]:
-        """Return the offsets of a time in ms, `START` or `END`; -1 where no record is as late.
+        """Return the offsets for a time in ms, `START` or `END`; -1 if all records are older.
 
-        With ``is_committed`` the end is where the first open transaction begins.
+        With ``is_committed`` the end is the last stable offset.
 
         Raises:
-            Refused: A partition has none.
+            Refused: The broker has no offset for a partition.
         """
         topics = [
             ListOffsetsTopic(
@@ -121,10 +121,10 @@ class Broker:
         return found
 
     def find_coordinator(self, group_id: str) -> None:
-        """Have the broker get ready for a group, as clients do.
+        """Ask for the coordinator, which makes the broker load the group, as clients do.
 
         Raises:
-            Refused: It does not coordinate the group.
+            Refused: The broker does not coordinate the group.
         """
         answer = self.ask(
             _FIND_COORDINATOR, FindCoordinatorRequest(key_type=0, coordinator_keys=(group_id,))
@@ -165,9 +165,10 @@ def report(
     done: Iterable[tuple[str, int, str | None]],
     key: str = "name",
 ) -> int:
-    """Print what was done to each of some things, or why not; return 1 if something was refused.
+    """Print what was done to each named thing, or why not; return 1 if one was refused.
 
-    ``done`` has their names with the broker's codes and messages; JSON has a name under ``key``.
+    ``done`` has the names with the broker's codes and messages; in JSON a name stands under
+    ``key``.
     """
     rows = [
         {key: name, "error": why(code, message, f"{noun} {name}") if code else None}
@@ -184,7 +185,7 @@ def report(
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Add which broker, and how to speak to it."""
+    """Add the options: which broker, and how to connect to it."""
     parser.add_argument(
         "-b",
         "--bootstrap-server",
@@ -201,7 +202,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def _bootstrap_server(text: str) -> tuple[str, int]:
-    """Return the host and the port of the first address of a list with commas."""
+    """Return the host and the port of the first address in a list that commas separate."""
     host, colon, port = text.split(",", maxsplit=1)[0].strip().rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and 0 < int(port) <= _HIGHEST_PORT):
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
@@ -228,10 +229,10 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
 
 
 def _check_protocol(listener: Listener, settings: Mapping[str, str]) -> None:
-    """Refuse to ask a listener otherwise than the settings that were read say of it.
+    """Refuse to use a listener with another protocol than its settings name.
 
     Raises:
-        Refused: It encrypts or asks for a login, and the command does not, or the other way.
+        Refused: The listener encrypts or wants a login and the command does not, or vice versa.
     """
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     if protocol == listener.protocol:
@@ -268,10 +269,10 @@ def _find_address(layers: Layers, given: tuple[str, int] | None) -> tuple[str, i
 
 
 def _read_settings(options: argparse.Namespace) -> dict[str, str]:
-    """Return the settings of the file that is named.
+    """Return the settings from the file that the options name.
 
     Raises:
-        Refused: It cannot be read.
+        Refused: The file cannot be read.
     """
     if options.command_config is None:
         return {}

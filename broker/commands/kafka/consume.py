@@ -1,7 +1,7 @@
-"""``siltstone consume``: prints records, from an offset or a time, up to the end or on and on.
+"""``siltstone consume``: prints records from an offset or a time, up to the end or without end.
 
-It joins no group and commits nothing. Records of aborted transactions are left out. A terminal is
-shown what would steer it spelled out; a file or a pipe gets the bytes as they are.
+It joins no group and commits nothing. Records of aborted transactions are left out. On a terminal
+control characters are spelled out; a file or a pipe gets the bytes as they are.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _FIELDS: Final[dict[bytes, Callable[[Printed], bytes]]] = {
 
 
 def add_consume(parser: argparse.ArgumentParser) -> None:
-    """Add what to print and how, and the broker."""
+    """Add the options: what to print, in which format, and the broker."""
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
     parser.add_argument(
         "-o",
@@ -118,7 +118,7 @@ class _Reader:
         self._places: dict[Place, int] = {}
 
     def run(self, find_start: Callable[[Broker, dict[str, list[int]]], dict[Place, int]]) -> int:
-        """Print from there on.
+        """Print records from the offsets on that ``find_start`` returns.
 
         Raises:
             Refused: A topic, a partition or an offset does not exist.
@@ -183,7 +183,7 @@ class _Reader:
                 self._take(place, part, ends[place])
 
     def _take(self, place: Place, part: Any, end: int) -> None:
-        """Print a partition's records, and go on behind them."""
+        """Print a partition's records, and set the next offset behind them."""
         for next_offset, records in committed(part):
             for record in records:
                 if self._left == 0:
@@ -201,7 +201,7 @@ class _Reader:
 def committed(part: Any) -> Iterator[tuple[int, Iterable[Record]]]:
     """Yield, for each whole batch of a fetched range, the offset behind it and its records.
 
-    Markers have none, nor have the batches of aborted transactions.
+    Markers and the batches of aborted transactions have no records here.
 
     Raises:
         Refused: A batch cannot be read.
@@ -232,7 +232,7 @@ def _records(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
 
 
 def as_json(each: Printed) -> bytes:
-    """Return a record as a line of JSON; what is no UTF-8 is told in base64."""
+    """Return a record as a line of JSON; bytes that are not UTF-8 are written in base64."""
     record = each.record
     headers = [[key.decode("utf-8", "replace"), _text(value)] for key, value in record.headers]
     facts = {
@@ -257,10 +257,10 @@ def _text(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def read_format(text: str, *, is_shown: bool = False) -> Callable[[Printed], bytes]:
-    """Return what writes a record in a format; what ``is_shown`` has no control characters.
+    """Return a function that formats a record; with ``is_shown`` control characters are spelled.
 
     Raises:
-        BadFormat: It has a letter that means nothing.
+        BadFormat: A letter of the format has no meaning.
     """
     data = text.encode("utf-8", "surrogateescape")
     parts: list[bytes | Callable[[Printed], bytes]] = []
@@ -289,12 +289,12 @@ def read_format(text: str, *, is_shown: bool = False) -> Callable[[Printed], byt
 
 
 def _spell(data: bytes) -> bytes:
-    r"""Return data for a terminal: what steers one, and what is no UTF-8, spelled as ``\x1b``."""
+    r"""Return data for a terminal, with controls and bytes that are not UTF-8 as ``\x1b``."""
     return visible(data.decode(errors="backslashreplace")).encode()
 
 
 def read_offset(text: str) -> Callable[[Broker, dict[str, list[int]]], dict[Place, int]]:
-    """Return what finds the first offsets.
+    """Return a function that finds the first offsets.
 
     Raises:
         BadFormat: The text has no meaning.
@@ -317,17 +317,17 @@ def read_offset(text: str) -> Callable[[Broker, dict[str, list[int]]], dict[Plac
 
 
 def _at(broker: Broker, wanted: dict[str, list[int]], when: int) -> dict[Place, int]:
-    """Return the first offsets that are as late; the end where none is."""
+    """Return the first offsets at or after a time; the end offset if all records are older."""
     ends = broker.offsets(wanted, END)
     found = broker.offsets(wanted, when)
     return {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
 
 
 def _from_number(broker: Broker, wanted: dict[str, list[int]], number: int) -> dict[Place, int]:
-    """Return a number as an offset of every partition, as far as they have it.
+    """Return a number as the offset of every partition, moved into the partition's range.
 
     Raises:
-        Refused: None of them comes as far.
+        Refused: The number is above the end of every partition.
     """
     starts, ends = broker.offsets(wanted, START), broker.offsets(wanted, END)
     if number > max(ends.values(), default=0):

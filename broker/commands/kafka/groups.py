@@ -47,14 +47,14 @@ _DELETE: Final = Exchange(delete_groups.REQUEST, delete_groups.RESPONSE, 2)
 
 
 def add_groups(parser: argparse.ArgumentParser) -> None:
-    """Add what to do with which groups, and the broker."""
+    """Add the options: what to do, with which groups, and the broker."""
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
     parser.add_argument("names", nargs="*", metavar="GROUP")
     add_connection(parser)
 
 
 def run_groups(options: argparse.Namespace) -> int:
-    """Do what is asked; return the exit code."""
+    """List, describe or delete groups; return the exit code."""
     if options.action != "list" and not options.names:
         sys.stderr.write(f"siltstone groups {options.action} wants the name of a group\n")
         return 2
@@ -178,7 +178,7 @@ def _of_classic(member: Any) -> dict[str, list[int]]:
     try:
         assigned = decode_assignment(member.member_assignment).partitions
     except ProtocolError:
-        return {}  # not of consumers, or of none yet
+        return {}  # not a group of consumers, or no assignment yet
     return {topic: sorted(numbers) for topic, numbers in assigned.items()}
 
 
@@ -188,9 +188,9 @@ def _lags(
     there: Mapping[str, TopicFacts],
     assigned: Iterable[tuple[str, int]] = (),
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a group has committed, and how far that is from the end.
+    """Yield the committed offsets of a group, and their lag.
 
-    Partitions that its members have without having committed anything are among them.
+    Partitions that members have been assigned, but have not committed, are included.
     """
     asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
     (group,) = broker.ask(_OFFSETS, OffsetFetchRequest(groups=(asked,))).groups

@@ -1,7 +1,7 @@
-"""``siltstone produce``: a record of each line of the input.
+"""``siltstone produce``: sends each line of the input as a record.
 
-What has arrived of the input is sent before more is awaited, so that a slow writer's lines arrive
-at once and a fast one's in large batches.
+The lines that have arrived are sent before the command waits for more. So the lines of a slow
+writer arrive at once, and those of a fast writer in large batches.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _TOO_LARGE: Final = {ErrorCode.message_too_large, ErrorCode.record_list_too_larg
 
 
 class Row(NamedTuple):
-    """A key and a value; None stands for no key; a value of None is a tombstone."""
+    """A key and a value; a key of None means no key, and a value of None is a tombstone."""
 
     key: bytes | None
     value: bytes | None
 
 
 def add_produce(parser: argparse.ArgumentParser) -> None:
-    """Add what a line becomes, and the broker."""
+    """Add the options: how a line becomes a record, and the broker."""
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
         "-k",
@@ -90,7 +90,7 @@ def run_produce(options: argparse.Namespace) -> int:
 
 
 def _separator(text: str) -> bytes:
-    """Return the bytes that part key and value."""
+    """Return the bytes that separate the key from the value."""
     data = text.encode("utf-8", "surrogateescape")
     if not data:
         raise argparse.ArgumentTypeError("nothing parts nothing; name a character, such as :")
@@ -114,7 +114,7 @@ class _Sender:
         """Send the whole input.
 
         Raises:
-            Refused: The broker does not take it, or a line has no key.
+            Refused: The broker refuses records, or a line has no key.
         """
         topic = self._options.topic
         partitions = list(self._broker.topics([topic])[topic].leaders)
@@ -152,7 +152,7 @@ class _Sender:
         self._send_batches(by_partition)
 
     def _send_batches(self, by_partition: Mapping[int, Sequence[Row]]) -> None:
-        """Send a batch to each of these partitions; one that is too large goes in halves."""
+        """Send a batch to each of these partitions; a batch that is too large is sent in halves."""
         data = [
             PartitionProduceData(each, self._batch(some)) for each, some in by_partition.items()
         ]
@@ -193,7 +193,7 @@ class _Sender:
 
 
 def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the lines that have arrived, without their ends; the last one may have none."""
+    """Yield the lines that have arrived, without line ends; the last line may lack its end."""
     rest: list[bytes] = []
     while data := stream.read1(_READ_BYTES):  # type: ignore[attr-defined]  # a buffered reader
         *lines, last = data.split(b"\n")
@@ -213,7 +213,7 @@ _M: Final = 0x5BD1E995
 
 
 def partition_for(key: bytes, count: int) -> int:
-    """Return the partition of a key among so many (Java: ``BuiltInPartitioner``)."""
+    """Return the partition for a key, of ``count`` partitions (Java: ``BuiltInPartitioner``)."""
     return (murmur2(key) & 0x7FFFFFFF) % count
 
 

@@ -65,13 +65,13 @@ _SIZES: Final = Exchange(describe_log_dirs.REQUEST, describe_log_dirs.RESPONSE, 
 ACTIONS: Final = ("list", "describe", "create", "delete", "alter")
 _TOPIC: Final = 2
 _SET, _UNSET = 0, 1
-_DEFAULT: Final = 5  # a source of a setting: nobody has set it
+_DEFAULT: Final = 5  # the source of a setting that has its default
 _SOURCES: Final = {1: "topic", 2: "broker, dynamic", 3: "brokers, dynamic", 4: "broker"}
 _MS: Final = 60_000
 
 
 def add_topics(parser: argparse.ArgumentParser) -> None:
-    """Add what to do with which topics, and the broker."""
+    """Add the options: what to do, with which topics, and the broker."""
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
     parser.add_argument("names", nargs="*", metavar="TOPIC")
     parser.add_argument(
@@ -93,7 +93,7 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
 
 
 def run_topics(options: argparse.Namespace) -> int:
-    """Do what is asked; return the exit code."""
+    """List, describe, create, delete or alter topics; return the exit code."""
     actions: dict[str, Callable[[Broker, argparse.Namespace], int]] = {
         "list": _list,
         "describe": _describe,
@@ -254,7 +254,7 @@ def _alter(broker: Broker, options: argparse.Namespace) -> int:
 
 
 def _sizes(broker: Broker, names: Iterable[str]) -> dict[tuple[str, int], int]:
-    """Return the bytes of partitions; none if the broker does not tell."""
+    """Return the size of each partition in bytes; nothing if the broker refuses to tell."""
     found = broker.topics(names) if names else {}
     asked = [DescribableLogDirTopic(name, list(each.leaders)) for name, each in found.items()]
     answer = broker.ask(_SIZES, DescribeLogDirsRequest(asked))
