@@ -1,8 +1,8 @@
 """DescribeAcls (29), CreateAcls (30), DeleteAcls (31), versions 1-3 (KIP-140, KIP-290).
 
 v2 compact encoding · v3 users as resources. Without an authorizer the answer is SECURITY_DISABLED,
-as of Apache Kafka. A change is on the disk, and in force for the next request of every client, when
-it is answered.
+as in Apache Kafka. When a change is answered, it is on the disk and in force for the next request
+of every client.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _KINDS, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
 
 
 def describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Tell the rules that a filter asks for, by resource."""
+    """Return the rules that match a filter, by resource."""
     if not context.may(DESCRIBE, CLUSTER):
         return DescribeAclsResponse(**CLUSTER_REFUSED)
     wanted = _filter(request)
@@ -83,7 +83,7 @@ def describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeA
 def create(
     context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse | Coroutine[Any, Any, CreateAclsResponse]:
-    """Make rules; one that exists is made once more, which changes nothing."""
+    """Create rules; to create one that exists changes nothing and is no error."""
     if not context.may(ALTER, CLUSTER):
         return CreateAclsResponse(
             results=(AclCreationResult(**CLUSTER_REFUSED),) * len(request.creations)
@@ -129,7 +129,7 @@ def _find_fault(acl: Acl) -> str | None:
 def delete(
     context: RequestContext, request: DeleteAclsRequest
 ) -> DeleteAclsResponse | Coroutine[Any, Any, DeleteAclsResponse]:
-    """Remove the rules that filters ask for, and tell which they were."""
+    """Remove the rules that match the filters, and return the removed rules."""
     if not context.may(ALTER, CLUSTER):
         refusal = DeleteAclsFilterResult(**CLUSTER_REFUSED)
         return DeleteAclsResponse(filter_results=(refusal,) * len(request.filters))
@@ -177,7 +177,7 @@ def _acl(row: AclCreation) -> Acl:
 
 
 def _filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
-    """Return what a row asks for; None if an element has a number that nobody knows."""
+    """Return the filter of a row; None if an element has an unknown number."""
     elements = _read(
         row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type
     )
@@ -198,10 +198,10 @@ def _filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
 def _read(
     kind: int, pattern: int, operation: int, permission: int
 ) -> tuple[ResourceType, PatternType, Operation, Permission]:
-    """Return the elements by their numbers; one that nobody knows is UNKNOWN.
+    """Return the elements by their numbers; a number without a meaning becomes UNKNOWN.
 
     Raises:
-        ProtocolError: One is said to be UNKNOWN, which no client does: Apache Kafka closes the
+        ProtocolError: The request itself says UNKNOWN, as no client does: Apache Kafka closes the
             connection, too.
     """
     if 0 in {kind, pattern, operation, permission}:

@@ -1,14 +1,14 @@
 """IncrementalAlterConfigs (44), versions 0-1, and AlterConfigs (33), versions 0-2.
 
-The first changes single settings (KIP-339), the second replaces all that a resource has of its own.
-A change is in force when it is answered, and kept by the catalogue.
+The first changes single settings (KIP-339), the second replaces all settings that were set for a
+resource. When a change is answered, it is in force and stored in the catalogue.
 
-Differs from Kafka: settings of share and streams groups are refused, since nothing obeys them;
-expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka does
-not know are refused, and those that promise protection which does not exist; a resource that is
-named twice in AlterConfigs is refused where Kafka never answers; advertised.listeners can be
-altered for this broker, which Kafka has to be restarted for; what would exceed configs.max.bytes or
-client.metrics.max.count is refused with POLICY_VIOLATION.
+Differs from Kafka: settings of share and streams groups are refused, since they have no effect
+here; expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka
+does not know are refused, and so are settings that promise a protection which does not exist here;
+a resource that is named twice in AlterConfigs is refused, where Kafka never answers;
+advertised.listeners can be altered while this broker runs, where Kafka needs a restart; a change
+that would exceed configs.max.bytes or client.metrics.max.count is refused with POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def alter_incrementally(
 
 
 async def alter(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace all settings that resources have of their own."""
+    """Replace all settings that were set for the resources."""
 
     async def replace(resource: Any) -> None:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
@@ -92,9 +92,9 @@ async def _for_each(
     change: Callable[[Any], Awaitable[None]],
     never: Collection[int] = (),
 ) -> list[Any]:
-    """Change every resource and return the results, which both APIs tell alike, in their order.
+    """Change every resource and return the results in order, in the form that both APIs share.
 
-    The types that are ``never`` changed so are refused by ``change``, whatever rights a client has.
+    The types in ``never`` are refused by ``change``, whatever rights a client has.
     """
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
     outcomes: list[Any] = [None] * len(resources)
@@ -127,7 +127,7 @@ async def _for_each(
 
 
 def _is_of_another(context: RequestContext, kind: int, name: str) -> bool:
-    """Tell whether a resource is another broker, which is refused whatever rights a client has."""
+    """Tell whether a resource is another broker: it is refused whatever rights a client has."""
     if kind != ResourceType.BROKER or name == ALL_BROKERS:
         return False
     try:
@@ -138,7 +138,7 @@ def _is_of_another(context: RequestContext, kind: int, name: str) -> bool:
 
 
 class _Change:
-    """The change of one resource; it is made of what the change before has left."""
+    """The change of one resource; it begins with the settings that earlier changes left."""
 
     def __init__(self, context: RequestContext, resource: Any, validate_only: bool) -> None:
         self.services = context.services
@@ -147,12 +147,12 @@ class _Change:
         self.validate_only = validate_only
 
     async def apply(self, changes: list[Change], *, replaces: bool) -> None:
-        """Put the changes in force and keep them, or only check them.
+        """Put the changes in force and store them, or only check them.
 
         Raises:
-            KafkaError: They cannot be had, and nothing has changed.
+            KafkaError: The changes are refused, and nothing has changed.
         """
-        # The order of refusals is Kafka's: what is asked, of what, and whether it may be had.
+        # The order of refusals is Kafka's: first the type, then the resource, then the values.
         match check_type(self.kind):
             case ResourceType.TOPIC:
                 await self._alter_topic(changes, replaces)
@@ -237,7 +237,8 @@ class _Change:
         settings = self.services.settings
 
         def edit(own: Mapping[str, str]) -> Mapping[str, str]:
-            # Kafka has no types for them, so that nothing is a list to be appended to.
+            # Kafka has no types for these settings, so no value is a list that a client can append
+            # to.
             values = apply_changes({} if replaces else own, changes, tuple)
             if not self.name:
                 raise InvalidRequest("a subscription to metrics of clients has a name")
@@ -256,6 +257,6 @@ class _Change:
                 raise InvalidRequest(f"a level can be set or deleted; {name} is no list")
         for validate_only in (True, self.validate_only):  # all of them or none
             for name, operation, value in changes:
-                # kafka-configs sends an empty value along with DELETE, and it does not count.
+                # kafka-configs sends an empty value with DELETE; the value is ignored.
                 level = None if operation is Operation.DELETE else value
                 logs.set_level(name, level, validate_only=validate_only)

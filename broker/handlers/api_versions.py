@@ -2,8 +2,8 @@
 
 v1 throttle time · v3 client software name and version (KIP-511), features (KIP-584) · v4 features
 whose lowest level is 0. A request of a newer version is answered in version 0, with the range of
-this API alone, so that any client can read it and ask again. The APIs of telemetry are named while
-there is a subscription to it: clients ask where they are.
+this API alone, so that any client can read it and ask again. The APIs of telemetry are named only
+while a subscription exists: clients that see them use them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _SUPPORTED_BEFORE_4 = tuple(feature for feature in _SUPPORTED if feature.min_ver
 _KEYS = tuple(
     ApiVersion(api.key, lowest, highest) for api in APIS for lowest, highest in [api.advertised]
 )
-# Clients ask for subscriptions where these are named, so they are when there is one.
+# Clients that see these names ask for subscriptions, so they are named when one exists.
 _OF_TELEMETRY = frozenset({71, 72})
 _KEYS_WITHOUT_TELEMETRY = tuple(each for each in _KEYS if each.api_key not in _OF_TELEMETRY)
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Return the table; a client whose software name is no name is told so."""
+    """Return the table, or an error if the name of the client's software is not valid."""
     if context.version >= _FIRST_WITH_SOFTWARE and not (
         is_software_name(request.client_software_name)
         and is_software_name(request.client_software_version)

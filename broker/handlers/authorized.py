@@ -61,14 +61,14 @@ OF_THE_CLIENT = -1
 
 
 def of_topics(context: RequestContext, *, asked: bool) -> int:
-    """Return the operations with topics that an answer names."""
+    """Return the authorized operations for the topics in an answer."""
     if not asked:
         return NOT_ASKED
     return _ALL_WITH_TOPIC if context.rights is None else OF_THE_CLIENT
 
 
 def of_cluster(context: RequestContext, *, asked: bool) -> int:
-    """Return the operations with the cluster that an answer names."""
+    """Return the authorized operations for the cluster in an answer."""
     if not asked:
         return NOT_ASKED
     return _ALL_WITH_CLUSTER if context.rights is None else context.rights.cluster_operations()
@@ -79,7 +79,7 @@ def find_refusal(
 ) -> KafkaError | None:
     """Return why a client may not do something with the settings of a resource; None if it may.
 
-    A kind that nobody knows is refused elsewhere, whatever rights a client has.
+    An unknown kind is refused elsewhere, whatever rights a client has.
     """
     refusal: KafkaError | None = None
     if kind == ResourceType.TOPIC:
@@ -96,10 +96,10 @@ def find_refusal(
 def split_topics(
     context: RequestContext, operation: int, rows: Sequence[Row], *, by_id: bool
 ) -> tuple[Sequence[Row], dict[int, Row]]:
-    """Return the rows with whose topics a client may do something, and the others by their places.
+    """Return the rows with topics that a client has the right to, and the others by their places.
 
-    A row begins with the name and the id of its topic. An id that no topic has is in the first: its
-    handler says that it is unknown.
+    A row begins with the name and the id of its topic. Rows with an id that no topic has are among
+    the permitted rows: the handler answers that the id is unknown.
     """
     known = context.services.topics.by_id
     refused: dict[int, Row] = {}
@@ -123,7 +123,7 @@ async def split_many(
     *,
     by_id: bool,
 ) -> tuple[Sequence[Row], dict[int, Row]]:
-    """Return what `split_topics` does, and let others be served between some rows and others."""
+    """Do the same as `split_topics` in pieces, and let others be served between the pieces."""
     allowed: list[Row] = []
     refused: dict[int, Row] = {}
     for piece in share.pieces(rows):
@@ -138,7 +138,7 @@ async def split_many(
 def weave(answered: Sequence[Any], refused: Mapping[int, Any], count: int) -> Sequence[Any]:
     """Return answers and refusals in the order of the request, which has ``count`` rows.
 
-    Where the answers are not row for row those that were asked for, the refusals come last.
+    If the answers do not match the request row for row, the refusals come last.
     """
     if not refused:
         return answered
@@ -149,14 +149,14 @@ def weave(answered: Sequence[Any], refused: Mapping[int, Any], count: int) -> Se
 
 
 def of_group(context: RequestContext, group_id: str, *, asked: bool) -> int:
-    """Return the operations with a group that an answer names."""
+    """Return the authorized operations for a group in an answer."""
     if not asked:
         return NOT_ASKED
     return _ALL_WITH_GROUP if context.rights is None else context.rights.group_operations(group_id)
 
 
 def user_of(context: RequestContext) -> str:
-    """Return the principal that has logged in, an empty one without a login."""
+    """Return the principal that has logged in; an empty text without a login."""
     client = context.connection
     return "" if client is None or client.principal == _ANONYMOUS else client.principal
 
@@ -167,7 +167,7 @@ def topics_seen(context: RequestContext) -> Callable[[str], bool] | None:
 
 
 def form_for(context: RequestContext, form: Form, name: str) -> Form:
-    """Return the form of a topic's part of an answer, with what the client may do with it."""
+    """Return the form of a topic's part of an answer, with the operations of the client."""
     rights = context.rights
     key, version, _ = form
     return key, version, _ALL_WITH_TOPIC if rights is None else rights.topic_operations(name)

@@ -1,15 +1,15 @@
 """DescribeClientQuotas (48) and AlterClientQuotas (49), versions 0-1 (KIP-546).
 
-v1 compact encoding. A change is on the disk, and in force, when it is answered.
+v1 compact encoding. When a change is answered, it is on the disk and in force.
 
-Differs from Kafka: the entity ``ip`` is an address, since names are not resolved; a type that is
-twice in an entity is refused; a quota holds whatever the requests are, since the connections of a
-client wait one after the other, and a client that was silent has half of Kafka's credit at once;
-the answer to a Fetch above the quota has its records, where Kafka reads them again later;
-``request_percentage`` is of the event loop alone, whole turns of it, and a client waits up to
-``quota.window.num`` windows for it instead of one; topics that Metadata creates are no mutations;
-of an entity that a request alters twice nothing is changed, where Kafka refuses it and makes the
-first change all the same, which no audit log would tell.
+Differs from Kafka: the entity ``ip`` is an address, since names are not resolved; a type that an
+entity has twice is refused; a quota is kept whatever requests a client sends, since its connections
+wait one after the other; a client that was silent has half of Kafka's credit at once; the answer to
+a Fetch above the quota has its records, where Kafka reads them again later; ``request_percentage``
+counts the time of the event loop alone, in whole turns, and a client waits up to
+``quota.window.num`` windows for it instead of one; topics that Metadata creates do not count as
+mutations; an entity that a request alters twice is not changed, where Kafka answers with a refusal
+but still makes the first change, which no audit log would show.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _DEFAULT: Final = 1
 def describe(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Tell the quotas of the entities that match."""
+    """Return the quotas of the entities that match."""
     if not context.may(DESCRIBE_CONFIGS, CLUSTER):
         return DescribeClientQuotasResponse(**CLUSTER_REFUSED, entries=None)
     try:
@@ -79,7 +79,7 @@ def describe(
 
 
 def _matches(entity: Entity, request: DescribeClientQuotasRequest) -> bool:
-    """Tell whether an entity has what each component asks; if strictly, nothing besides."""
+    """Tell whether an entity matches each component; a strict match allows no other parts."""
     names = dict(entity)
     if request.strict and len(names) != len(request.components):
         return False
@@ -93,8 +93,8 @@ def _check(components: Sequence[ComponentData]) -> None:
     """Refuse a filter that contradicts itself, in the order and the words of Apache Kafka.
 
     Raises:
-        InvalidRequest: It contradicts itself.
-        UnsupportedVersion: It names a type of entity that nobody knows.
+        InvalidRequest: The filter contradicts itself.
+        UnsupportedVersion: The filter names an unknown type of entity.
     """
     seen: set[str] = set()
     for each in components:
@@ -127,7 +127,7 @@ def _check(components: Sequence[ComponentData]) -> None:
 async def alter(
     context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Set and remove quotas, each entity for itself.
+    """Set and remove quotas; each entity succeeds or fails independently of the others.
 
     An entity that is named twice has one answer, a refusal.
     """
@@ -170,10 +170,10 @@ def _refuse(entry: Alteration) -> ResponseEntryData:
 
 
 def _read(entry: Alteration) -> tuple[Entity, dict[str, float | None]]:
-    """Return an entity and its new quotas, None for one that is to be removed.
+    """Return an entity and its new quotas; a quota to remove is None.
 
     Raises:
-        InvalidRequest: They cannot be set.
+        InvalidRequest: The quotas cannot be set.
     """
     entity = make_entity(entry.entity)
     quotas: dict[str, float | None] = {}
@@ -206,5 +206,5 @@ def _answer(entry: Alteration, fault: KafkaError | None) -> ResponseEntryData:
 
 
 def _in_order(entity: Iterable[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
-    """Return the parts as Kafka has them, by the names of their types; clients compare lists."""
+    """Return the parts in Kafka's order, by the names of their types: clients compare lists."""
     return sorted(entity, key=itemgetter(0))

@@ -47,7 +47,7 @@ _HIDDEN_TOPICS = "The group has described topic(s) that the client is not author
 async def describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    """Show consumer groups, their members and what those have and are to have."""
+    """Describe consumer groups and their members, with current and target assignments."""
     describe_one: Callable[[str], Any]
     describe_one = partial(_describe, context, request.include_authorized_operations)
     try:
@@ -95,7 +95,7 @@ def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
 
 
 def _sees_topics(context: RequestContext, members: Sequence[DescribedMember]) -> bool:
-    """Tell whether a client may describe all topics that members read or want to."""
+    """Tell whether a client may describe all topics that members read or subscribe to."""
     names = {
         each.topic_name
         for member in members
@@ -112,7 +112,7 @@ def _refuse(group_id: str, code: ErrorCode, message: str | None) -> DescribedGro
 
 def _member(group: ConsumerGroup, member: Member, image: TopicImage) -> DescribedMember:
     metadata, current = member.metadata, member.current
-    # A member answers for what it has yet to give up, too.
+    # The partitions that a member has yet to give up count as its own, too.
     held = {
         topic_id: [
             *current.assigned.get(topic_id, ()),

@@ -1,12 +1,12 @@
-"""ConsumerGroupHeartbeat (68), versions 0-1: how members of a consumer group live (KIP-848).
+"""ConsumerGroupHeartbeat (68), versions 0-1: members join, stay in and leave a group (KIP-848).
 
-v1 member ids of the client's making and regular expressions. It needs group.version 1 and
+v1 member ids that the client creates, and regular expressions. The API needs group.version 1 and
 "consumer" among group.coordinator.rebalance.protocols.
 
 Differs from Kafka: the hash of subscribed topics in the group's record is another one; a regular
 expression has at most 10,000 characters, 20 Unicode classes and 10,000 counted repetitions. A
-member that would exceed group.members.max.bytes, or half of it by members of its user, is told
-COORDINATOR_LOAD_IN_PROGRESS until there is room.
+member is answered COORDINATOR_LOAD_IN_PROGRESS until there is room, if it would exceed
+group.members.max.bytes, or if the members of its user would exceed half of that limit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _FIRST_WITH_OWN_MEMBER_ID = 1
 async def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Take a heartbeat: admit, keep or remove a member, and answer with its assignment."""
+    """Handle a heartbeat: admit, keep or remove a member, and answer with its assignment."""
     if not context.may(READ, GROUP, request.group_id):
         return _refuse(GroupAuthorizationFailed())
     share = LoopShare()
@@ -96,7 +96,7 @@ async def handle(
 
 
 def check_enabled(services: Services) -> None:
-    """Refuse the consumer protocol if it is switched off; no message, as in Kafka.
+    """Refuse the consumer protocol if it is switched off, without a message, as Kafka does.
 
     Raises:
         UnsupportedVersion: The protocol is off.
@@ -109,11 +109,11 @@ def check_enabled(services: Services) -> None:
 def _read(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
 ) -> HeartbeatRequest:
-    """Return the request in the coordinator's terms, if it is valid.
+    """Convert a valid request to the coordinator's types.
 
     Raises:
-        InvalidRequest: It contradicts itself.
-        UnsupportedAssignor: It wants an assignor that does not exist.
+        InvalidRequest: The request contradicts itself.
+        UnsupportedAssignor: The request names an assignor that does not exist.
     """
     brings_id = context.version >= _FIRST_WITH_OWN_MEMBER_ID
     names = request.subscribed_topic_names
@@ -138,7 +138,7 @@ def _read(
 
 
 async def _merge(listed: Sequence[TopicPartitions], share: LoopShare) -> dict[UUID, frozenset[int]]:
-    """Return partitions by topic; a topic listed twice has both, one without an id is left out."""
+    """Return partitions by topic; rows of one topic are joined, rows without an id are left out."""
     merged: dict[bytes, list[int]] = {}
     for topic_id, partitions in listed:
         if topic_id != NO_ID:

@@ -1,8 +1,8 @@
 """FindCoordinator (10), versions 0-6: one node coordinates everything.
 
-v1 key types (KIP-98) · v4 several keys at once (KIP-699) · v5 retriable authorization errors ·
-v6 share groups (KIP-932), which are not served. Without it librdkafka takes a broker for one of
-before 0.8.2 and never compresses with lz4.
+v1 key types (KIP-98) · v4 several keys at once (KIP-699) · v5 retriable authorization errors · v6
+share groups (KIP-932), which are not served. If a broker lacks FindCoordinator, librdkafka assumes
+that it is older than 0.8.2, and never compresses with lz4.
 
 Differs from Kafka: the first answer names a coordinator that can serve, where Kafka first answers
 COORDINATOR_NOT_AVAILABLE.
@@ -47,7 +47,7 @@ _NO_ERROR = "NONE"
 async def find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Name this broker for every key, by the address that the client can reach it at.
 
-    The coordinator's topic is made first, so that nobody has to ask again.
+    The coordinator's topic is created first, so that the client need not ask again.
     """
     share = LoopShare()
     keys = _keys_of(context, request)
@@ -107,7 +107,7 @@ async def _respond(
     refused: Refused,
     share: LoopShare,
 ) -> FindCoordinatorResponse:
-    """Answer with the same for every key that is not refused, or for the one of old versions."""
+    """Answer with this broker for every key that is not refused; old versions have one key."""
     if context.version >= _FIRST_WITH_KEYS:
         coordinators = await share.each(
             enumerate(keys), lambda each: refused.get(each[0], found)._replace(key=each[1])

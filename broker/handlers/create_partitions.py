@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 async def handle(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics, or only tell what would come of it."""
+    """Add partitions to topics, or only validate the request."""
     counts = Counter(each.name for each in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     known = context.services.topics.topics
     total = 0
     share = LoopShare()
     for each in request.topics:
-        # Kafka refuses a name that is given twice whatever rights a client has.
+        # Kafka refuses a name that occurs twice, whatever rights a client has.
         if counts[each.name] == 1 and not context.may(ALTER, TOPIC, each.name):
             code = TopicAuthorizationFailed.code
             results[each.name] = CreatePartitionsTopicResult(each.name, code, None)
@@ -77,12 +77,12 @@ async def handle(
 
 
 def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> Topic:
-    """Return the topic that can have as many partitions as asked.
+    """Return the topic, if it can get the requested number of partitions.
 
     Raises:
         UnknownTopicOrPartition: There is no such topic.
-        InvalidPartitions: It has as many or more.
-        InvalidReplicaAssignment: The new ones cannot be placed so.
+        InvalidPartitions: The topic has this number or more.
+        InvalidReplicaAssignment: The new partitions cannot have these replicas.
     """
     topic = context.services.topics.topics.get(wanted.name)
     if topic is None:

@@ -5,9 +5,8 @@ A replication factor above 1 is refused, as Kafka refuses it with one broker.
 
 Differs from Kafka: segment.bytes below 1 MiB is accepted with a warning; a topic is in Metadata for
 everybody when the answer is sent, not a moment later; the settings of topics are in the answer for
-up to 500 of them, since they are hundred times as long as the request; there are at most
-topics.max.count topics with partitions.max.count partitions in all, and more are refused with
-POLICY_VIOLATION.
+up to 500 of them, since they are a hundred times as long as the request; more than topics.max.count
+topics, or more than partitions.max.count partitions in all, are refused with POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _MAX_KEPT = 16
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Make topics, or only tell what would come of it."""
+    """Create topics, or only validate the request."""
     counts = Counter(each.name for each in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     default = context.services.settings.server.num_partitions
@@ -62,7 +61,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     may_create_all = context.sees(CREATE, CLUSTER)
     share = LoopShare()
     for each in request.topics:
-        # Kafka refuses a name that is given twice whatever rights a client has.
+        # Kafka refuses a name that occurs twice, whatever rights a client has.
         if may_create_all or counts[each.name] > 1 or context.may(CREATE, TOPIC, each.name):
             total += _count(each, default)
         else:
@@ -93,7 +92,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
 
 
 def _count(wanted: CreatableTopic, default: int) -> int:
-    """Return how many partitions a topic asks for; a number that no topic has counts nothing."""
+    """Return how many partitions a topic asks for; an invalid number counts as 0."""
     if wanted.assignments:
         return len(wanted.assignments)
     return default if wanted.num_partitions == -1 else max(wanted.num_partitions, 0)
@@ -145,7 +144,7 @@ async def _create(
 def _write_configs(
     layers: Layers, own: tuple[tuple[str, str], ...], version: int
 ) -> tuple[bytes, ...]:
-    """Return the settings of a topic as bytes of an answer; topics that set the same share them."""
+    """Return the settings of a topic as bytes; topics with the same settings share the bytes."""
     return tuple(
         RESPONSE.write_part(
             version,
@@ -159,7 +158,7 @@ def _check_configs(context: RequestContext, wanted: CreatableTopic) -> dict[str,
     """Return the topic's own settings.
 
     Raises:
-        InvalidConfig: With every fault.
+        InvalidConfig: A setting is not valid; the error has every fault.
     """
     overrides = {}
     for config in wanted.configs:
@@ -174,10 +173,10 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
     """Return how many partitions the topic gets.
 
     Raises:
-        InvalidRequest: Numbers beside an assignment, which has its own.
-        InvalidReplicaAssignment: The assignment cannot be had.
-        InvalidPartitions: No topic has so many.
-        InvalidReplicationFactor: There are not so many brokers.
+        InvalidRequest: There is an assignment, and a number of partitions or replicas beside it.
+        InvalidReplicaAssignment: The assignment is not possible.
+        InvalidPartitions: No topic can have this number.
+        InvalidReplicationFactor: There are too few brokers.
     """
     if wanted.assignments:
         if wanted.replication_factor != -1 or wanted.num_partitions != -1:

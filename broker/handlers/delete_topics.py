@@ -2,7 +2,7 @@
 
 v5 messages · v6 topic ids (KIP-516). Fetches that wait for a deleted topic are answered.
 
-Differs from Kafka: topics of the broker's own cannot be deleted.
+Differs from Kafka: the broker's own topics cannot be deleted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FIRST_WITH_DELETION_DISABLED = 3
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Take topics away, by name or by id."""
+    """Delete topics, by name or by id."""
     entries = request.topics
     if context.version < FIRST_DELETE_BY_ID:
         entries = [DeleteTopicState(name) for name in request.topic_names]
@@ -57,7 +57,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     by_target: dict[str | bytes | None, DeleteTopicState] = {}
     for target, each in zip(targets, entries, strict=True):
         first = by_target.setdefault(target, each)
-        if first != each:  # once by name and once by id, which is told in one answer
+        if first != each:  # named by its name and by its id: one answer for both
             key = each.topic_id if first.topic_id == NO_ID else first.topic_id
             by_target[target] = DeleteTopicState(first.name or each.name, key)
     wanted = list(by_target.values())
@@ -67,7 +67,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         try:
             topic = _find_doomed(context, each, counts)
             refusal = None if may_delete_all else _find_refusal(context, each)
-            if refusal is not None:  # there was no topic of that name before
+            if refusal is not None:  # no topic had that name when rights were checked
                 results[each] = refusal
                 return
             context.take_partitions(topic.partitions)
@@ -89,7 +89,7 @@ async def _find_refused(
 ) -> dict[int, DeletableTopicResult]:
     """Return the refusals of topics that the client may not delete, by their places.
 
-    A topic that is named twice is refused elsewhere, whatever rights a client has, as by Kafka.
+    A topic that is named twice is refused elsewhere, whatever rights a client has, as in Kafka.
     """
     counts = Counter(entries)
     share = LoopShare()
@@ -104,13 +104,13 @@ async def _find_refused(
 
 
 def _find_refusal(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopicResult | None:
-    """Return the refusal of a topic, which has no name if the client may not know it."""
+    """Return the refusal of a topic; it lacks the name if the client may not know the name."""
     topics = context.services.topics
     name, key = wanted
     if (name is None) == (key == NO_ID):
-        return None  # which is refused as a fault
+        return None  # an invalid row is refused elsewhere
     if name is not None:
-        # A name that no topic has needs no right to delete: its answer is that it is unknown.
+        # To delete a missing name needs no right to delete: the answer is that it is unknown.
         may = name not in topics.topics or context.may(DELETE, TOPIC, name)
         may = may and context.may(DESCRIBE, TOPIC, name)
     else:
@@ -125,7 +125,7 @@ def _find_refusal(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
 
 
 def _target(context: RequestContext, wanted: DeleteTopicState) -> str | bytes | None:
-    """Return what tells that two entries mean the same topic: its id, or else what was given."""
+    """Return the topic's id, or the given name if no topic has it: equal values mean one topic."""
     if wanted.topic_id != NO_ID:
         return wanted.topic_id
     topic = context.services.topics.topics.get(wanted.name) if wanted.name is not None else None

@@ -3,11 +3,11 @@
 DescribeConfigs: v1 synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 compact encoding.
 ListConfigResources: v0 client metrics only (KIP-714) · v1 every type (KIP-1142).
 
-Differs from Kafka: DescribeConfigs leaves out settings of brokers and groups that are not obeyed,
-unless they were given, and has those that only this broker has; broker settings that it cannot
-change while it runs are read-only, and so is advertised.listeners, as Kafka says, though it can be
-altered; a resource that is named twice is described once, as it is named last; what is said of a
-setting is in this broker's own words.
+Differs from Kafka: DescribeConfigs leaves out settings of brokers and groups that have no effect
+here, unless somebody has set them, and includes the settings that only this broker has; broker
+settings that cannot change while the broker runs are read-only; advertised.listeners is read-only,
+too, as in Kafka, although it can be altered here; a resource that is named twice is described once,
+for its last place in the request; the documentation of a setting is in this broker's own words.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _MAX_KEPT = 32
 async def describe(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describe settings; a resource of an unknown type fails them all, as in Kafka."""
+    """Describe settings; one resource of an unknown type makes all fail, as in Kafka."""
 
     def answer(each: tuple[DescribeConfigsResource, Refusal | None]) -> DescribeConfigsResult:
         resource, refusal = each
@@ -91,9 +91,9 @@ async def describe(
 async def _judge(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> list[tuple[DescribeConfigsResource, Refusal | None]]:
-    """Return the resources, each with the reason why it is not described, if there is one.
+    """Return the resources, each with its refusal, or None if it may be described.
 
-    One that is named twice is returned once, unless the client may not know of it.
+    A resource that is named twice is returned once, unless the client has no right to it.
     """
     share = LoopShare()
     unknown: Refusal | None = None
@@ -167,7 +167,7 @@ def _write_rows(
 ) -> dict[str, bytes]:
     """Return the settings of a resource by name, each as bytes of an answer in a version.
 
-    They are kept for later requests: topics with the same settings share them.
+    The bytes are kept for later requests: topics with the same settings share them.
     """
     if of_cluster:
         rows = describe_cluster_default(layers)
@@ -205,7 +205,7 @@ def _logger(name: str, level: str) -> DescribeConfigsResourceResult:
 def list_resources(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """Name what settings can be described for; no type at all means every one."""
+    """List the resources that have settings; a request without a type means every type."""
     if not context.may(DESCRIBE_CONFIGS, CLUSTER):
         return ListConfigResourcesResponse(error_code=ClusterAuthorizationFailed.code)
     broker = (str(context.services.identity.node_id),)

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: the producers of a partition, and what is open (KIP-664)."""
+"""DescribeProducers (61), version 0: producers and open transactions of partitions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def describe(
 
 
 def _may_read(context: RequestContext, name: str) -> bool:
-    """Tell whether a client may read a topic; a name that no topic can have is refused as such."""
+    """Tell whether a client may read a topic; an invalid name is refused as invalid elsewhere."""
     if context.rights is None:
         return True
     try:
@@ -62,7 +62,7 @@ async def _describe_all(
             log = registry.get_log(name, index)
             if log is None:
                 check_topic_name(name)
-                log = registry.find_log(name, index)  # says why it is not open
+                log = registry.find_log(name, index)  # raises the reason why it is not open
         except KafkaError as error:
             rows.append(PartitionResponse(index, error.code, error.message))
             continue

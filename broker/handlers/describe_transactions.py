@@ -1,7 +1,7 @@
 """DescribeTransactions (65), version 0, and ListTransactions (66), versions 0-2 (KIP-664).
 
-ListTransactions: v1 those that are open for longer (KIP-994) · v2 those whose id matches a pattern
-(KIP-1152).
+ListTransactions: v1 a filter by how long they are open (KIP-994) · v2 a filter by a pattern for the
+id (KIP-1152).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STATES = {state.title: state for state in TransactionState}
 async def describe(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Return where each transactional id stands."""
+    """Return the state of each transactional id."""
     states = await LoopShare().each(request.transactional_ids, partial(_describe, context))
     return DescribeTransactionsResponse(transaction_states=states)
 
@@ -47,7 +47,7 @@ async def describe(
 async def list_all(
     context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """Return the transactional ids that every filter lets through."""
+    """Return the transactional ids that match every filter."""
     unknown = [name for name in request.state_filters if name not in _STATES]
     try:
         matches = _pattern(request.transactional_id_pattern)
@@ -97,7 +97,7 @@ def _describe(context: RequestContext, transactional_id: str) -> DescribedTransa
 
 
 def _pattern(pattern: str | None) -> Callable[[str], bool]:
-    """Return the test of an expression, which must match a whole id; none matches all."""
+    """Return a test for whole ids by an expression; without an expression every id passes."""
     if not pattern:
         return lambda _: True
     compiled = compile_expression(pattern)

@@ -1,10 +1,11 @@
 """ElectLeaders (43), versions 0-2; Alter- and ListPartitionReassignments (45, 0-1; 46, 0).
 
 ElectLeaders: v1 election type (KIP-460) · v2 compact encoding. AlterPartitionReassignments
-(KIP-455): v1 refuses another replication factor (KIP-860). With one broker every partition has the
-only leader there can be, and moving it to where it is is no work.
+(KIP-455): v1 refuses another replication factor (KIP-860). With one broker every partition already
+has the only possible leader, and a reassignment to this broker needs no work.
 
-Differs from Kafka: an election for all partitions names no topics, Kafka names them without any.
+Differs from Kafka: the answer to an election for all partitions names no topics, where Kafka names
+topics without partitions.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _ELECTION_TYPES = frozenset({0, 1})  # preferred, unclean
 async def elect_leaders(
     context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
-    """Tell for each partition that its leader leads already."""
+    """Answer for each partition that its leader is elected already."""
     refusal: KafkaError | None = None
     if not context.may(ALTER, CLUSTER):
         refusal = ClusterAuthorizationFailed()
@@ -96,7 +97,7 @@ def _find_unknown(context: RequestContext, topic: str, index: int) -> KafkaError
 async def alter_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Accept what changes nothing and refuse what cannot be."""
+    """Accept assignments that change nothing and refuse all others."""
     may_alter = context.may(ALTER, CLUSTER)
     share = LoopShare()
     responses = []
@@ -136,7 +137,7 @@ def _reassign(
 async def list_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Return an empty list: a reassignment has ended when it is answered."""
+    """Return an empty list: a reassignment is complete when it is answered."""
 
     def refuse(topic: ListPartitionReassignmentsTopics) -> OngoingTopicReassignment:
         partitions = [OngoingPartitionReassignment(index) for index in topic.partition_indexes]

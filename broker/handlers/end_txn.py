@@ -3,9 +3,9 @@
 v2 fenced producers have a code of their own (KIP-588) · v5 the answer has the producer id and epoch
 of the next transaction (KIP-890).
 
-Differs from Kafka: EndTxn of up to 256 partitions is answered when the markers are in the log, not
-before, so that a reader of committed records that comes after a commit finds them. Of more
-partitions it is answered before, as Kafka may answer any, and the markers follow.
+Differs from Kafka: EndTxn of up to 256 partitions is answered when the markers are in the log, so
+that a consumer that reads after a commit finds the committed records. With more partitions the
+answer comes first and the markers follow, as may happen in Kafka with any number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def handle(
     context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
-    """End a transaction and answer; a coroutine if a producer id or fsyncs are waited for."""
+    """End a transaction and answer; a coroutine if it must wait for a producer id or fsyncs."""
     transactional_id, producer_id, epoch, committed = request
     version = context.version
     if not context.may(WRITE, TRANSACTIONAL_ID, transactional_id):
@@ -51,7 +51,7 @@ def handle(
 async def _end_later(
     context: RequestContext, transactional_id: str, wanted: End, ended: Transaction | None
 ) -> EndTxnResponse:
-    """End it when there is a producer id for the next, and wait for the disk if asked to."""
+    """End a transaction when the next one has a producer id; wait for fsyncs if settings ask."""
     transactions = context.services.transactions()
     try:
         if ended is None:

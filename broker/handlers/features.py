@@ -1,12 +1,12 @@
 """UpdateFeatures (57), versions 0-2: the levels of ``transaction.version`` and ``group.version``.
 
-v1 upgrade types and validation only (KIP-584, KIP-778): without them a level only goes up, as in
-Kafka, which does not look at ``allow_downgrade`` · v2 one code for all instead of one for each
-feature. All features of a request change, or none.
+v1 upgrade types and validation only (KIP-584, KIP-778); in v0 a level only goes up, as in Kafka,
+which ignores ``allow_downgrade`` · v2 one code for all features instead of one for each. All
+features of a request change, or none.
 
 Differs from Kafka: ``share.version``, ``streams.version`` and ``kraft.version`` do not exist, nor
-does what they stand for; ``metadata.version`` is named, and keeps its level, since there is no
-quorum whose records it could describe.
+do the functions that they control; ``metadata.version`` is named, and its level never changes,
+since there is no quorum with records of that version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_ERROR = "NONE"  # Kafka's message of a feature that was updated
 
 
 async def update(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Change levels and answer when they are kept."""
+    """Change levels, and answer when they are stored."""
     if not context.may(ALTER, CLUSTER):
         return UpdateFeaturesResponse(**CLUSTER_REFUSED)
     updates = [

@@ -5,9 +5,9 @@ v7 sessions (KIP-227) · v9 leader epochs (KIP-320) · v11 rack (KIP-392) · v12
 endpoints (KIP-951) · v17 directory ids · v18 high watermark hint. A follower's fetch is refused:
 there are no replicas here.
 
-Differs from Kafka: only whole batches are ever sent, never a cut one at the end of a partition; a
-deleted topic is UNKNOWN_TOPIC_ID in a session, as it is without one, where Kafka says
-UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID if another topic has its name.
+Differs from Kafka: only whole batches are sent, never a batch that is cut at the end of a
+partition; in a session a deleted topic gets UNKNOWN_TOPIC_ID, as it does without a session, where
+Kafka answers UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if another topic has its name.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _names_many(request: FetchRequest) -> bool:
 
 
 def _refuse_all(request: FetchRequest, *, by_id: bool) -> FetchResponse:
-    """Answer an isolation level that does not exist; the partitions have the code until v12."""
+    """Refuse an unknown isolation level; until v12 the error code stands in each partition."""
     code = UnknownServerError.code.value
     responses: list[Any] = []
     if not by_id:
@@ -99,7 +99,7 @@ class _Fetch(FetchRead):
 
     @property
     def is_of_somebody(self) -> bool:
-        """Return whether any of the partitions is here, and may be read."""
+        """Return whether any partition of the request exists and the client may read it."""
         get_log = self.services.topics.get_log
         return any(
             get_log(key, wanted.partition) and (self.context.rights is None or self.may_read(key))
@@ -139,7 +139,7 @@ class _Fetch(FetchRead):
         return size, answer_now
 
     def may_answer(self, size: int, answer_now: bool) -> bool:
-        """Tell whether there is enough, or nothing to wait for."""
+        """Tell whether there are enough bytes, or nothing to wait for."""
         return (
             answer_now
             or size >= self.min_bytes
@@ -149,9 +149,9 @@ class _Fetch(FetchRead):
 
     @property
     def _exists(self) -> bool:
-        """Tell whether any partition that the request stands for exists."""
+        """Tell whether any partition of the request, or of its session, exists."""
         session = self.plan.session
-        # Of a session the others were read up, and stand on their logs.
+        # A session's other partitions exist: they were read to the end and watch their logs.
         is_more = session is not None and len(session.partitions) > self.plan.count
         return self.finds_some or is_more
 
@@ -162,7 +162,8 @@ class _Fetch(FetchRead):
             InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
         """
         services, session = self.services, self.plan.session
-        # Without a session nobody watches but this request; what is named twice is one partition.
+        # Without a session only this request watches; a partition that is named twice is watched
+        # once.
         group = WatchGroup() if session is None else session.group
         if session is None:
             named = {(key, wanted.partition): (key, wanted) for key, wanted in self.plan.partitions}
@@ -189,7 +190,7 @@ class _Fetch(FetchRead):
         return seconds if client is None else min(seconds, client.login_seconds)
 
     def overtaken(self, error: InvalidFetchSessionEpoch) -> FetchResponse:
-        """Answer a request after which the session's next one has come meanwhile."""
+        """Answer a request that a later request of its session has overtaken."""
         session = self.plan.session
         session_id = 0 if session is None else session.session_id
         return FetchResponse(error_code=error.code.value, session_id=session_id)
@@ -224,7 +225,7 @@ class _Fetch(FetchRead):
 
 
 async def _join(pieces: Sequence[Told]) -> Sequence[Told]:
-    """Return the partitions of each topic in one list; many were read by parts."""
+    """Return one list of partitions for each topic: a long list was read in pieces."""
     share = LoopShare()
     told: list[tuple[TopicKey, list[PartitionData]]] = []
     for key, rows in pieces:

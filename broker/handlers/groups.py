@@ -48,7 +48,7 @@ _FIRST_WITH_NOT_FOUND = 6
 async def describe(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Show classic groups and their members."""
+    """Describe classic groups and their members."""
     describe_one = partial(_describe, context, request.include_authorized_operations)
     groups = await LoopShare().each(dict.fromkeys(request.groups), describe_one)
     return DescribeGroupsResponse(groups=groups)
@@ -79,8 +79,8 @@ def _find_classic(groups: GroupCoordinator, group_id: str) -> ClassicGroup:
     """Return a classic group.
 
     Raises:
-        GroupIdNotFound: It is of another kind, or does not exist.
-        CoordinatorLoadInProgress: That is not known yet.
+        GroupIdNotFound: The group is of another kind, or does not exist.
+        CoordinatorLoadInProgress: The groups are still being loaded.
     """
     groups.check(group_id)
     group = groups.find(group_id)
@@ -115,7 +115,7 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
 
 
 async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List the groups of all kinds that the filters allow; upper and lower case are the same."""
+    """List the groups of all kinds that match the filters; case does not matter."""
     groups = context.services.groups()
     if groups.journal.loading_count:
         return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
@@ -127,7 +127,7 @@ async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListG
     for group_id in groups.list_ids():
         group = groups.find(group_id)
         if (
-            group is not None  # else it was deleted meanwhile
+            group is not None  # it may have been deleted meanwhile
             and (sees_all or context.sees(DESCRIBE, GROUP, group_id))
             and (not states or group.state.lower() in states)
             and (not types or group.type in types)

@@ -2,14 +2,15 @@
 
 JoinGroup: v1 rebalance timeout · v4 member id required (KIP-394) · v5 instance id (KIP-345) · v7
 protocol type · v8 reason · v9 skip assignment (KIP-814). SyncGroup: v3 instance id · v5 protocol
-type and name. Both answer when the others of the group have come; the state machine holds the
-answer meanwhile, and a connection that goes away takes nothing with it.
+type and name. Both are answered when the other members have come. The state machine of the group
+holds the answer until then, so a closed connection loses no state.
 
 Differs from Kafka: a new group above groups.max.count is refused with GROUP_MAX_SIZE_REACHED,
-whichever request would make it, and so is a member that would make its group larger than 16 of the
-largest records of __consumer_offsets. One that would exceed group.members.max.bytes, or half of it
-by members of its user, is told COORDINATOR_LOAD_IN_PROGRESS until there is room; to an assignment
-SyncGroup answers COORDINATOR_NOT_AVAILABLE.
+whichever request would create it; so is a member that would make its group larger than 16 records
+of __consumer_offsets of the largest size. A member is answered COORDINATOR_LOAD_IN_PROGRESS until
+there is room, if it would exceed group.members.max.bytes, or if the members of its user would
+exceed half of that limit; SyncGroup refuses an assignment above the limits with
+COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ T = TypeVar("T")
 class Parked(Generic[T]):
     """The answer to a request that may have to wait for others.
 
-    It is called with the answer once, before or after somebody awaits it (loop only). If
-    the waiting request is gone by then, with its connection, the answer is dropped.
+    The object is called with the answer once, before or after `wait` is called (loop only). If the
+    connection of the waiting request is closed by then, the answer is dropped.
     """
 
     __slots__ = ("_future", "result")
@@ -77,7 +78,7 @@ class Parked(Generic[T]):
 
 
 _FIRST_THAT_KNOWS_ITS_ID = 4
-_FIRST_WITH_NO_PROTOCOL = 7  # before it an empty name stands for none
+_FIRST_WITH_NO_PROTOCOL = 7  # before this version an empty name means none
 _FIRST_THAT_SKIPS = 9
 _FIRST_WITH_PROTOCOL = 5  # of SyncGroup
 
@@ -85,7 +86,7 @@ _FIRST_WITH_PROTOCOL = 5  # of SyncGroup
 def join(
     context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
-    """Take a member into its group; answer when the group has gathered."""
+    """Add a member to its group; answer when all members have joined."""
     parked = _begin_join(context, request)
     if parked.result is not None:
         return _joined(context, parked.result)
@@ -115,7 +116,7 @@ def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[Jo
 
 
 def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
-    """Return the request in the coordinator's terms, if it is valid.
+    """Convert a valid request to the coordinator's types.
 
     Raises:
         InvalidGroupId: The group has no name.
@@ -163,7 +164,7 @@ def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
 def sync(
     context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
-    """Take the leader's assignments, and give a member its own; answer when they have come."""
+    """Store the leader's assignments; answer a member with its own once they have come."""
     parked: Parked[SyncResult] = Parked()
     try:
         _check(context, request)
@@ -176,7 +177,7 @@ def sync(
 
 
 def _check(context: RequestContext, request: SyncGroupRequest) -> None:
-    """Refuse a request that lacks the protocol that its version has, or whose client has no right.
+    """Refuse a request without the protocol fields of its version, or from a client without right.
 
     Raises:
         InconsistentGroupProtocol: The protocol's type or its name is missing.
@@ -205,7 +206,7 @@ def _begin_sync(
             generation=request.generation_id,
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignments=dict(request.assignments),  # of a member listed twice the last one
+            assignments=dict(request.assignments),  # a member's last assignment counts
         ),
         parked,
     )

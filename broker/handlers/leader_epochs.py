@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23), versions 2-4: where the records of a leader epoch end (KIP-320).
 
-v3 replica id · v4 compact encoding. Consumers ask it to find out whether they have to go back.
+v3 replica id · v4 compact encoding. Consumers use it to find out whether the log was truncated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNKNOWN: Final = ErrorCode.unknown_topic_or_partition
 async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Answer from the epochs that each log remembers."""
+    """Answer from the leader epochs that each log keeps."""
     is_broker = context.sees(CLUSTER_ACTION, CLUSTER)
     share = LoopShare()
     results = []
@@ -52,7 +52,7 @@ def _refuse(wanted: Sequence[OffsetForLeaderPartition]) -> Sequence[Any]:
 def _find_some(
     context: RequestContext, name: str, wanted: Sequence[OffsetForLeaderPartition]
 ) -> Sequence[Any]:
-    """Return the rows of partitions of a topic as it is now."""
+    """Return the rows of some partitions of a topic as it is now."""
     topic = context.services.topics.topics.get(name)
     logs = () if topic is None else topic.logs
     ends, left = list_epoch_ends(wanted, logs)
@@ -72,7 +72,7 @@ UNKNOWN: Final = -1
 
 
 def judge_leader_epoch(current: int, told: int) -> ErrorCode:
-    """Return the error for a client that told neither `UNKNOWN` nor the current epoch (KIP-320)."""
+    """Return the error for a client's epoch; none for `UNKNOWN` and the current one (KIP-320)."""
     if told < current:
         return ErrorCode.fenced_leader_epoch
     return ErrorCode.unknown_leader_epoch

@@ -1,10 +1,10 @@
-"""ListOffsets (2), versions 1-11: where a partition begins and ends, or was at some time.
+"""ListOffsets (2), versions 1-11: finds the start, the end or the offset of a time.
 
 v2 isolation level (KIP-98) · v4 leader epochs (KIP-320) · v7 -3, greatest timestamp (KIP-734) · v8
 -4, start of what is local (KIP-405) · v9 -5, end of what is tiered (KIP-1005) · v10 time-out
 (KIP-1075) · v11 -6, start of what is not yet tiered (KIP-1023). Nothing is tiered here.
 
-Lookups by time may read old segments and decompress, so all of a request run on one io thread.
+Lookups by time may read old segments and decompress, so one io thread does all those of a request.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from siltstone.storage.log.log import Log
 
 _NONE: Final = -1
-_CONSUMER: Final = -1  # others see all records, whatever isolation they name
+_CONSUMER: Final = -1  # followers see all records, whatever isolation level they name
 _NEVER: Final = 1 << 15
 
-# What a negative timestamp asks for.
+# The meanings of negative timestamps.
 _MAX_TIMESTAMP: Final = -3
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
@@ -86,7 +86,7 @@ class _Search:
 
 
 async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer what the logs know, and have a thread look for timestamps, if there are any."""
+    """Answer what is in memory, and have a thread look for timestamps, if there are any."""
     committed = request.isolation_level == READ_COMMITTED and request.replica_id == _CONSUMER
     finder = _Finder(context, committed)
     topics = [
@@ -99,7 +99,7 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
 
 
 class _Finder:
-    """Answers what logs know without reading, and gathers what has to be searched."""
+    """Answers what logs know without reading, and collects the timestamps to look for."""
 
     def __init__(self, context: RequestContext, committed: bool) -> None:
         self.may = context.may
@@ -146,7 +146,7 @@ class _Finder:
         left: list[int],
         twice: set[int],
     ) -> None:
-        """Put the answers that are left into the last rows, which are of these partitions."""
+        """Fill in the missing answers; the last rows are those of these partitions."""
         first = len(rows) - len(partitions)
         for place in left:
             index, told_epoch, timestamp = partitions[place]
@@ -168,7 +168,7 @@ class _Finder:
     def _refuse(
         self, index: int, log: Log | None, told_epoch: int, timestamp: int
     ) -> ListOffsetsPartitionResponse:
-        """Say why a partition is not looked at: what is asked, where, or by whom."""
+        """Return the error of a partition: for its timestamp, its place, or the client's epoch."""
         if not self._is_known(timestamp):
             code = ErrorCode.unsupported_version
         elif log is None:
@@ -178,7 +178,7 @@ class _Finder:
         return ListOffsetsPartitionResponse(index, code)
 
     def _look_for(self, rows: list[Any], place: int, index: int, log: Log, timestamp: int) -> Any:
-        """Answer the positions that are seldom asked for; a time is left to a thread."""
+        """Answer the rare special positions; leave a time to a thread."""
         if not self._is_known(timestamp):
             return ListOffsetsPartitionResponse(index, ErrorCode.unsupported_version)
         if timestamp == _EARLIEST_LOCAL:
@@ -200,7 +200,7 @@ def _refuse_all(partitions: Sequence[ListOffsetsPartition]) -> list[Any]:
 def _find_repeated(
     partitions: Sequence[ListOffsetsPartition],
 ) -> tuple[set[int], list[ListOffsetsPartition]]:
-    """Return the partitions that come more than once, and each once, where it comes first."""
+    """Return the repeated partitions, and every partition once, in the order of first places."""
     once: dict[int, ListOffsetsPartition] = {}
     repeated: set[int] = set()
     for each in partitions:

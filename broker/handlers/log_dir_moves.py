@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34), versions 1-2: partitions move between log directories (KIP-113).
 
-v2 flexible. Done in the background: DescribeLogDirs tells how far it is.
+v2 flexible. The moves run in the background: DescribeLogDirs shows their progress.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOLD = 10
 async def alter(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Begin to move partitions, each by itself; of a partition named twice the last one counts."""
+    """Begin to move partitions, each independently; if one is named twice, the last counts."""
     if not context.may(ALTER, CLUSTER):
         return await _refuse(request)
     share = LoopShare()

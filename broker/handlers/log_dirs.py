@@ -1,7 +1,7 @@
-"""DescribeLogDirs (35), versions 1-5: what lies in each log directory, and the room on its disk.
+"""DescribeLogDirs (35), versions 1-5: partitions by log directory, and the room on each disk.
 
-v3 error for the whole · v4 total and usable bytes (KIP-827) · v5 cordoned directories (KIP-1066).
-The room is that of the last look at the disk, a second ago at most.
+v3 an error for the whole answer · v4 total and usable bytes (KIP-827) · v5 cordoned directories
+(KIP-1066). The room on a disk was measured at most a second ago.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 async def describe(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """List the partitions asked for by directory."""
+    """List the requested partitions by log directory."""
     if not context.may(DESCRIBE, CLUSTER):
         return DescribeLogDirsResponse(error_code=ClusterAuthorizationFailed.code)
     share = LoopShare()
@@ -55,7 +55,7 @@ async def describe(
 async def _merge(
     topics: Sequence[DescribableLogDirTopic], share: LoopShare
 ) -> dict[str, list[int]]:
-    """Return the partitions asked for by topic, each once and in order."""
+    """Return the requested partitions by topic, each once and in order."""
     wanted: dict[str, list[int]] = {}
     for name, partitions in topics:
         wanted.setdefault(name, []).extend(partitions)
@@ -96,9 +96,9 @@ async def _find_by_directory(
 def _logs(
     context: RequestContext, wanted: dict[str, list[int]] | None
 ) -> Iterator[tuple[str, Iterable[tuple[int, Log | None]]]]:
-    """Yield topics with the partitions asked for and their logs; None where one has none.
+    """Yield topics with the requested partitions and their logs; None for one without a log.
 
-    A topic that does not exist has no partitions: to look for it is a step as well.
+    A topic that does not exist is yielded without partitions: the lookup counts as a step, too.
     """
     topics = context.services.topics.topics
     if wanted is None:

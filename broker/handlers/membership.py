@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0-4, and LeaveGroup (13), versions 0-5: staying in a group or not.
+"""Heartbeat (12), versions 0-4, and LeaveGroup (13), versions 0-5: a member stays or leaves.
 
 Heartbeat: v3 instance id (KIP-345). LeaveGroup: v3 several members, by member id or by instance id
 alone · v5 reason.
@@ -42,14 +42,14 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
     try:
         context.services.groups().heartbeat(request)
     except CoordinatorLoadInProgress:
-        pass  # Kafka's answer: the member would only join again without need
+        pass  # no error, as in Kafka: otherwise the member would join again without need
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)
     return _ALIVE
 
 
 async def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove members; before version 3 it is one, and its error is the error of the answer."""
+    """Remove members; before version 3 only one, whose error is the error of the answer."""
     if not context.may(READ, GROUP, request.group_id):
         return LeaveGroupResponse(error_code=GroupAuthorizationFailed.code)
     leaving: Sequence[MemberIdentity] = request.members
@@ -78,7 +78,7 @@ def _leave(
     """Remove members of a group as it is now; return a code for each.
 
     Raises:
-        KafkaError: The group is not served, or its journal did not take it.
+        KafkaError: The group is not served, or its journal could not be written.
     """
     if not group_id:
         raise InvalidGroupId

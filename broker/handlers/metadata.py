@@ -1,14 +1,14 @@
 """Metadata (3), versions 0-13: this broker, and the topics asked for.
 
 v1 null means all · v4 allow_auto_topic_creation · v5 offline replicas · v7 leader epochs · v8
-authorized operations, until v10 of the cluster too · v10 topic ids (KIP-516) · v12 topics by id ·
-v13 an error for the whole.
+authorized operations, until v10 for the cluster, too · v10 topic ids (KIP-516) · v12 topics by id ·
+v13 an error for the whole answer.
 
-Differs from Kafka: a topic that is created because somebody asked for it is in that answer at once,
-where Kafka first answers UNKNOWN_TOPIC_OR_PARTITION; a name that cannot be created because it
-collides with another is told so; a partition whose log directory has failed keeps its leader, since
-it can still be read; a partition whose folder the start found damaged is offline alone, where Kafka
-takes its whole log directory offline, or does not start.
+Differs from Kafka: if a request creates a topic, its answer already describes the topic, where
+Kafka first answers UNKNOWN_TOPIC_OR_PARTITION; if a name collides with another topic's, the answer
+says so; a partition whose log directory has failed keeps its leader, since it can still be read; if
+the start finds a damaged partition folder, only this partition is offline, where Kafka takes the
+whole log directory offline, or does not start.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def handle(
 
 
 async def _handle_seen(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Describe and create what the client may; it has no part in lists that are kept for all."""
+    """Describe and create what the client's rights allow; answers kept for all are not used."""
     wanted = request.topics
     refused: list[Any] = []
     share = LoopShare()
@@ -112,7 +112,7 @@ def _is_unknown(described: Any) -> bool:
 def _only_ids(
     context: RequestContext, wanted: Sequence[MetadataRequestTopic]
 ) -> Sequence[MetadataRequestTopic]:
-    """Return what counts of topics of which one has an id: no name, where ids are known."""
+    """Return the rows that count if one has an id: only rows with ids, in versions with ids."""
     if context.version < FIRST_METADATA_BY_ID:
         return wanted
     return [each for each in wanted if each.topic_id != NO_ID]
@@ -121,7 +121,7 @@ def _only_ids(
 def _find_refusal_by_id(
     context: RequestContext, wanted: MetadataRequestTopic
 ) -> MetadataResponseTopic | None:
-    """Return the refusal of a topic by its id, which does not tell the name."""
+    """Return the refusal of a topic by its id; the answer does not reveal the name."""
     topic = None
     if context.version >= FIRST_METADATA_BY_ID:
         topic = context.services.topics.by_id.get(wanted.topic_id)
@@ -133,10 +133,10 @@ def _find_refusal_by_id(
 def _find_refusal_by_name(
     context: RequestContext, wanted: MetadataRequestTopic, *, may_create: bool
 ) -> MetadataResponseTopic | None:
-    """Return the refusal of a topic by its name, if the client may not know or not create it."""
+    """Return the refusal of a topic by its name, if the client may not describe or create it."""
     name = wanted.name
     if name is None:
-        return None  # which is refused as a fault
+        return None  # an invalid row is refused elsewhere
     if not context.may(DESCRIBE, TOPIC, name):
         return MetadataResponseTopic(TopicAuthorizationFailed.code, name)
     if may_create or name in context.services.topics.topics or context.may(CREATE, TOPIC, name):
@@ -177,7 +177,7 @@ def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
 def _describe_some(
     context: RequestContext, form: Form, keys: Sequence[Any], *, by_id: bool
 ) -> Sequence[Any]:
-    """Return what the parts of some topics are; of most they are kept."""
+    """Return the parts of some topics; most of them are cached."""
     registry = context.services.topics
     known: Mapping[Any, Topic] = registry.by_id if by_id else registry.topics
     describe = _describe_id if by_id else _describe_name
@@ -191,15 +191,15 @@ def _describe_some(
 async def _sort_out(
     context: RequestContext, wanted: Sequence[MetadataRequestTopic], share: LoopShare
 ) -> tuple[bool, list[Any] | None]:
-    """Return whether topics are wanted by id, and their ids or names.
+    """Return whether the request names topics by id, and their ids or names.
 
-    None: one of them is neither named nor, in this version, known by its id.
+    None if a row has neither a name nor, in this version, a usable id.
     """
     ids: dict[bytes, None] = {}
     names: dict[str | None, None] = {}
     for some in share.pieces(wanted):
         for topic_id, name in some:
-            if topic_id != NO_ID:  # Kafka looks at ids only, once there is one
+            if topic_id != NO_ID:  # if one row has an id, Kafka looks only at ids
                 ids[topic_id] = None
             names[name] = None
         await share.rest()
@@ -228,7 +228,7 @@ async def _create_and_describe(
 
     async def create(name: str) -> None:
         try:
-            # A topic that existed when the rights were looked at may have gone.
+            # A topic that existed when the rights were checked may have been deleted.
             if not (context.sees(CREATE, CLUSTER) or context.may(CREATE, TOPIC, name)):
                 raise TopicAuthorizationFailed
             check_total(total)
@@ -275,19 +275,19 @@ def _describe_name(context: RequestContext, form: Form, name: str) -> Any:
 
 
 def _refuse_name(context: RequestContext, form: Form, code: ErrorCode, name: str) -> Any:
-    """Return an error with what the client might do with a topic of that name."""
+    """Return an error with the operations that the client would have for this name."""
     if form[2] == authorized.OF_THE_CLIENT:
         form = authorized.form_for(context, form, name)
     return _refuse(code, name)._replace(topic_authorized_operations=form[2])
 
 
 async def _create(context: RequestContext, name: str) -> None:
-    """Make a topic because a client wants to use it; that somebody else was first is fine.
+    """Create a topic because a client wants to use it; it is no error if it exists by now.
 
     Raises:
-        InvalidTopic: No topic can have this name beside those that exist.
-        InvalidPartitions: With such a name it cannot have as many partitions as topics get.
-        KafkaStorageError: The disk did not take it.
+        InvalidTopic: The name is not valid, or collides with that of an existing topic.
+        InvalidPartitions: A name of this length cannot have the default number of partitions.
+        KafkaStorageError: The disk failed.
     """
     topics = context.services.topics
     check_topic_name(name)
@@ -311,7 +311,7 @@ def _describe_kept(context: RequestContext, topic: Topic, form: Form) -> Any:
 
 
 async def _describe_all(context: RequestContext, form: Form, share: LoopShare) -> Sequence[Any]:
-    """Return what every topic's part is, a list that is kept until topics change."""
+    """Return the parts of all topics, a list that is kept until topics change."""
     registry = context.services.topics
     if form not in registry.listings:
         for topic in list(registry.topics.values()):
@@ -319,7 +319,7 @@ async def _describe_all(context: RequestContext, form: Form, share: LoopShare) -
                 _describe(context, topic, form)
                 await share.rest()
     listed = registry.listings.get(form)
-    if listed is None:  # what was described may have changed meanwhile
+    if listed is None:  # topics may have changed meanwhile
         listed = [
             topic.answers.get(form) or _describe(context, topic, form)
             for topic in registry.topics.values()
@@ -329,7 +329,7 @@ async def _describe_all(context: RequestContext, form: Form, share: LoopShare) -
 
 
 def _describe(context: RequestContext, topic: Topic, form: Form) -> Any:
-    """Return the topic's part as bytes, or as it is when it tells errors, which are counted."""
+    """Return the topic's part as bytes; as rows if it has errors, since these are counted."""
     _, version, operations = form
     node_id = context.services.identity.node_id
     described = MetadataResponseTopic(

@@ -1,4 +1,4 @@
-"""OffsetCommit (8), versions 2-10: how far a group has come, written before it is answered.
+"""OffsetCommit (8), versions 2-10: stores offsets of a group before it is answered.
 
 v5 no retention time · v6 leader epoch (KIP-320) · v7 instance id (KIP-345) · v9 member epochs and
 GROUP_ID_NOT_FOUND (KIP-848) · v10 topic ids.
@@ -50,9 +50,9 @@ _MISSING = (UnknownTopicOrPartition.code, UnknownTopicId.code)
 
 
 async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Commit what the client may, and answer; many offsets are committed some at a time.
+    """Commit what the client's rights allow, and answer; many offsets are committed in batches.
 
-    Each batch of the journal is as if it were of a request of its own.
+    Each batch of the journal is handled like a request of its own.
     """
     share = LoopShare()
     if not context.may(READ, GROUP, request.group_id):
@@ -86,7 +86,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
 async def _join(
     topics: Sequence[OffsetCommitRequestTopic], results: Results, share: LoopShare
 ) -> Results:
-    """Return the codes of each topic in one list; some were committed by parts."""
+    """Return one list of codes for each topic: a long list was committed in pieces."""
     codes = chain.from_iterable(each[2] for each in results)
     return await share.each(
         topics, lambda topic: (topic[0], topic[1], list(islice(codes, len(topic[2]))))
@@ -138,7 +138,7 @@ def _write(
     """Write offsets of partitions that exist, if the member may commit.
 
     Raises:
-        KafkaError: The member may not commit, or the journal did not take them.
+        KafkaError: The member may not commit, or the journal could not be written.
     """
     group_id, generation, member_id, instance_id = request[:4]
     groups.check(group_id)
@@ -153,7 +153,7 @@ def _write(
 
 
 def _refuse(results: list[tuple[str, bytes, Grid]], error_code: int) -> None:
-    """Put an error code to all partitions that exist."""
+    """Set the error code of all partitions that exist."""
     for _, _, codes in results:
         for place, (_, before) in enumerate(codes):
             if before not in _MISSING:
@@ -177,9 +177,9 @@ def _answer(results: Any) -> OffsetCommitResponse:
 
 
 async def _merge(results: Results, share: LoopShare) -> Results:
-    """Return the codes of a topic that is named twice in one place.
+    """Join the codes of a topic that the request names twice.
 
-    Kafka answers so, unless all partitions exist.
+    Kafka does the same, unless all partitions exist.
     """
     merged: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
     for name, topic_id, codes in results:

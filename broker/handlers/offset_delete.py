@@ -1,4 +1,4 @@
-"""OffsetDelete (47), version 0: forget what a group has committed (KIP-496)."""
+"""OffsetDelete (47), version 0: deletes committed offsets of a group (KIP-496)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 async def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Delete offsets of topics that no member reads; one that does not exist is no error."""
+    """Delete offsets of topics that no member reads; a missing offset is no error."""
     if not context.may(DELETE, GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=GroupAuthorizationFailed.code)
     share = LoopShare()
@@ -63,10 +63,10 @@ async def delete(context: RequestContext, request: OffsetDeleteRequest) -> Offse
 def _delete_some(
     services: Services, group_id: str, name: str, partitions: Sequence[OffsetDeleteRequestPartition]
 ) -> list[OffsetDeleteResponsePartition]:
-    """Delete offsets as the group is now; a refusal of the group is of the whole request.
+    """Delete offsets of the group as it is now; if the group refuses, all of the request fails.
 
     Raises:
-        KafkaError: As in `_find_group`; or the journal did not take it.
+        KafkaError: As in `_find_group`, or the journal could not be written.
     """
     if not partitions:
         return []
@@ -93,9 +93,9 @@ def _find_group(services: Services, group_id: str) -> Group:
     """Return the group whose offsets may be deleted.
 
     Raises:
-        InvalidGroupId: It has no name.
+        InvalidGroupId: The group has no name.
         GroupIdNotFound: There is no such group.
-        KafkaError: Another refusal of the group.
+        KafkaError: The group is refused for another reason.
     """
     if not group_id:
         raise InvalidGroupId

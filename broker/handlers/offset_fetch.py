@@ -1,8 +1,8 @@
 """OffsetFetch (9), versions 1-10: what groups have committed.
 
 v2 all topics · v5 leader epoch (KIP-320) · v7 require stable (KIP-447) · v8 several groups
-(KIP-709) · v9 member epochs (KIP-848) · v10 topic ids. A partition without an offset, or without a
-topic, is no error: its offset is -1.
+(KIP-709) · v9 member epochs (KIP-848) · v10 topic ids. A partition without an offset, or of an
+unknown topic, is no error: its offset is -1.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FIRST_WITH_GROUPS = 8
 
 
 async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Answer for every group of the request; before version 8 there is one."""
+    """Answer for every group of the request; before version 8 a request has one group."""
     share = LoopShare()
     if context.version >= _FIRST_WITH_GROUPS:
         groups = [await _fetch(context, request, each, share) for each in request.groups]
@@ -73,7 +73,7 @@ async def _fetch(
         if group is not None:
             group.check_fetch(member_id, member_epoch)
     except GroupIdNotFound:
-        pass  # a group without offsets, as one that never was
+        pass  # answered like a group without offsets
     except KafkaError as error:
         return await _refuse(context.version, wanted, error.code, share)
     lookup = _Lookup(
@@ -100,7 +100,7 @@ async def _fetch_topics(
     *,
     has_ids: bool,
 ) -> list[Any]:
-    """Return the offsets of topics; unknown ones come late, as in Kafka, and refused ones last."""
+    """Return the offsets of topics; unknown topics come late, as in Kafka, refused ones last."""
     if has_ids:
         topics = sorted(topics, key=lookup.is_unknown)
     found: list[Any] = []
@@ -119,7 +119,7 @@ async def _fetch_topics(
 async def _refuse(
     version: int, wanted: OffsetFetchRequestGroup, code: int, share: LoopShare
 ) -> OffsetFetchResponseGroup:
-    """Return the error of a group, which version 1 can only say of partitions."""
+    """Return the error of a group; version 1 has error codes only for partitions."""
     topics: Any = []
     if version < _FIRST_WITH_GROUP_ERROR:
         for name, topic_id, indexes in wanted.topics or ():
@@ -152,7 +152,7 @@ class _Lookup:
         self._require_stable = require_stable
 
     def is_unknown(self, wanted: tuple[str, bytes, Sequence[int]]) -> bool:
-        """Tell whether a topic is asked for by an id that no topic has."""
+        """Tell whether the request names a topic by an id that no topic has."""
         return wanted[1] not in self._registry.by_id
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -174,7 +174,7 @@ class _Lookup:
         ]
 
     def find_by_id(self, topic_id: bytes, indexes: Sequence[int]) -> Sequence[Any]:
-        """Return the offsets of partitions of a topic, if there is such a topic."""
+        """Return the offsets of partitions of a topic by its id, if a topic has it."""
         topic = self._registry.by_id.get(topic_id)
         if topic is None:
             return [_row(index, UnknownTopicId.code) for index in indexes]

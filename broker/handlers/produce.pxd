@@ -1,4 +1,4 @@
-# C types of produce.py; the algorithm stands there alone.
+# The C types of produce.py; the code itself is only there.
 cimport cython
 from siltstone.broker.context cimport RequestContext, Unwritten
 from siltstone.protocol.core._format cimport (

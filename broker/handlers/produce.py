@@ -2,22 +2,23 @@
 
 v3 record batches only (KIP-98) · v5 log start offset · v7 zstd (KIP-110) · v8 record errors
 (KIP-467) · v9 compact encoding · v10 current leader (KIP-951) · v12 transactions without a second
-request (KIP-890) · v13 topic ids (KIP-516). acks=0 is answered by nothing, and by closing the
-connection when a partition fails.
+request (KIP-890) · v13 topic ids (KIP-516). acks=0 gets no answer; the connection is closed if a
+partition fails.
 
 Differs from Kafka: a compressed batch is opened only where a rule needs its records
-([0002](decisions/0002-compressed-batches-stay-closed.md)), so that one with a wrong content or a
-wrong max timestamp is stored, and a timestamp out of bounds is shown for its first record alone; a
-batch that cannot be opened is CORRUPT_MESSAGE and a codec that nobody knows INVALID_RECORD, where
-Kafka says UNKNOWN_SERVER_ERROR; a partition without records is refused, where Kafka never answers.
+([0002](decisions/0002-compressed-batches-stay-closed.md)), so a batch with wrong records or a wrong
+max timestamp is stored, and of timestamps out of bounds only the first record's is reported; a
+batch that cannot be opened is answered CORRUPT_MESSAGE, and an unknown codec INVALID_RECORD, where
+Kafka answers UNKNOWN_SERVER_ERROR; a partition without records is refused, where Kafka never
+answers.
 
 The append is a write to the page cache and runs on the loop: a hop to a thread costs more than the
-write. Large compressed batches that a rule wants opened, and fsyncs, do hop.
+write. Fsyncs, and large compressed batches that must be opened, do run on threads.
 
-A request is served from top to bottom: its version says how partitions are named, each batch is
-judged (`Produce._append`), appended (`Produce._store`) and answered by what came of it (`answer`).
-All of that is one call, unless a thread must open a batch first, an fsync is asked for, or there
-are very many partitions. Compiled by Cython; the types of C stand in ``produce.pxd``.
+A request is served from top to bottom: its version says how partitions are named; each batch is
+checked (`Produce._append`), appended (`Produce._store`) and answered with the result (`answer`).
+All of that is one call, unless a thread must open a batch first, an fsync is needed, or there are
+very many partitions. Cython compiles the module; its C types are in ``produce.pxd``.
 """
 
 from collections.abc import Coroutine
@@ -56,7 +57,7 @@ from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.validation import check_records, must_open, validate
 from siltstone.storage.producers.checks import Origin
 
-if not cython.compiled:  # for the type checkers: what the .pxd has
+if not cython.compiled:  # for the type checkers: the names that the .pxd has
     from siltstone.protocol.core._format import (
         acquire,
         field_of,
@@ -89,7 +90,7 @@ AT_ONCE = 500
 _PRODUCE = 0
 _ACKS = frozenset({-1, 0, 1})
 _WITHOUT_LOG_START = (CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge)
-# Kafka counts as failures of its own all but these (ReplicaManager.appendRecordsToLeader).
+# Kafka counts all errors but these as its own failures (ReplicaManager.appendRecordsToLeader).
 _NOT_A_FAILURE = (
     CorruptMessage,
     KafkaStorageError,
@@ -99,8 +100,9 @@ _NOT_A_FAILURE = (
 )
 _ADMIN_CLIENT = "__admin_client"
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
-# A batch that can unfold to more is opened on a thread: the hop there and back costs less, and 2 KB
-# of hostile zstd held the loop for 47 ms. Then, by codec, the size that it may have as it is.
+# A batch that can unfold to more bytes is opened on a thread: the hop there and back costs less,
+# and 2 KB of hostile zstd held the loop for 47 ms. The second constant is the limit of the
+# compressed size, by codec.
 _UNFOLDED_INLINE_BYTES = 256 * 1024
 _OPEN_INLINE_BYTES = (
     4 * 1024,
@@ -109,21 +111,21 @@ _OPEN_INLINE_BYTES = (
 )
 _CLIENT = Origin.CLIENT
 _NO_LEADER = (-1, -1)
-_STORED = memoryview(b"")  # the bytes of many batches are not kept until the answer
-# Where they stand in TopicProduceData.
+_STORED = memoryview(b"")  # in place of the batch's bytes, which are not kept until the answer
+# Places of fields in TopicProduceData.
 _NAME = 0
 _TOPIC_ID = 1
-# Where they stand in PartitionProduceResponse.
+# Places of fields in PartitionProduceResponse.
 _INDEX = 0
 _ERROR_CODE = 1
-# What `_append_some` has come to.
+# The results of `_append_some`.
 _ALL = 0
 _SOME = 1
 _CLOSED = 2
 
 
 def handle(context: "Context", request: "ProduceRequest") -> "Produced":
-    """Append what the client may, and answer: now, or when what waits is written."""
+    """Append what the client's rights allow; answer now, or when waiting batches are written."""
     if context.rights is not None and not _may_all(context, request):
         return judge(context, request)
     return _serve(context, request, False)
@@ -135,7 +137,7 @@ def _serve(context: "Context", request: "ProduceRequest", is_own: bool) -> "Prod
 
 
 def _may_all(context: "Context", request: "ProduceRequest") -> bool:
-    """Tell whether the client may append all that a request has; few topics are looked at."""
+    """Tell whether the client may write all of a request; False if it has many topics."""
     topics = request.topic_data
     if len(topics) > AT_ONCE:
         return False
@@ -177,12 +179,12 @@ def is_transactional(topics: "Sequence[TopicProduceData]") -> bool:
 
 
 def judge(context: "Context", request: "ProduceRequest") -> "Produced":
-    """Append what the client may, and refuse the rest beside it.
+    """Append what the client's rights allow, and refuse the rest.
 
-    A transactional batch needs the right to its transaction, too.
+    A transactional batch also needs the right to its transactional id.
 
     Raises:
-        ProtocolError: acks=0 and nothing may be appended.
+        ProtocolError: acks=0, and the client has no right to any partition.
     """
     topics = request.topic_data
     if is_transactional(topics):
@@ -228,7 +230,7 @@ def _append_permitted(
     if not rows:
         return _serve(context, request, is_own)
     if topics:
-        context.may_wait = False  # its answer goes beside the refusals
+        context.may_wait = False  # its answer is joined with the refusals
         answer = _serve(context, request._replace(topic_data=topics), is_own)
         return _append_beside(request, answer, rows)
     if request.acks == 0:
@@ -241,10 +243,10 @@ async def _append_beside(
     answer: Any,
     refused: "Mapping[int, TopicProduceResponse]",
 ) -> ProduceResponse:
-    """Answer what is appended beside what is refused.
+    """Answer with the results of the append and the refusals.
 
     Raises:
-        ProtocolError: acks=0: closing the connection is the only way to refuse something.
+        ProtocolError: acks=0: to close the connection is the only way to refuse.
     """
     if isinstance(answer, Coroutine):
         answer = await answer
@@ -273,8 +275,8 @@ class Produce(Unwritten):
     """One request while it is served.
 
     ``_produced`` has for each topic its name, its id and its rows, as the fields of
-    TopicProduceResponse. A row is what came of a partition: a `ValidatedBatch` that was appended,
-    or the answer of one that was refused.
+    TopicProduceResponse. A row is the result of a partition: a `ValidatedBatch` that was appended,
+    or the answer of a batch that was refused.
     """
 
     __slots__ = (
@@ -298,9 +300,10 @@ class Produce(Unwritten):
     )
 
     def serve(self, context: "Context", request: "ProduceRequest", is_own: bool) -> "Produced":
-        """Append all; return the response, or what will.
+        """Append all; return the response, or an object that gives it later.
 
-        ``is_own`` says that nobody else writes to the request's bytes, however long it takes.
+        ``is_own`` says that no other request overwrites this request's bytes, however long it
+        takes.
         """
         version = context.version
         self.context = context
@@ -313,7 +316,7 @@ class Produce(Unwritten):
         self._now_ms = clock.now_ms()
         self._by_id = version >= FIRST_WITH_TOPIC_ID
         self._is_plain = version >= 7 and -1 <= acks <= 1  # the first version with zstd
-        self._has_names = True  # whether a topic's name says which it is
+        self._has_names = True  # whether a topic's name identifies it
         self._may_wait = context.may_wait
         self._is_own = is_own
         self._is_refused = False
@@ -336,12 +339,12 @@ class Produce(Unwritten):
         if self._is_refused and not self._acks:
             self._write()  # nothing behind it may be served
             return self.answer()
-        self._topics = []  # of many that wait only what their answers need is kept
+        self._topics = []  # many requests may wait: each keeps only what its answer needs
         self._request = None
         return self
 
     def _append_some(self, most: int) -> int:
-        """Append from the first partition without a row on, so many at most.
+        """Append at most ``most`` batches, from the first partition without a row on.
 
         Returns:
             _ALL, _SOME, or _CLOSED: the next batch must be opened by a thread.
@@ -372,10 +375,10 @@ class Produce(Unwritten):
         return _ALL
 
     def _append(self, name: str, topic_id: bytes, index: int, records: Any) -> Any:
-        """Judge a partition's batch and append it; return its row, None if it must be opened first.
+        """Check a partition's batch and append it; return its row, None if it must be opened first.
 
-        Nearly every batch breaks no rule, and all rules are judged at once. Any other is judged
-        rule by rule, which says what is wrong with it.
+        All rules are checked at once, since nearly every batch obeys them. If this check fails, the
+        batch is checked rule by rule to find out what is wrong.
         """
         log = self._logs.get((name, index)) if self._has_names else None
         try:
@@ -405,7 +408,7 @@ class Produce(Unwritten):
         return log
 
     def _check(self, log: "Log", records: Any) -> memoryview:
-        """Refuse what needs no look into the records; return the one batch that they are."""
+        """Make the checks that need no look into the records; return the single batch."""
         whole = check_records(records, self.context.version)
         if self._acks not in _ACKS:
             raise InvalidRequiredAcks
@@ -415,7 +418,7 @@ class Produce(Unwritten):
         return whole
 
     def _store(self, log: "Log", index: int, batch: "ValidatedBatch") -> Any:
-        """Append a batch that breaks no rule, if its transaction takes it; return its row."""
+        """Append a valid batch, if its transaction accepts it; return its row."""
         batch.partition = index
         if batch.attributes & TRANSACTIONAL:
             try:
@@ -438,10 +441,10 @@ class Produce(Unwritten):
         return batch
 
     def _admit(self, log: "Log", batch: "ValidatedBatch") -> None:
-        """Hold a transactional batch against its transaction, and the first against its log."""
+        """Check a transactional batch against its transaction, and a first one against its log."""
         transaction = self._transaction
         if transaction is None:
-            # Most clients have none: its modules are not to hold up the first ack.
+            # Most clients use no transactions: the import must not delay the first ack.
             from siltstone.broker.transactions.producing import TransactionalProduce  # noqa: PLC0415
 
             self._transaction = transaction = TransactionalProduce(
@@ -458,21 +461,21 @@ class Produce(Unwritten):
             batch.error = error
 
     def _write(self) -> None:
-        """Have written what waits, before the end of the round."""
+        """Write the batches that wait, before the end of the round."""
         for _, _, rows in self._produced:
             for row in rows:
                 if isinstance(row, ValidatedBatch) and row.is_awaited:
                     row.log.end.write(row.log)
 
     def _keep(self) -> None:
-        """Copy the records that are still to be appended: others use the receive buffer."""
-        self._has_names = not self._by_id  # a topic of that name may be another one then
+        """Copy the records that are not appended yet: other requests reuse the receive buffer."""
+        self._has_names = not self._by_id  # another topic may have the name by then
         self._may_wait = False
         if not self._is_own:
             self._topics = copy_of(self._topics, sum(len(rows) for _, _, rows in self._produced))
 
     async def _append_later(self) -> "ProduceResponse | None":
-        """Append on the loop; open what is large on threads, where codecs release the GIL."""
+        """Append on the loop; open large batches on threads, where codecs release the GIL."""
         share = LoopShare()
         if self._is_gathered:
             self._topics = await gather(self._topics, self.context.version, share)
@@ -486,7 +489,7 @@ class Produce(Unwritten):
                 self._produced[len(self._produced) - 1][2].append(row)
 
     async def _open_and_append(self) -> Any:
-        """Have a thread judge the next batch, append it and return its row."""
+        """Have a thread check the next batch, append it and return its row."""
         number = len(self._produced) - 1
         name, topic_id, rows = self._produced[number]
         index, records = self._topics[number].partition_data[len(rows)]
@@ -496,7 +499,7 @@ class Produce(Unwritten):
             batch = await self._services.io.unpack(validate, whole, log.config, self._now_ms)
         except KafkaError as error:
             return self._refuse(index, error, log)
-        try:  # the topic may have gone, or come back as another, in the meantime
+        try:  # the topic may have been deleted, or created again, meanwhile
             if self._find_log(name, topic_id, index) is not log:
                 raise UnknownTopicOrPartition
         except KafkaError as error:
@@ -505,11 +508,11 @@ class Produce(Unwritten):
 
     async def _flush(self) -> "ProduceResponse | None":
         """Wait for the fsyncs that ``flush.messages`` asks for before answering."""
-        self._write()  # it may still be the turn in which they came
+        self._write()  # it may still be the turn in which the batches came
         for log in self._unflushed or ():
             try:
                 await self._services.io.run(log.flush)
-            except KafkaError as error:  # nothing of that log was made durable
+            except KafkaError as error:  # none of that log's batches became durable
                 for _, _, rows in self._produced:
                     for row in rows:
                         if isinstance(row, ValidatedBatch) and row.log is log and not row.error:
@@ -517,10 +520,10 @@ class Produce(Unwritten):
         return self.answer()
 
     def answer(self) -> "ProduceResponse | None":
-        """Return the response: what came of each partition. Nothing for acks=0.
+        """Return the response with the result of each partition; None for acks=0.
 
         Raises:
-            ProtocolError: acks=0 and a partition failed: closing is the only signal there is.
+            ProtocolError: acks=0 and a partition failed: to close is the only possible signal.
         """
         for _, _, rows in self._produced:
             for place in range(len(rows)):
@@ -534,7 +537,7 @@ class Produce(Unwritten):
         return self._produced, 0, ()  # type: ignore[return-value]  # a bare tuple of its fields
 
     def _say(self, batch: "ValidatedBatch") -> Any:
-        """Return the answer of a partition: what came of its batch."""
+        """Return the answer of a partition with the result of its batch."""
         error = batch.error
         index = batch.partition
         if error is None:
@@ -544,7 +547,7 @@ class Produce(Unwritten):
             return (
                 index, 0, base_offset, append_time, batch.log_start_offset, (), None, _NO_LEADER
             )  # fmt: skip
-        batch.error = None  # its traceback may have the batch, and so the bytes of a whole frame
+        batch.error = None  # its traceback may hold the batch, and so the bytes of a whole frame
         if isinstance(error, KafkaError):
             return self._refuse(index, error, batch.log)
         raise error
@@ -554,7 +557,7 @@ class Produce(Unwritten):
     ) -> PartitionProduceResponse:
         """Return the answer of a partition that was not appended, and count it.
 
-        ``log`` is the one that did not take the batch, if it came as far.
+        ``log`` is the log that refused the batch; None if the batch was refused before.
         """
         self._is_refused = True
         is_told = log is not None and not isinstance(error, _WITHOUT_LOG_START)
@@ -573,7 +576,7 @@ class Produce(Unwritten):
         )
 
     def _check_all(self) -> None:
-        """Raise the first failure of a request that is answered by nothing; count them all."""
+        """Count the failures of a request that gets no answer, and raise the first one."""
         failed = [
             (row, topic_id.hex() if self._by_id else name)
             for name, topic_id, rows in self._produced
@@ -591,9 +594,9 @@ class Produce(Unwritten):
 
 
 def count_once(topics: "list[TopicProduceData]", key: int) -> int:
-    """Count the partitions of a request; -1: one comes twice, or a topic does or has none.
+    """Count the partitions of a request; -1 if one or a topic repeats, or a topic has none.
 
-    ``key`` is the column of a topic by which it is told from others.
+    ``key`` is the column that identifies a topic: its name or its id.
     """
     if len(topics) > 1 and len({field_of(topic, key) for topic in topics}) < len(topics):
         return -1
@@ -610,9 +613,9 @@ def count_once(topics: "list[TopicProduceData]", key: int) -> int:
 async def gather(
     topics: "Sequence[TopicProduceData]", version: int, share: LoopShare
 ) -> "list[TopicProduceData]":
-    """Return each topic once, with the last records of a partition that are and that are no batch.
+    """Return each topic once; of a partition's rows keep the last batch and the last non-batch.
 
-    The latter come second, so that the last result of a partition is its answer.
+    The non-batch comes second: the last result of a partition is its answer.
     """
     gathered: dict[tuple[str, bytes], dict[int, dict[bool, Any]]] = {}
     for name, topic_id, partitions in topics:
@@ -629,10 +632,10 @@ async def gather(
 
 
 def copy_of(topics: "Sequence[TopicProduceData]", done: int = 0) -> "list[TopicProduceData]":
-    """Return topics with records that are not in the receive buffer, which others use meanwhile.
+    """Copy topics with their records out of the receive buffer, which other requests reuse.
 
-    The first ``done`` partitions have none. So many partitions that they were read in steps are in
-    a buffer of their own, and returned with their records.
+    The first ``done`` partitions are copied without records. A request of so many partitions that
+    it was read in steps has a buffer of its own, so its topics are returned as they are.
     """
     if sum(len(topic.partition_data) for topic in topics) > READ_AT_ONCE:
         return list(topics)
@@ -650,7 +653,7 @@ def copy_of(topics: "Sequence[TopicProduceData]", done: int = 0) -> "list[TopicP
 
 
 def last_of_each(rows: list[Any]) -> list[Any]:
-    """Return one answer for each partition, whose index comes first in it."""
+    """Return the last row of each partition; a row begins with the partition's index."""
     return list({row[0]: row for row in rows}.values())
 
 

@@ -1,12 +1,12 @@
-"""InitProducerId (22), versions 0-5: ids to write idempotently or in transactions (KIP-98).
+"""InitProducerId (22), versions 0-5: ids for idempotent and transactional producers (KIP-98).
 
 v3 id and epoch of a producer that recovers (KIP-360) · v4 fenced producers have a code of their own
 (KIP-588) · v5 transactions may be aborted by error (KIP-890).
 
 Differs from Kafka: a new transactional id above transactional.ids.max.count or
-transactional.ids.max.bytes is refused with POLICY_VIOLATION, and so is the first batch of an
-idempotent producer where its partition remembers producer.ids.max.count of them, or all together
-producer.states.max.count.
+transactional.ids.max.bytes is refused with POLICY_VIOLATION; so is the first batch of an idempotent
+producer if its partition already remembers producer.ids.max.count producers, or all partitions
+together producer.states.max.count.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def init_producer_id(
 
 
 def _find_refusal(context: RequestContext, request: InitProducerIdRequest) -> KafkaError | None:
-    """Return why the client gets no id: it must be allowed to write, in a transaction or at all."""
+    """Return why the client gets no id; it needs the right to its transactional id, or to write."""
     name, rights = request.transactional_id, context.rights
     if rights is None:
         return None
@@ -76,7 +76,7 @@ def _find_refusal(context: RequestContext, request: InitProducerIdRequest) -> Ka
 async def _find_producer(
     context: RequestContext, request: InitProducerIdRequest
 ) -> tuple[int, int]:
-    """Return producer id and epoch; without a transactional id nothing else is looked at."""
+    """Return producer id and epoch; without a transactional id other fields are ignored."""
     if request.transactional_id is None:
         return await context.services.producer_ids.allocate(), 0
     expected = None
@@ -90,7 +90,7 @@ async def _find_producer(
 
 
 def _code_of(error: KafkaError, version: int) -> ErrorCode:
-    """Return the code of a refusal, which older clients know by another one."""
+    """Return the code of a refusal; older versions have another code for it."""
     if isinstance(error, ProducerFenced) and version < _FIRST_WITH_FENCED:
         return InvalidProducerEpoch.code
     return error.code

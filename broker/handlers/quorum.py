@@ -2,8 +2,8 @@
 
 v1 times of replicas (KIP-836) · v2 directory ids, nodes and messages (KIP-853).
 
-Differs from Kafka: there is no metadata log; its offsets are the count of the catalogue's writes,
-and its node has the listener that the request came to.
+Differs from Kafka: there is no metadata log: the offsets in the answer are the number of the
+catalogue's writes, and the node has the listener that received the request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EPOCH = 1
 
 
 def describe(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Describe this broker as the only voter; anything but the one partition is unknown."""
+    """Describe this broker as the only voter; all partitions but the quorum's are unknown."""
     if not context.may(DESCRIBE, CLUSTER):
         return DescribeQuorumResponse(**CLUSTER_REFUSED)
     asked = [

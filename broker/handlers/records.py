@@ -1,6 +1,6 @@
-"""DeleteRecords (21), versions 0-2: records below an offset are gone for readers at once.
+"""DeleteRecords (21), versions 0-2: deletes the records below an offset, for readers at once.
 
-Their files go with the next retention. An offset of -1 means all there is.
+Retention deletes the files later. An offset of -1 means all records.
 
 Differs from Kafka: records of the broker's own topics cannot be deleted, whatever their policy.
 """
@@ -56,7 +56,7 @@ def _refuse(_: RequestContext, __: str, wanted: Sequence[DeleteRecordsPartition]
 def _delete_some(
     context: RequestContext, name: str, wanted: Sequence[DeleteRecordsPartition]
 ) -> list[Any]:
-    """Delete records of partitions of a topic as it is now."""
+    """Delete records of some partitions of a topic as it is now."""
     topic = context.services.topics.topics.get(name)
     logs = () if topic is None else topic.logs
     is_refused = topic is not None and topic.is_internal

@@ -1,14 +1,14 @@
 """SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2.
 
 v0 of SaslHandshake is followed by bare tokens (KIP-43), v1 by SaslAuthenticate (KIP-152); v1 of
-SaslAuthenticate says how long the login counts (KIP-368); v2 compact encoding. On a listener
-without SASL the answer is ILLEGAL_SASL_STATE, as of Apache Kafka, so that the client tells its user
-at once. What a client says of itself reaches no log.
+SaslAuthenticate says how long the login is valid (KIP-368); v2 compact encoding. On a listener
+without SASL the answer is ILLEGAL_SASL_STATE, as in Apache Kafka, so the client can report it to
+its user at once. No text from the client is logged.
 
-Differs from Kafka: GSSAPI and delegation tokens are refused; OAUTHBEARER takes unsigned tokens only
-where that is set, on loopback, and no second token in one conversation; a request that comes
-between SaslHandshake and SaslAuthenticate closes the connection, where Kafka first answers it with
-ILLEGAL_SASL_STATE; a wrong password for SCRAM and an unknown user fail at the same token.
+Differs from Kafka: GSSAPI and delegation tokens are refused; OAUTHBEARER accepts unsigned tokens
+only on loopback and if a setting allows them, and only one token in a conversation; a request that
+comes between SaslHandshake and SaslAuthenticate closes the connection, where Kafka first answers it
+with ILLEGAL_SASL_STATE; a wrong password for SCRAM and an unknown user fail at the same token.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:
-    """Begin a login by a mechanism, where there is one."""
+    """Begin a login by a mechanism, if the listener has logins."""
     login = _find(context)
     if login is None:
         return SaslHandshakeResponse(IllegalSaslState.code)
@@ -35,7 +35,7 @@ def handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:
 
 
 def authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> Any:
-    """Take the client's next token."""
+    """Handle the client's next token."""
     login = _find(context)
     if login is None:
         return SaslAuthenticateResponse(IllegalSaslState.code, IllegalSaslState().message)
@@ -43,5 +43,5 @@ def authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> A
 
 
 def _find(context: RequestContext) -> Login | None:
-    """Return the login of the connection; without one log that somebody wanted it."""
+    """Return the login of the connection; if it has no login, log that the client tried one."""
     return None if context.connection is None else context.connection.find_login()

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (50) and AlterUserScramCredentials (51), version 0 (KIP-554).
 
-The password itself never comes: clients send it salted. A change is on the disk, and in force for
-new logins, when it is answered. As in Apache Kafka a user may be named once in a request.
+Clients never send the password itself, only a salted form. When a change is answered, it is on the
+disk and in force for new logins. As in Apache Kafka a request may name a user only once.
 
 Differs from Kafka: an empty salt is refused with UNACCEPTABLE_CREDENTIAL, since equal passwords
 would be seen to be equal.
@@ -61,7 +61,7 @@ _NO_MECHANISM: Final = "Unknown SCRAM mechanism"
 def describe(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Tell by which mechanisms of SCRAM users log in; of all users if the request names nobody."""
+    """Return the SCRAM mechanisms of users; of all users if the request names none."""
     if not context.may(DESCRIBE, CLUSTER):
         refused = [DescribeUserScramCredentialsResult(**CLUSTER_REFUSED)] * len(request.users or ())
         return DescribeUserScramCredentialsResponse(**CLUSTER_REFUSED, results=refused)
@@ -107,7 +107,7 @@ def _describe(
 async def alter(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Make and delete credentials, each user for itself."""
+    """Create and delete credentials; each user succeeds or fails independently of the others."""
     if not context.may(ALTER, CLUSTER):
         names = {each.name for each in request.deletions}
         names.update(each.name for each in request.upsertions)
@@ -146,7 +146,7 @@ def _judge(
     fault: tuple[int, str] | None,
     faults: dict[str, tuple[int, str]],
 ) -> None:
-    """Note what is wrong with a change of a user; a fault of its own comes before one of twice."""
+    """Note a fault of a change; its own fault takes precedence over a user named twice."""
     if fault is not None:
         faults.setdefault(name, fault)
     elif named[name] > 1:

@@ -1,8 +1,8 @@
 """GetTelemetrySubscriptions (71) and PushTelemetry (72), version 0 (KIP-714).
 
-Differs from Kafka: what clients push becomes series of the metrics page, so totals are asked for as
-they are (delta temporality is false); both are named by ApiVersions only while there is a
-subscription, where Kafka names them while it has a plug-in.
+Differs from Kafka: what clients push becomes series of the metrics page, so clients are asked for
+totals and not for differences (delta temporality is false); ApiVersions names both APIs only while
+there is a subscription, where Kafka names them while it has a plug-in.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def subscribe(
 def push(
     context: RequestContext, request: PushTelemetryRequest
 ) -> PushTelemetryResponse | Coroutine[None, None, PushTelemetryResponse]:
-    """Take what a client pushes; it is read on a thread."""
+    """Accept what a client pushes; a thread decodes it."""
     telemetry = context.services.telemetry.get()
     given, metrics = request.client_instance_id, request.metrics
     try:
@@ -76,7 +76,7 @@ def push(
     if request.terminating:
         telemetry.end(instance)
         return PushTelemetryResponse()
-    if not instance.subscription.prefixes:  # nobody asks it for anything
+    if not instance.subscription.prefixes:  # no subscription asks this client for metrics
         return PushTelemetryResponse()
     return _take(context, instance, request.compression_type, bytes(metrics))
 
@@ -98,7 +98,7 @@ async def _take(
 
 
 def _read(codec: int, metrics: bytes, cap: int, prefixes: tuple[str, ...], room: Room) -> Pushed:
-    """Return the points that are asked for, as far as there is room."""
+    """Return the requested points, as many as there is room for."""
     points: list[Point] = []
     size = omitted = 0
     for each in read_points(decompress(codec, metrics, cap)):

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (75), version 0: topics in pages, sorted by name (KIP-966).
 
-What admin clients ask instead of Metadata when it is offered. Never creates a topic.
+Admin clients use this API instead of Metadata if a broker has it. It never creates a topic.
 
-Differs from Kafka: an empty name is refused by itself, where Kafka fails the whole request with
+Differs from Kafka: an empty name is refused alone, where Kafka fails the whole request with
 UNKNOWN_SERVER_ERROR.
 """
 
@@ -93,7 +93,7 @@ async def _describe_some(
     begin: tuple[str, int],
     share: LoopShare,
 ) -> DescribeTopicPartitionsResponse:
-    """Describe topics from one on, and of that one the partitions from one on."""
+    """Describe topics from a given topic on, and that topic from a given partition on."""
     registry = context.services.topics
     first, first_index = begin
     max_partitions = context.services.settings.server.max_request_partition_size_limit
@@ -109,7 +109,7 @@ async def _describe_some(
         form = everybodys
         if operations == authorized.OF_THE_CLIENT:
             form = authorized.form_for(context, form, name)
-        if not room:  # what the cursor names need not exist
+        if not room:  # the cursor may name what does not exist
             return DescribeTopicPartitionsResponse(
                 topics=described, next_cursor=ResponseCursor(name, start)
             )
@@ -133,7 +133,7 @@ async def _describe_some(
 
 
 async def _refuse_all(names: Sequence[str], share: LoopShare) -> DescribeTopicPartitionsResponse:
-    """Answer a cursor that points nowhere; only topics have room for an error."""
+    """Refuse an invalid cursor by an error in each topic: the answer has no other error field."""
     refused = await share.each(
         names, lambda name: _refuse(name, InvalidRequest.code, authorized.NOT_ASKED)
     )
@@ -159,7 +159,7 @@ def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic
 
 
 def _describe_and_keep(topic: Topic, node_id: int, form: Form) -> Any:
-    """Return all of a topic as bytes, or as it is when it tells errors, which are counted."""
+    """Return all of a topic as bytes; as rows if it has errors, since these are counted."""
     described = _describe(topic, range(topic.partitions), node_id, form[2])
     if None in topic.logs:
         return described

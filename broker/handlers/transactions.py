@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24), versions 0-5: where a transaction is going to write (KIP-98).
+"""AddPartitionsToTxn (24), versions 0-5: adds the partitions that a transaction writes to (KIP-98).
 
 v2 fenced producers have a code of their own (KIP-588) · v4 several transactions and verification
 only, from brokers (KIP-890) · v5 by the rules of ``transaction.version`` 2.
@@ -56,7 +56,7 @@ _FIRST_WITH_EPOCH_BUMP = 5
 
 
 def code_of(error: KafkaError, version: int) -> ErrorCode:
-    """Return the code of a refusal, which clients of versions 0 and 1 know by an older one."""
+    """Return the code of a refusal; versions 0 and 1 have an older code for it."""
     if isinstance(error, ProducerFenced) and version < _FIRST_WITH_FENCED:
         return InvalidProducerEpoch.code
     return error.code
@@ -92,7 +92,7 @@ async def flush(context: RequestContext, share: LoopShare) -> None:
     nothing would be left here to wait for.
 
     Raises:
-        KafkaError: A disk refuses.
+        KafkaError: A disk fails.
     """
     coordinators = context.services.coordinators.get()
     of_groups = coordinators.groups.journal.unflushed
@@ -103,7 +103,7 @@ async def flush(context: RequestContext, share: LoopShare) -> None:
 async def add_partitions(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Make partitions part of their producers' transactions, all of one or none."""
+    """Add partitions to their producers' transactions; of each transaction all or none."""
     version = context.version
     if version >= _FIRST_BY_BROKERS and not context.may(CLUSTER_ACTION, CLUSTER):
         return AddPartitionsToTxnResponse(error_code=ClusterAuthorizationFailed.code)
@@ -118,7 +118,7 @@ async def add_partitions(
 
 
 def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
-    """Return what clients ask; only brokers ask for several."""
+    """Return the one transaction of a client's request; only brokers send several."""
     return AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -171,9 +171,9 @@ async def _answer(
 async def _find_faults(
     context: RequestContext, partitions: list[tuple[str, int]], share: LoopShare
 ) -> Codes:
-    """Return a code for every partition if one of them cannot be part of a transaction."""
+    """Return a code for every partition, if one of them cannot join a transaction."""
     logs = context.services.topics.logs
-    is_client = context.version < _FIRST_BY_BROKERS  # brokers ask about topics of their own, too
+    is_client = context.version < _FIRST_BY_BROKERS  # brokers may add internal topics, too
     codes: dict[tuple[str, int], ErrorCode] = {}
     has_faults = False
     may_write: dict[str, bool] = {}

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers (27), versions 1-2: markers by the word of an administrator (KIP-98, KIP-664).
+"""WriteTxnMarkers (27), versions 1-2: an administrator writes markers (KIP-98, KIP-664).
 
-v2 the ``transaction.version`` by whose rules the epoch is checked (KIP-890). Among brokers it is
-how a coordinator ends transactions; here only ``kafka-transactions abort`` sends it, for one that
-hangs because its coordinator does not know of it.
+v2 the ``transaction.version`` whose rules check the epoch (KIP-890). In a cluster a coordinator
+sends this request to end transactions. Here only ``kafka-transactions abort`` sends it, for a
+transaction that hangs because its coordinator does not know it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
 
 
 def _check_epoch(log: Log, marker: WritableTxnMarker) -> None:
-    """Refuse a marker that has no newer epoch than the data: it is of a transaction before."""
+    """Refuse a marker whose epoch is not newer than the data's: it belongs to an earlier one."""
     entry = log.producers.producers.get(marker.producer_id)
     if (
         entry is not None

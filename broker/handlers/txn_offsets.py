@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (25), versions 0-4, and TxnOffsetCommit (28), versions 0-5 (KIP-98, KIP-447).
 
-How far a group has come is committed along with what was made of it, or not at all.
+Offsets of a group are committed together with the records of a transaction, or not at all.
 AddOffsetsToTxn: v2 fenced producers have a code of their own (KIP-588) · v4 transactions may be
 aborted by error (KIP-890). TxnOffsetCommit: v2 leader epochs · v3 the member of the group commits,
 not anybody with its name (KIP-447) · v4 as above · v5 adds the group's partition to the transaction
@@ -74,7 +74,7 @@ _FIRST_THAT_ADDS = 5
 def add_offsets(
     context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
-    """Make the partition of a group's offsets part of the transaction."""
+    """Add the partition that stores a group's offsets to the transaction."""
 
     def respond(error: KafkaError | None = None) -> AddOffsetsToTxnResponse:
         code = ErrorCode.none
@@ -115,7 +115,7 @@ def _find_refusal(
 async def commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    """Write offsets that count once their transaction is committed, many some at a time.
+    """Write offsets that count once their transaction commits; many are written in batches.
 
     A partition is refused alone if it does not exist, if the client may not read it, or if its
     metadata is too long. An error of a coordinator or of the journal is the answer for all other
@@ -194,7 +194,7 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Ne
     """Write what may be committed, if all of it may.
 
     Raises:
-        KafkaError: It may not, or the journal did not take it.
+        KafkaError: The commit is refused, or the journal could not be written.
     """
     services = context.services
     groups = services.groups()
@@ -231,14 +231,14 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Ne
 
 
 def _code_of(error: KafkaError, version: int) -> ErrorCode:
-    """Return the code of a refusal of a TxnOffsetCommit, which the oldest know by another one."""
+    """Return the code of a refused TxnOffsetCommit; the oldest versions have another code."""
     if isinstance(error, CoordinatorLoadInProgress) and version < _FIRST_WITH_LOADING:
         return CoordinatorNotAvailable.code
     return _bearable(error, version).code
 
 
 def _bearable(error: KafkaError, version: int) -> KafkaError:
-    """Return a refusal for want of room as one after which the producer aborts and goes on."""
+    """Replace a refusal for lack of room by one after which a producer aborts and continues."""
     is_for_room = isinstance(error, (PolicyViolation, InvalidCommitOffsetSize))
     if is_for_room and version >= _FIRST_WITH_ABORTABLE:
         return TransactionAbortable(error.message)
@@ -251,7 +251,7 @@ async def _respond(
     topics: list[TxnOffsetCommitResponseTopic] = []
     once: dict[str, list[Any]] | None = None
     if UnknownTopicOrPartition.code in codes.values():
-        once = {}  # Kafka's answer has a topic once then
+        once = {}  # Kafka's answer names a topic once then
     for name, partitions in request.topics:
         rows: list[Any] = [] if once is None else once.get(name, [])
         if once is None or name not in once:
