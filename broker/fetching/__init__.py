@@ -1,4 +1,4 @@
 """State that outlives one Fetch: sessions, and requests that wait for records.
 
-How a Fetch is answered is in `broker.handlers.fetch`.
+The module `broker.handlers.fetch` answers a Fetch.
 """

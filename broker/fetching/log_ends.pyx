@@ -1,4 +1,4 @@
-"""Where logs begin and end, and where leader epochs do: the usual partitions of two requests.
+"""Finds starts and ends of logs and leader epochs, for ListOffsets and OffsetForLeaderEpoch.
 
 The columns are in `protocol.messages.columns`.
 """
@@ -22,17 +22,17 @@ def are_distinct(partitions):
     cdef long long number, before = -1
     for place in range(count):
         number = cell_of(wanted, place, PARTITION)
-        if number <= before:  # in another order than clients have them
+        if number <= before:  # not in ascending order, which clients use
             return len({cell_of(wanted, each, PARTITION) for each in range(count)}) == count
         before = number
     return True
 
 
 def list_ends(partitions, tuple logs, bint is_committed):
-    """Return the answers of a ListOffsets for its partitions, and the places without one.
+    """Return the answers of a ListOffsets by partition, and the places that have no answer yet.
 
-    These are the partitions that must be refused, and those of which more is asked than the latest
-    or the earliest offset.
+    The places without an answer are the partitions to refuse, and those that ask for something else
+    than the latest or the earliest offset.
     """
     cdef Grid wanted = grid_of(partitions, ASKED_COLUMNS)
     cdef Py_ssize_t place, count = len(wanted)
@@ -65,7 +65,7 @@ def list_ends(partitions, tuple logs, bint is_committed):
 
 
 def list_epoch_ends(partitions, tuple logs):
-    """Return the answers of an OffsetForLeaderEpoch, and the places of what must be refused."""
+    """Return the answers of an OffsetForLeaderEpoch, and the places of partitions to refuse."""
     cdef Grid wanted = grid_of(partitions, ASKED_COLUMNS)
     cdef Py_ssize_t place, count = len(wanted)
     cdef Grid rows = Grid(count, EPOCH_COLUMNS)
@@ -89,5 +89,5 @@ def list_epoch_ends(partitions, tuple logs):
 
 
 cdef inline bint is_of_now(LogEnd end, long long epoch) noexcept:
-    """Tell whether a leader epoch is that of now, or is not told."""
+    """Tell whether a leader epoch is the current one, or is not given."""
     return epoch == -1 or epoch == end.leader_epoch

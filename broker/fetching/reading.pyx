@@ -1,6 +1,6 @@
-"""Reads each partition of a Fetch, one after the other, one or a thousand.
+"""Reads the partitions of a Fetch one after the other.
 
-The columns of what is wanted and of what is found are in `protocol.messages.columns`.
+The columns of requested partitions and of results are in `protocol.messages.columns`.
 """
 
 cimport cython
@@ -37,7 +37,7 @@ from siltstone.protocol.names import CLUSTER_NAME
 
 include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
-# The defaults themselves: the writer of an answer knows them without a look inside.
+# The default objects themselves: the writer of an answer recognizes them by identity.
 cdef object NO_LEADER = PartitionData._field_defaults["current_leader"]
 cdef object NO_SNAPSHOT = PartitionData._field_defaults["snapshot_id"]
 cdef Py_ssize_t SOME = 500
@@ -55,7 +55,7 @@ cdef frozenset LEADER_ERRORS = frozenset(
 
 @cython.final
 cdef class TopicRead:
-    """Partitions of one topic while they are read: what is wanted of them, and what was found."""
+    """Partitions of one topic while they are read: the requested fields, and the results."""
 
     cdef object key
     cdef tuple logs
@@ -91,7 +91,7 @@ cdef class TopicRead:
         self, Py_ssize_t place, long long high_watermark, long long stable_offset,
         long long start_offset,
     ):
-        """Note where a partition begins and ends."""
+        """Note the offsets of a partition: where it begins and ends."""
         put_cell(self.rows, place, PARTITION, cell_of(self.wanted, place, PARTITION))
         put_cell(self.rows, place, HIGH_WATERMARK, high_watermark)
         put_cell(self.rows, place, STABLE_OFFSET, stable_offset)
@@ -111,10 +111,11 @@ cdef class TopicRead:
 
 
 cdef class FetchRead:
-    """The partitions of one request, and what was read of them, in rows of PartitionData.
+    """The partitions of one request, and the results of reading as rows of PartitionData.
 
-    ``absent`` has those that do not exist, or that the client may not read. They end no wait, as in
-    Kafka, unless all are absent: ``finds_some`` tells whether any was found.
+    ``absent`` has the partitions that do not exist, or that the client may not read. As in Kafka,
+    such a partition does not end the wait, unless all are absent: ``finds_some`` tells whether any
+    partition was found.
     """
 
     cdef readonly object context, services, request
@@ -124,7 +125,7 @@ cdef class FetchRead:
     cdef readonly long long max_bytes, min_bytes
     cdef readonly bint finds_some
     cdef bint _is_committed, _is_follower, _is_refused_by_leader
-    cdef set _refused  # topics: what the audit log knows of
+    cdef set _refused  # topics whose refusal is in the audit log
 
     def __init__(self, context, request, plan):
         self.context = context
@@ -140,16 +141,17 @@ cdef class FetchRead:
         self.absent = set()
 
     def read_some(self, topics, before, long long found):
-        """Read partitions; ``found`` bytes were found in others of the request.
+        """Read partitions; ``found`` bytes were found in other partitions of the request.
 
-        ``before`` has what was read of the same partitions when they were last looked at, if they
-        were: what was read to its end and has not changed since is not read again.
+        ``before`` has the results of the last read of the same partitions, or is empty. A partition
+        that was read to its end, and has not changed since, is not read again.
 
         The first partition with data gives at least one batch, whatever the limits say, so that a
-        consumer always makes progress (KIP-74). Its rights are those of now, also if it has waited.
+        consumer always makes progress (KIP-74). The rights of the client are checked again after a
+        wait.
 
         Returns:
-            Bytes found here, and whether the answer must be sent now.
+            The bytes found in these partitions, and whether the answer must be sent now.
         """
         cdef long long remaining = self.max_bytes, total = 0, size, limit
         cdef bint urgent = False, may_read
@@ -185,9 +187,9 @@ cdef class FetchRead:
         return total, urgent
 
     cpdef bint may_read(self, object key) except *:
-        """Tell whether the client may read a topic; an id that no topic has is refused as such."""
+        """Tell whether the client may read a topic; an unknown id passes: it is refused later."""
         operation, kind, name = READ, TOPIC, key
-        if self._is_follower:  # which must be a broker (CVE-2018-1288)
+        if self._is_follower:  # a follower must be a broker (CVE-2018-1288)
             operation, kind, name = CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
         elif isinstance(key, bytes):
             topic = self.services.topics.by_id.get(key)
@@ -201,7 +203,7 @@ cdef class FetchRead:
         return False
 
     def name_topics(self, session_id, told):
-        """Return the answer that names these partitions, and the leader if the client lacks it."""
+        """Return the answer with these partitions, and with the leader for a client without it."""
         cdef list topics = [], nodes = []
         cdef bint is_id
         for key, rows in told:
@@ -223,7 +225,7 @@ cdef class FetchRead:
         """Read a partition and return how many bytes it gives.
 
         Raises:
-            KafkaError: It must be refused.
+            KafkaError: The partition must be refused.
         """
         cdef Grid wanted = topic.wanted
         cdef long long number = cell_of(wanted, place, PARTITION)
@@ -236,7 +238,7 @@ cdef class FetchRead:
         cdef LogRead read
         log = topic.log_of(number)
         if log is None:
-            log = self.services.topics.find_log(topic.key, number)  # says why it has none
+            log = self.services.topics.find_log(topic.key, number)  # raises the reason
         if self._is_follower:
             raise NotLeaderOrFollower
         reader = log.reader
@@ -270,7 +272,7 @@ cdef class FetchRead:
         return size
 
     cdef bint _is_unchanged(self, TopicRead topic, Py_ssize_t place, Grid before) except *:
-        """Tell whether a partition was read to its end before, and is as it was."""
+        """Tell whether a partition was read to its end before, and has not changed since."""
         cdef Grid wanted = topic.wanted
         cdef int column = STABLE_OFFSET if self._is_committed else HIGH_WATERMARK
         cdef LogEnd end
@@ -287,7 +289,7 @@ cdef class FetchRead:
         )
 
     cdef _keep(self, TopicRead topic, Py_ssize_t place, Grid before):
-        """Say of a partition without records what was said before."""
+        """Repeat the last result of a partition without records."""
         topic.tell(
             place, cell_of(before, place, HIGH_WATERMARK), cell_of(before, place, STABLE_OFFSET),
             cell_of(before, place, START_OFFSET),
@@ -297,7 +299,7 @@ cdef class FetchRead:
         self.finds_some = True
 
     cdef bint _refuse(self, TopicRead topic, Py_ssize_t place, object error) except *:
-        """Answer a partition by an error, and tell whether that may wait for the others."""
+        """Answer a partition with an error, and tell whether the answer may still wait."""
         cdef long long number = cell_of(topic.wanted, place, PARTITION)
         code = error.code.value
         # What is known and not here goes while it is read.
@@ -318,7 +320,7 @@ cdef class FetchRead:
 
 
 cdef list at_least(list known, Py_ssize_t count):
-    """Return a list of one value that is at least so long."""
+    """Return a list that repeats one value at least ``count`` times."""
     return known if len(known) >= count else known[:1] * count
 
 

@@ -1,7 +1,7 @@
-"""One fetch session: its partitions in the order of reading, and what the client knows of them.
+"""One fetch session: its partitions in reading order, and what the client knows about them.
 
-Its logs tell which have changed (`broker.fetching.watching`). The columns of what was read are in
-`protocol.messages.columns`.
+The logs tell the session when they change (`broker.fetching.watching`). The columns of results are
+in `protocol.messages.columns`.
 """
 
 cimport cython
@@ -17,7 +17,7 @@ from siltstone.protocol.messages.fetch import PartitionData
 include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
 NO_DIVERGENCE = PartitionData._field_defaults["diverging_epoch"]
-"""The default itself: the writer of an answer knows it without a look inside."""
+"""The default object itself: the writer of an answer recognizes it by identity."""
 
 cdef long long COMMITTED = READ_COMMITTED
 cdef object turn_of = attrgetter("turn")
@@ -25,10 +25,10 @@ cdef object turn_of = attrgetter("turn")
 
 @cython.final
 cdef class FetchPlan:
-    """The topics that one request fetches, in reading order, their partitions, and its session.
+    """The topics and partitions that one request fetches, in reading order, and its session.
 
-    No two topics behind each other are the same. ``count`` is that of all partitions; ``read`` has
-    the session's objects for them. ``epoch`` is the session's epoch after the request.
+    Two neighbouring topics are never the same. ``count`` is the number of all partitions; ``read``
+    has their objects in the session. ``epoch`` is the session's epoch after the request.
     """
 
     cdef readonly list topics
@@ -52,19 +52,19 @@ cdef class FetchPlan:
 
     @property
     def partitions(self):
-        """Return what has to be read, partition by partition."""
+        """Return the partitions to read."""
         return [(key, wanted) for key, partitions in self.topics for wanted in partitions]
 
     @property
     def all_partitions(self):
-        """Return all that the request stands for, whether it has to be read or not."""
+        """Return all partitions of the request or its session, also those that need not be read."""
         if self.session is None:
             return self.partitions
         return [(each.key, each.wanted) for each in self.session.partitions.values()]
 
 
 cdef long long replica_of(object request) except? -1:
-    """Return the id of the follower that asks, or -1. Until v14 it is in another field."""
+    """Return the id of the follower that asks, or -1. Until v14 the id is in another field."""
     cdef long long replica_id = request.replica_id
     return replica_id if replica_id >= 0 else request.replica_state.replica_id
 
@@ -72,7 +72,7 @@ cdef long long replica_of(object request) except? -1:
 def list_wanted(request, bint by_id):
     """Return the topics that a request names, with their partitions, in its order.
 
-    One that is named again behind itself is one topic; without partitions it is left out.
+    A topic that is named twice in a row becomes one; a topic without partitions is left out.
     """
     cdef list found = []
     cdef list joined = None  # the partitions of the last topic, if it was named more than once
@@ -94,7 +94,7 @@ def list_wanted(request, bint by_id):
 
 
 cpdef add_row(list topics, object key, object row):
-    """Add a row to the list of the last topic, or to one behind it if that is another."""
+    """Add a row to the last topic; if that is another one, add the topic first."""
     if topics:
         last, rows = topics[len(topics) - 1]
         if last == key:
@@ -104,7 +104,7 @@ cpdef add_row(list topics, object key, object row):
 
 
 def wanted_of(list partitions):
-    """Return what was asked of partitions, topic by topic, in their order."""
+    """Return the requested fields of partitions by topic, in the order of the partitions."""
     cdef list topics = []
     cdef SessionPartition partition
     for partition in partitions:
@@ -113,10 +113,10 @@ def wanted_of(list partitions):
 
 
 cpdef bint is_read_up(object wanted, Grid fetched, Py_ssize_t place, long long isolation_level) except *:
-    """Tell whether every read finds what a row of ``fetched`` says until the log changes.
+    """Tell whether reads find the same as a row of ``fetched`` until the log changes.
 
-    This is never so for a client that names the epoch of its last record: old epochs can go without
-    a change of the log.
+    This is never so for a client that names the epoch of its last record: old epochs can be dropped
+    without a change of the log.
     """
     cdef int column = STABLE_OFFSET if isolation_level == COMMITTED else HIGH_WATERMARK
     cdef long long offset, last_epoch
@@ -133,7 +133,7 @@ cpdef bint is_read_up(object wanted, Grid fetched, Py_ssize_t place, long long i
 
 @cython.final
 cdef class SessionPartition(Watch):
-    """One partition of a session: what the client asked last and what it was told last.
+    """One partition of a session: what the client last asked and what it last got.
 
     ``turn`` is its place in the order of reading.
     """
@@ -148,7 +148,7 @@ cdef class SessionPartition(Watch):
         self.log_start_offset = -1
 
     cpdef bint has_news(self, Grid fetched, Py_ssize_t place) except *:
-        """Tell whether the client must hear of this row, and remember what it hears."""
+        """Tell whether this row has news for the client, and remember its values."""
         cdef long long code = cell_of(fetched, place, ERROR_CODE)
         cdef long long high_watermark = cell_of(fetched, place, HIGH_WATERMARK)
         cdef long long log_start_offset = cell_of(fetched, place, START_OFFSET)
@@ -159,7 +159,8 @@ cdef class SessionPartition(Watch):
             or len(value_of(fetched, place, RECORDS)) > 0
             or value_of(fetched, place, DIVERGENCE) != NO_DIVERGENCE
         )
-        # After an error the watermark counts as unknown, so that the client hears when it is over.
+        # After an error the watermark counts as unknown, so that the next row has news for the
+        # client.
         self.high_watermark = -1 if code else high_watermark
         self.log_start_offset = log_start_offset
         return news
@@ -167,7 +168,7 @@ cdef class SessionPartition(Watch):
 
 @cython.final
 cdef class FetchSession:
-    """A session; ``epoch`` is the one that the next request must carry."""
+    """A session; ``epoch`` is the epoch that the next request must have."""
 
     cdef readonly object session_id
     cdef readonly bint by_id, is_closed
@@ -197,7 +198,7 @@ cdef class FetchSession:
                 self.want(key, wanted)
 
     def update(self, request):
-        """Forget partitions, and take on the isolation level, as an incremental request says."""
+        """Remove partitions and set the isolation level, as an incremental request says."""
         cdef SessionPartition known
         for name, topic_id, indexes in request.forgotten_topics_data:
             key = topic_id if self.by_id else name
@@ -212,7 +213,7 @@ cdef class FetchSession:
             self.group.changed.update(self.partitions.values())
 
     cpdef SessionPartition want(self, object key, object wanted):
-        """Note what the client asks of a partition. A new partition is read last."""
+        """Store the requested fields of a partition. A new partition is read last."""
         cdef tuple place = (key, wanted.partition)
         cdef SessionPartition known = self.partitions.get(place)
         if known is None:
@@ -224,7 +225,7 @@ cdef class FetchSession:
         return known
 
     def changed(self):
-        """Return what an incremental request must read, in the order of reading.
+        """Return the partitions that an incremental request must read, in reading order.
 
         No log tells a closed session of changes, so a request that still waits reads everything.
         """
@@ -233,10 +234,11 @@ cdef class FetchSession:
         )
 
     def conclude(self, read, list fetched, get_log, list told, bint is_late):
-        """Settle partitions that were read, and add what has news to ``told``.
+        """Settle the partitions that were read, and add those with news to ``told``.
 
-        Those with data go to the end. The first answer of a session tells all: ``told`` is None,
-        and the order stays. ``is_late`` tells that others were served since they were read.
+        Partitions with data go to the end of the order. The first answer of a session names all
+        partitions: then ``told`` is None, and the order stays. ``is_late`` says that other requests
+        were served since the read.
         """
         cdef Grid rows
         cdef Py_ssize_t place
@@ -257,7 +259,7 @@ cdef class FetchSession:
                         self._look_again(partition, rows, place, get_log)
 
     cdef _look_again(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log):
-        """Have a partition read next time whose log has changed since it was read."""
+        """Mark a partition as changed if its log has changed since it was read."""
         log = get_log(partition.key, partition.wanted.partition)
         end = None if log is None else log.end
         if (
@@ -280,9 +282,9 @@ cdef class FetchSession:
                     self.group.changed.add(partition)
 
     cpdef settle(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log):
-        """Leave a partition in which there is nothing to read now to the watch of its log.
+        """Watch the log of a partition that has nothing to read, instead of reading it again.
 
-        ``fetched`` says so at this place.
+        The row of ``fetched`` at ``place`` tells whether there is something to read.
         """
         if not is_read_up(partition.wanted, fetched, place, self.isolation_level):
             return
@@ -300,7 +302,7 @@ cdef class FetchSession:
         return self.epoch == epoch and not self.is_closed
 
     def close(self):
-        """Leave all logs. A fetch that waits goes on, as the session's last."""
+        """Stop watching all logs. A waiting fetch resumes and is the last of the session."""
         cdef SessionPartition partition
         self.is_closed = True
         for partition in self.partitions.values():

@@ -1,12 +1,12 @@
-"""Incremental fetch sessions (KIP-227): what a client fetches, remembered between its requests.
+"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches.
 
-A session keeps its partitions in the order of reading. One that returned data goes to the end, so
+A session keeps its partitions in reading order. A partition that returned data goes to the end, so
 that a busy partition does not starve the others. An incremental answer names only partitions with
 news. Sessions belong to no connection and do not outlive the process (Kafka's FetchSessionCache).
 
-Kafka walks all partitions of a session at each request. Here a partition that is read to its end
-is left alone until its log says that something has changed (`broker.fetching.watching`), so a
-request costs what has changed since the last one, not what the session watches.
+Kafka walks all partitions of a session at each request. Here a partition that was read to its end
+is not read again until its log reports a change (`broker.fetching.watching`). So the cost of a
+request depends on what has changed since the last one, not on the size of the session.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _MAX_INT32 = 2**31 - 1
 
 
 class SessionRoom(NamedTuple):
-    """How much may be remembered: how many sessions, and how many partitions in all of them.
+    """The limits: how many sessions, and how many partitions in all sessions together.
 
-    ``on_full`` is called for each fetch that is served without a session for want of the latter.
+    ``on_full`` is called for each fetch that gets no session because there are too many partitions.
     """
 
     slot_count: Callable[[], int]
@@ -61,7 +61,7 @@ class SessionRoom(NamedTuple):
 class FetchSessions:
     """The cache of sessions, as many as ``room`` says (loop only).
 
-    ``moved_starts`` is what `storage.log.services.LogServices` says.
+    For ``moved_starts`` see `storage.log.services.LogServices`.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class FetchSessions:
         # In order of last use, the longest unused first.
         self.sessions: dict[int, FetchSession] = {}
         self.evicted_count = 0
-        self._read_by: dict[int, object] = {}  # the rights by which all of a session was read last
+        self._read_by: dict[int, object] = {}  # the rights with which a whole session was last read
         self.partition_count = 0
         """How many partitions stand in all sessions together."""
-        self._counted: dict[int, int] = {}  # of them, by session
+        self._counted: dict[int, int] = {}  # the number of partitions, by session
 
     def __len__(self) -> int:
         return len(self.sessions)
@@ -141,7 +141,7 @@ class FetchSessions:
         return self._plan_changed(session)
 
     def hold_against(self, session_id: int, rights: object) -> None:
-        """Have all of a session read again if that was last done with other rights than these."""
+        """Mark all of a session as changed if it was last read with other rights."""
         session = self.sessions.get(session_id)
         if session is not None and self._read_by.get(session_id) != rights:
             self._read_by[session_id] = rights
@@ -184,7 +184,7 @@ class FetchSessions:
         session.group.release()  # a request that this one has overtaken
 
     def plan_again(self, plan: FetchPlan) -> FetchPlan:
-        """Decide what to read for a request that has waited.
+        """Decide again what to read, after a request has waited.
 
         Raises:
             InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
@@ -270,7 +270,7 @@ class FetchSessions:
         session.close()
 
     def _create(self, plan: FetchPlan) -> FetchSession | None:
-        """Make a session if there is room, in place of old ones or of a smaller one if need be."""
+        """Create a session if there is room; if need be, evict old sessions or a smaller one."""
         now = self._monotonic()
         if len(self.sessions) >= self._room.slot_count():
             victim = self._find_victim(plan.count, now)
@@ -299,10 +299,10 @@ class FetchSessions:
         self.evicted_count += 1
 
     def _find_victim(self, size: int, now: float) -> FetchSession | None:
-        """Return the session to evict for one of ``size`` partitions, or None.
+        """Return the session to evict for a session of ``size`` partitions, or None.
 
-        That is the one unused for longest, if it may go by its age. Else it is the smallest of
-        those that may be evicted for a larger one, if it is smaller than ``size``.
+        It is the session that was unused for longest, if it is old enough. Otherwise it is the
+        smallest of the sessions that a larger one may replace, if that is smaller than ``size``.
         """
         if not self.sessions:
             return None
@@ -331,5 +331,5 @@ def _count_new(session: FetchSession, topics: Sequence[FetchTopic]) -> int:
 
 
 def random_session_id() -> int:
-    """Return an id that a session may have."""
+    """Return a random id for a new session."""
     return max(int.from_bytes(random_bytes(4)) & _MAX_INT32, 1)

@@ -1,7 +1,7 @@
 """Fetches that wait for data (in Kafka: DelayedFetch in its purgatory).
 
-What such a fetch watches is in `broker.fetching.watching`. It counts the bytes that it lacks. When
-it goes on it reads again; nothing read before is kept.
+A waiting fetch watches its logs (`broker.fetching.watching`) and counts the bytes that it lacks.
+When it resumes, it reads again; nothing that it read before is kept.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Waiting:
     ) -> None:
         """Wait until the group has ``min_bytes``, or loses a log, or ``seconds`` are over.
 
-        Only what has changed is counted: in all other partitions there was nothing to read. Those
-        that were ``absent`` when they were read are passed over.
+        Only changed partitions are counted: there was nothing to read in all others. Partitions
+        that were ``absent`` at the read are skipped.
         """
         if self._is_closed:
             return
@@ -60,15 +60,15 @@ class Waiting:
             share = LoopShare()
             for watch in group.changed:
                 watch.available = 0
-            # Others are served meanwhile, and a partition may be counted by a change before its
-            # turn here.
+            # Other requests are served meanwhile: a change may count a partition before this loop
+            # does.
             for number, watch in enumerate(list(group.changed), 1):
                 partition = watch.wanted.partition
                 if (watch.key, partition) in absent:
-                    watch.leave()  # a log that the client may not read tells it nothing
+                    watch.leave()  # a client gets no news of a log that it may not read
                 else:
                     log = get_log(watch.key, partition)
-                    if log is None:  # since it was read
+                    if log is None:  # it was deleted since the read
                         parked.release()
                         break
                     watch.stand_on(log)
@@ -85,7 +85,7 @@ class Waiting:
                 group.parked = None
 
     def close(self) -> None:
-        """Resume all waiting fetches, and let no further one wait: the broker stops."""
+        """Resume all waiting fetches, and let no other fetch wait: the broker stops."""
         self._is_closed = True
         for parked in self._parked:
             parked.release()

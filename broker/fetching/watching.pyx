@@ -1,7 +1,8 @@
 """Logs tell their changes to fetch sessions, and to fetches that wait for data.
 
-A `Watch` is one partition. It is among the watchers of its log (`Log.watchers`), which calls it at
-every change. So neither an idle session nor a fetch that waits looks at its partitions one by one.
+A `Watch` is one partition. It is among the watchers of its log (`Log.watchers`), and the log calls
+it at every change. So neither an idle session nor a waiting fetch has to look at its partitions one
+by one.
 """
 
 cimport cython
@@ -13,9 +14,9 @@ READ_COMMITTED = 1
 
 
 cdef class Watch:
-    """One partition that is watched: what was asked of it, and its log.
+    """One watched partition: its requested fields and its log.
 
-    ``available`` is the number of bytes that a waiting fetch has counted in it, else 0.
+    ``available`` is the number of bytes that a waiting fetch has counted here, otherwise 0.
     """
 
     def __init__(self, WatchGroup group not None, key, wanted):
@@ -24,14 +25,14 @@ cdef class Watch:
         self.wanted = wanted
 
     cpdef stand_on(self, object log):
-        """Be told when this log changes."""
+        """Begin to watch a log: it calls this object at changes."""
         if self.log is not log:
             self.leave()
             self.log = log
             log.watchers[self] = None
 
     cpdef leave(self):
-        """Be told no more; safe to call again."""
+        """Stop watching the log; safe to call again."""
         cdef dict watchers
         log = self.log
         if log is not None:
@@ -46,7 +47,7 @@ cdef class Watch:
         self.group.note_change(self)
 
     def log_gone(self):
-        """Mark this partition as changed for the group; if a fetch waits, look at once."""
+        """Mark this partition as changed for the group; if a fetch waits, resume it at once."""
         self.leave()
         self.group.changed.add(self)
         self.group.release()
@@ -56,8 +57,8 @@ cdef class Watch:
 cdef class WatchGroup:
     """The partitions of a session, or of one fetch that waits, and those that have ``changed``.
 
-    Every partition is among the changed, or watches its log, or both. One that has changed need not
-    be told again before it is read, unless a fetch of the group, ``parked``, waits.
+    Every partition is in ``changed``, or watches its log, or both. A changed partition need not
+    watch its log before it is read, unless a fetch of the group waits: ``parked``.
     """
 
     def __init__(self):
@@ -77,7 +78,7 @@ cdef class WatchGroup:
             self.parked.release()
 
     def leave(self):
-        """Stop watching the logs of the changed partitions; without a session, of all."""
+        """Stop watching the logs of changed partitions: all partitions if there is no session."""
         cdef Watch watch
         for watch in self.changed:
             watch.leave()
@@ -86,7 +87,7 @@ cdef class WatchGroup:
 
 @cython.final
 cdef class Parked:
-    """A fetch that waits until ``missing`` bytes have come, it is released, or its time is over."""
+    """A waiting fetch: it resumes when enough bytes have come, or when it is released."""
 
     def __init__(self, future, min_bytes, isolation_level):
         self.future = future
@@ -94,7 +95,7 @@ cdef class Parked:
         self._is_committed = isolation_level == READ_COMMITTED
 
     cpdef count(self, Watch watch):
-        """Count again what one partition has, and go on if it is enough."""
+        """Count the bytes of one partition again, and resume if there are enough."""
         cdef long long available = 0, offset, upto
         log = watch.log
         wanted = watch.wanted
