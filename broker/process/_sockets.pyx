@@ -1,10 +1,10 @@
-"""The compiled part of the network's seam: what a turn receives and sends, by a call of C.
+"""The compiled part of the network's seam: a turn receives and sends with these C functions.
 
-``route.through`` leads these calls to an object: its ``receive_into(socket, memory)`` and
-``send(socket, memory, flags)`` get the number of a socket and memory that is theirs for the call.
-They return how many bytes came or went, 0 at the end of the stream, and raise OSError. A simulator
-sets it before it makes a broker. While it is None, which it always is in a broker, they are recv
-and send.
+``route.through`` redirects these calls to an object: its methods ``receive_into(socket, memory)``
+and ``send(socket, memory, flags)`` get the number of a socket, and memory that is valid during the
+call. The methods return the number of bytes received or sent, 0 at the end of the stream, and raise
+OSError. A simulator sets ``through`` before it creates a broker. In a real broker it is always
+None, and the calls are recv and send.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
@@ -23,7 +23,7 @@ cdef bint _leads = False
 
 
 cdef class Route:
-    """The way that the calls of compiled code take: through an object, or straight to C."""
+    """The target of the socket calls of compiled code: an object, or None for the C functions."""
 
     cdef object _through
 
@@ -43,7 +43,7 @@ cdef Route _route = Route()
 route = _route
 
 
-# Of a socket that does not block; the negative error number, so that "not now" is no exception.
+# For sockets that do not block; an error is a negative number, so EAGAIN is no exception.
 cdef Py_ssize_t receive_octets(int socket, unsigned char* data, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
     cdef ssize_t received
     if _leads:

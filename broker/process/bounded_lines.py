@@ -1,4 +1,4 @@
-"""How many lines of a kind are written in a second: what strangers cause must not fill a disk."""
+"""Limits the log lines of one kind in a second, so that strangers cannot fill a disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class BoundedLines:
     def __init__(self, monotonic: Callable[[], float], per_second: int = MAX_PER_SECOND) -> None:
         self._monotonic = monotonic
         self._per_second = per_second
-        self._began = -math.inf  # the second with these lines
+        self._began = -math.inf  # when the current second began
         self._lines = 0
         self._silent = 0
 
     def takes(self) -> bool:
-        """Return whether there is room for a line; else it is counted."""
+        """Return whether a line may be written; if not, count it."""
         now = self._monotonic()
         if now >= self._began + 1.0:
             self._began = now
@@ -34,6 +34,6 @@ class BoundedLines:
         return True
 
     def others(self) -> int:
-        """Return how many were left out since the last line."""
+        """Return how many lines were left out since the last one."""
         silent, self._silent = self._silent, 0
         return silent

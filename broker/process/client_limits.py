@@ -1,6 +1,6 @@
-"""The limits to what clients make the broker keep, and how often each has refused something.
+"""The limits of what the broker stores for clients, with counts of refusals.
 
-Each limit is checked in the one place where it would be crossed. docs/security.md has the table.
+Each limit is checked in the one place where it could be exceeded. docs/security.md has the table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _WORDS: Final = {
 
 
 class Limits:
-    """Counts what was refused, by the setting that is the limit (loop only)."""
+    """Counts refusals by the setting that is the limit (loop only)."""
 
     def __init__(self, settings: Callable[[], ServerConfig]) -> None:
         self.refused = dict.fromkeys(
@@ -83,14 +83,14 @@ class Limits:
         self._settings = settings
 
     def note(self, limit: str) -> None:
-        """Count something that was refused."""
+        """Count a refusal."""
         self.refused[limit] += 1
 
     def check_half(self, limit: str, count: int, error: type[KafkaError]) -> None:
-        """Refuse one user more than half of what a setting limits.
+        """Refuse a count above half of a limit: a single user may have no more.
 
         Raises:
-            KafkaError: Of the class ``error``: it would have more.
+            KafkaError: The user would have more; the class is ``error``.
         """
         max_count = getattr(self._settings(), limit.replace(".", "_"))
         if 2 * count > max_count:
@@ -101,10 +101,10 @@ class Limits:
             )
 
     def check(self, limit: str, count: int, error: type[KafkaError] = PolicyViolation) -> None:
-        """Refuse to keep so many of what a setting limits.
+        """Refuse a count above a limit.
 
         Raises:
-            KafkaError: Of the class ``error``: there would be too many.
+            KafkaError: There would be too many; the class is ``error``.
         """
         max_count = getattr(self._settings(), limit.replace(".", "_"))
         if count > max_count:

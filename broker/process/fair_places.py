@@ -1,4 +1,4 @@
-"""Places that many want: one address has the next when each other that waits has had one."""
+"""Shares a fixed number of places fairly among client addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FairPlaces:
-    """So many at a time, in turn by address and then by time (loop only)."""
+    """``count`` places; addresses take turns, and each address is served in order (loop only)."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -41,8 +41,8 @@ class FairPlaces:
             queue = self._waiting.pop(address)
             turn = queue.popleft()
             if queue:
-                self._waiting[address] = queue  # behind all others
-            if not turn.cancelled():  # else its task has not run since, and so has not left
+                self._waiting[address] = queue  # its next turn is after all others
+            if not turn.cancelled():  # if it is, its task has not run since to call `_leave`
                 turn.set_result(None)
                 return
         self._free += 1

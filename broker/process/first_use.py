@@ -1,4 +1,4 @@
-"""Parts that a start has no time for: their modules are imported when they are first used."""
+"""Parts that are built late, to keep a start fast: their modules are imported at first use."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 class OnFirstUse(Generic[T]):
     """A part that is built once, by the first call of `get` (any thread).
 
-    ``built`` is the part, or None before its first use: for code that counts it, stops it
-    or tell it something, and have no need of it themselves. How it is built stands in
-    `broker.server`, as for all other parts.
+    ``built`` is the part, or None before its first use. It serves code that counts, stops or
+    notifies the part and does not need it to exist. `broker.server` builds it, as it builds all
+    other parts.
     """
 
     __slots__ = ("_build", "_lock", "_modules", "built")

@@ -49,13 +49,13 @@ class Housekeeping:
         is_busy: Callable[[Log], bool] = lambda _: False,
     ) -> None:
         self.failures = 0
-        self._is_busy = is_busy  # a cleaner thread is still at the log, or it is being moved
+        self._is_busy = is_busy  # a cleaner thread still uses the log, or the log is being moved
         self._logs = logs
         self._server = server
         self._clock = clock
         self._flush_pause_ms = LONGEST_FLUSH_PAUSE_MS
         self._hurry_at = 0.0
-        self._flushing: set[Log] = set()  # the background thread takes out what it has done
+        self._flushing: set[Log] = set()  # the background thread removes flushed logs
 
     async def run(self) -> None:
         """Run the tasks until cancelled."""
@@ -64,7 +64,7 @@ class Housekeeping:
                 tasks.create_task(self._repeat(step, interval_ms, initial_ms), name=name)
 
     def _schedule(self) -> list[tuple[str, Step, Callable[[], float], float]]:
-        """Return the tasks: name, work, interval at this moment and first delay, in ms."""
+        """Return the tasks: name, work, a function for the interval, and first delay, in ms."""
         server = self._server
         initial_ms = server().log_initial_task_delay_ms
         return [
@@ -116,10 +116,10 @@ class Housekeeping:
             await asyncio.sleep(max(interval_ms(), SHORTEST_PAUSE_MS) / 1000)
 
     async def catch_up(self) -> None:
-        """Do at once what time has made due, instead of at its next time."""
+        """Do all work that is due now, instead of at the next regular time."""
         for step in (self.apply_retention, self.remove_expired_producers, self.flush_old):
             await self.run_in_slices(step())
-        await self.run_in_slices(self.run_deletions())  # of what the others have renamed, too
+        await self.run_in_slices(self.run_deletions())  # also those that other tasks began
 
     async def run_in_slices(self, work: Iterator[None]) -> None:
         """Do the work, and let others be served every `SLICE_SECONDS`."""
@@ -128,7 +128,7 @@ class Housekeeping:
             await share.rest()
 
     def apply_retention(self) -> Iterator[None]:
-        """Delete what is too old or too much, log by log."""
+        """Delete records beyond the limits of age or size, log by log."""
         for log in self._logs.all_logs():
             if not log.config.is_compacted and not self._is_busy(log):
                 try:
@@ -140,7 +140,7 @@ class Housekeeping:
             yield
 
     def flush_old(self) -> Iterator[None]:
-        """Flush the logs whose last flush is ``flush.ms`` ago; decide when to look again."""
+        """Flush the logs whose last flush was ``flush.ms`` ago; compute when to check again."""
         now_ms = self._clock.now_ms()
         pause_ms = LONGEST_FLUSH_PAUSE_MS
         for log in self._logs.all_logs():
@@ -190,9 +190,10 @@ class Housekeeping:
         yield
 
     def check_directories(self) -> Iterator[None]:
-        """Check the log directories, in the background; where one is full, look for what can go.
+        """Check the log directories, in the background; if one is full, apply retention.
 
-        Kafka waits for log.retention.check.interval.ms, five minutes, while clients are refused.
+        Kafka waits for log.retention.check.interval.ms, five minutes by default, and refuses
+        clients meanwhile.
         """
         self._logs.check_directories(self._server().log_dirs_reserve_bytes)
         yield

@@ -1,8 +1,8 @@
 """The ``io-N`` threads: they wait in the kernel on behalf of the loop and compute nothing.
 
-One Python thread that holds the GIL would stall every client for whole switch intervals, so what
-runs here are fsyncs, cold reads and folder work, and on two ``codec-N`` threads codec calls, which
-all release it.
+A Python thread that holds the GIL would stall every client for whole switch intervals. So these
+threads only run calls that release the GIL: fsyncs, cold reads and folder work, and codec calls on
+two ``codec-N`` threads.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-# A batch of some KiB may unfold to 64 MiB: so many of them at a time, however many arrive, and
-# fsyncs and cold reads do not stand behind them.
+# A batch of some KiB may unfold to 64 MiB: this limits how many unfold at a time, and keeps them
+# from delaying fsyncs and cold reads.
 _CODEC_THREADS = 2
 
 
 class IoThreads:
-    """``num.io.threads`` threads that wait, and two for codecs; started when they are needed."""
+    """``num.io.threads`` threads that wait, and two for codecs; all start when first needed."""
 
     def __init__(self, count: int) -> None:
         self._pool = threads.new_pool(count, "io")
@@ -43,6 +43,6 @@ class IoThreads:
         return asyncio.wrap_future(self._codecs.submit(function, *args, **kwargs))
 
     def close(self) -> None:
-        """Wait for what runs and end the threads."""
+        """Wait for the calls that run and end the threads."""
         self._codecs.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""How log lines look, for a person or as JSON, and the levels of loggers under Kafka's names."""
+"""The format of log lines, for a person or as JSON, and the levels of loggers by Kafka's names."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _INDENT = " " * 4
 
 
 def moment_text(milliseconds: int) -> str:
-    """Return a moment since the epoch as RFC 3339 has it, in UTC."""
+    """Return a time since the epoch as text by RFC 3339, in UTC."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{_second_text(seconds)}.{rest:03}Z"
 
 
-@lru_cache(maxsize=4)  # many lines are of one second
+@lru_cache(maxsize=4)  # many lines have the same second
 def _second_text(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 class Shortened(logging.Filter):
-    """Shortens what quotes a client at length; tracebacks stay whole."""
+    """Shortens messages that quote long text of a client; tracebacks stay whole."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record pass, with a message of bounded size."""
+        """Let every record pass, but cut its message to a bounded size."""
         message = record.getMessage()
         if len(message) > MAX_MESSAGE_CHARACTERS:
             record.msg, record.args = shorten(message), None
@@ -55,8 +55,8 @@ class Shortened(logging.Filter):
 class ConsoleLines(logging.Formatter):
     """A line of text: time (RFC 3339, UTC), level, logger, message.
 
-    It begins at the margin, and a traceback below it does not. Text of a client begins no line, and
-    its control characters are spelled, so that no terminal obeys them.
+    The line is not indented, a traceback below it is. Text from a client never begins a line, and
+    its control characters are spelled out, so that no terminal obeys them.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -77,8 +77,8 @@ def _indented(text: str) -> list[str]:
 class JsonLines(logging.Formatter):
     """One object a line: time (RFC 3339, UTC), level, logger, message, fields, traceback if any.
 
-    What a line on the console has as ``key=value`` stands below ``fields`` by its key, numbers as
-    numbers; the message is what is left.
+    The parts that a console line has as ``key=value`` are in ``fields`` by key, with numbers as
+    numbers; the message is the rest.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -100,8 +100,8 @@ class JsonLines(logging.Formatter):
 def split_fields(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
     """Return what a record says in words, and its fields.
 
-    The template tells them apart, so that nothing a client sent is taken for a field. A field is
-    ``key=`` with a conversion in the word, or with constant words up to the next field.
+    The template decides, so no text from a client can look like a field. A field is ``key=``
+    followed by a conversion in the same word, or by constant words up to the next field.
     """
     template, values = record.msg, record.args
     if not isinstance(template, str) or not isinstance(values, tuple) or not values:
@@ -128,7 +128,7 @@ def split_fields(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
 def _split(template: str) -> list[str]:
     """Return a template in pieces: each field with its value, and the words between them."""
     parts: list[str] = []
-    is_open = False  # a field of constant words goes on
+    is_open = False  # the last piece is a field of constant words
     for word in re.findall(r"\S+\s*|\s+", template):
         start = _FIELD.fullmatch(word.strip())
         if start is not None and (not is_open or "%" in word):
@@ -142,7 +142,7 @@ def _split(template: str) -> list[str]:
 
 
 def _value(text: str, arguments: list[Any]) -> Any:
-    """Return the value of a field: a number if it is just one, else text without quotes."""
+    """Return the value of a field: a number if the text is one, else the text without quotes."""
     if len(arguments) == 1 and _CONVERSION.fullmatch(text):
         (argument,) = arguments
         if isinstance(argument, float):
@@ -154,8 +154,9 @@ def _value(text: str, arguments: list[Any]) -> Any:
 def configure(style: str, level: str) -> None:
     """Send every line to stderr in ``style``, ``console`` or ``json``, from ``level`` up.
 
-    What ends a thread or the program is a line as well: Python's own tracebacks would be none.
-    What no line has is not looked up any more: thread, process, and where the call stands.
+    An exception that ends a thread or the program becomes a line as well, unlike Python's own
+    tracebacks. The logging module no longer looks up what no line shows: thread, process and
+    caller.
     """
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001  # as logging's documentation says
@@ -211,7 +212,7 @@ def levels() -> dict[str, str]:
 
 
 def set_level(name: str, level: str | None, *, validate_only: bool = False) -> None:
-    """Give a logger a level, or with None that of the logger above it.
+    """Set the level of a logger; None means the level of its parent.
 
     Raises:
         InvalidConfig: There is no such logger, or no such level.
@@ -229,6 +230,6 @@ def set_level(name: str, level: str | None, *, validate_only: bool = False) -> N
 
 
 def _level(logger: logging.Logger) -> str:
-    """Return the name of the highest of Kafka's levels that lets the same messages through."""
+    """Return the highest of Kafka's levels that passes the same messages."""
     effective = logger.getEffectiveLevel()
     return next((name for name, level in LEVELS.items() if level >= effective), "FATAL")

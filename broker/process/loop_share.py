@@ -1,9 +1,9 @@
 """How long one request may have the loop before others are served.
 
-All whose time is over stand in one line, of any kind, and of each turn of the loop they have
-one share together: a hundred large requests hold up others no longer than one. The few that have
-begun first take turns, and those behind them wait until one is done: so there are few requests and
-answers that are half made, which is when they are largest.
+Requests of any kind whose time is over wait in one line, and in each turn of the loop they get one
+share together. So a hundred large requests delay others no longer than one. The few requests that
+began first take turns, and those behind them wait until one is done. So only few requests and
+answers are half done, which is when they use the most memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONG: Final = 100
 
 
 class _Place(NamedTuple):
-    """Where one stands: behind all that have begun before it."""
+    """A place in the line: behind all requests that began earlier."""
 
     number: int
     last: int
@@ -57,7 +57,7 @@ class _Place(NamedTuple):
 
 
 class _Line:
-    """The line of those that wait for a share of one loop, in the order of their beginnings."""
+    """The line of requests that wait for a share of one loop, in the order of their beginnings."""
 
     __slots__ = ("_begun", "_numbers", "_turns", "_waiting")
 
@@ -68,7 +68,7 @@ class _Line:
         self._waiting: list[_Place] = []
 
     def find_number(self) -> int:
-        """Return the number of the task that runs: a request has several shares, one by one.
+        """Return the number of the running task: a request may use several shares, one by one.
 
         A request that has no task yet gets a number, and the task that it becomes keeps it.
         """
@@ -88,7 +88,7 @@ class _Line:
             self._numbers.pop(task, None)
 
     async def wait(self, number: int, last: int, seconds: float) -> int:
-        """Return when it is one's turn to have the loop for so long, and which turn that is."""
+        """Wait for a turn with the loop for ``seconds``; return the number of the turn."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._go_on)
@@ -109,14 +109,14 @@ class _Line:
         return self._turns
 
     def _go_on(self) -> None:
-        """Let some of the first go on, as many as fit into one share."""
+        """Resume the first ones, as many as fit into one share."""
         self._turns += 1
         room = SECONDS
         for place in sorted(self._first(), key=_last_of):
             if room < place.seconds and room < SECONDS:
                 break
             self._waiting.remove(place)
-            if not place.turn.done():  # else its client has gone
+            if not place.turn.done():  # if it is done, its client has gone
                 place.turn.set_result(None)
                 room -= place.seconds
         if self._waiting:
@@ -125,7 +125,7 @@ class _Line:
             _busy.discard(self)
 
     def _first(self) -> list[_Place]:
-        """Return those that take turns."""
+        """Return the places of the requests that take turns."""
         seconds = 0.0
         for count, place in enumerate(self._waiting):
             if seconds >= _TOGETHER_SECONDS:
@@ -159,7 +159,7 @@ def end_request() -> None:
 
 
 class _Done:
-    """To await it costs next to nothing."""
+    """An awaitable that is done: to await it costs almost nothing."""
 
     __await__ = staticmethod(().__iter__)
 
@@ -170,8 +170,8 @@ _DONE: Final[Any] = _Done()
 class LoopShare:
     """Measures what holds the loop: one for a request, or for other long work (loop only).
 
-    The work is a coroutine. It awaits `rest` where nothing is half changed, as often as it likes,
-    and then looks again at what it goes on with: others may have changed it.
+    The work is a coroutine. It awaits `rest` as often as it likes, at points where its data is
+    consistent. Then it must look its data up again: others may have changed it.
     """
 
     __slots__ = ("_end", "_idle", "_last", "_number", "_seconds")
@@ -196,7 +196,7 @@ class LoopShare:
         return perf_counter() > self._end
 
     def rest(self) -> Awaitable[None]:
-        """Let others be served if its time is over; what was looked up may have changed then."""
+        """Let others be served if the share is used up; state may have changed after that."""
         return self.turn() if perf_counter() > self._end else _DONE
 
     async def turn(self) -> None:
@@ -222,10 +222,10 @@ class LoopShare:
             self._begin()
 
     def pieces(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Yield some of the rows after others, for work that is cheaper with many than with one.
+        """Yield the rows in pieces, for work that is cheaper for many rows at once.
 
-        How many follows from how long those before have taken; the caller rests after each piece.
-        Few rows, or no row, are one piece.
+        The size of a piece depends on the time that the pieces before have taken; the caller rests
+        after each piece. Few rows, or no row, are one piece.
         """
         if len(rows) <= FIRST_PIECE:
             yield rows
@@ -240,9 +240,9 @@ class LoopShare:
             count = max(1, min(2 * count, int(fit)))
 
     def cut(self, rows: Sequence[Any], nested: str) -> Iterator[Sequence[Any]]:
-        """Yield some of the rows after others, and count the elements of an array that each has.
+        """Yield the rows in pieces, sized by the elements of an array that each row has.
 
-        A row with many is cut, and its parts follow each other, the first of them maybe empty.
+        A row with many elements is cut, and its parts follow each other; the first may be empty.
         """
         count = sum(1 + len(getattr(row, nested)) for row in rows)
         if count <= FIRST_PIECE:
@@ -266,7 +266,7 @@ class LoopShare:
             yield piece
 
     async def each(self, rows: Iterable[T], convert: Callable[[T], Row]) -> list[Row]:
-        """Return what becomes of each row, and let others be served in between."""
+        """Return each row converted, and let others be served in between."""
         converted: list[Row] = []
         for row in rows:
             converted.append(convert(row))
@@ -276,7 +276,7 @@ class LoopShare:
     async def some(
         self, rows: Sequence[T], convert: Callable[[Sequence[T]], Sequence[Row]]
     ) -> Sequence[Row]:
-        """Return what becomes of rows that are converted by pieces; of few, as it is."""
+        """Return the rows converted in pieces; the result of a single piece is not copied."""
         converted: list[Row] = []
         for piece in self.pieces(rows):
             found = convert(piece)
@@ -287,7 +287,7 @@ class LoopShare:
         return converted
 
     async def sort_once(self, texts: Sequence[str]) -> list[str]:
-        """Return the texts in order, each once, and let others be served in between."""
+        """Return the texts sorted, each once, and let others be served in between."""
         pieces = []
         for some in self.pieces(texts):
             pieces.append(sorted(some))
@@ -299,7 +299,7 @@ class LoopShare:
         return list(ordered)
 
     async def step_through(self, steps: Generator[None, None, T]) -> T:
-        """Return what the resumable reader or writer of the core comes to in the end."""
+        """Run a resumable reader or writer of the core to its end and return its result."""
         while True:
             try:
                 next(steps)
@@ -340,9 +340,9 @@ _LEAST_SECONDS: Final = 0.000_2
 async def work_off(
     items: Collection[T], job: Callable[[T], Awaitable[None]], width: int = WIDTH
 ) -> None:
-    """Await ``job`` for every item, at most ``width`` of them at once; jobs do not raise.
+    """Await ``job`` for every item, at most ``width`` at once; jobs must not raise.
 
-    Others are served in between, also when no job waits for anything.
+    Others are served in between, even if no job waits for anything.
     """
     left = iter(items)
 

@@ -1,4 +1,4 @@
-"""Tells the broker's starter when it is ready: by the service manager's socket, or by a file."""
+"""Reports when the broker is ready: to the service manager's socket, or in a file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _logger = logging.getLogger(__name__)
 
 
 class ServiceManager:
-    """Tells the service manager how the broker is: sd_notify(3), without a library.
+    """Reports the broker's state to the service manager: sd_notify(3), without a library.
 
-    systemd hands a socket to a service of ``Type=notify``, as the variable ``NOTIFY_SOCKET``.
-    Elsewhere no socket is given, and nothing is said. A socket that is gone is a line in the log.
+    systemd passes a socket to a service of ``Type=notify``, in the variable ``NOTIFY_SOCKET``.
+    Without this variable nothing is reported. If the socket is gone, a log line says so.
     """
 
     def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:
@@ -33,21 +33,21 @@ class ServiceManager:
         self._clock = clock
 
     def ready(self, status: str) -> None:
-        """Say that clients are served, at first and after a reload."""
+        """Report that clients are served, after the start and after each reload."""
         self._tell(f"READY=1\nSTATUS={status}")
 
     def reloading(self) -> None:
-        """Say that the settings are read again; `ready` follows."""
+        """Report that the settings are being read again; `ready` follows."""
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={int(self._clock.monotonic() * 1_000_000)}")
 
     def stopping(self) -> None:
-        """Say that the stop has begun."""
+        """Report that the stop has begun."""
         self._tell("STOPPING=1")
 
     def _tell(self, message: str) -> None:
         if not self._address:
             return
-        # An address that begins with @ is a name that no file system has.
+        # An address that begins with @ is in the abstract namespace, not in a file system.
         address = f"\0{self._address[1:]}" if self._address[0] == "@" else self._address
         try:
             sockets.tell(address, message.encode())
@@ -58,14 +58,14 @@ class ServiceManager:
 class ReadyFile:
     """The file that says where the broker listens (``--ready-file``). Blocks for a moment.
 
-    It exists from the moment at which the broker is ready until it stops, always whole.
+    The file exists from the moment when the broker is ready until it stops, and is always complete.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def clear(self) -> str | None:
-        """Remove what an earlier broker left; return why the file cannot be written, if so."""
+        """Remove the file of an earlier broker; return why the file cannot be written, or None."""
         folder = self._path.absolute().parent
         try:
             files.unlink(self._path)
@@ -78,7 +78,7 @@ class ReadyFile:
         return None
 
     def write(self, facts: Mapping[str, Any]) -> bool:
-        """Write it; tell whether that went well, else why is in the log."""
+        """Write the file; return whether that succeeded; if not, the log says why."""
         try:
             data = json.dumps(facts, indent=2).encode() + b"\n"
             files.replace_file(self._path, data, durable=False)
@@ -88,7 +88,7 @@ class ReadyFile:
         return True
 
     def remove(self) -> None:
-        """Remove it: clients are no longer served."""
+        """Remove the file: clients are no longer served."""
         with suppress(OSError):
             files.unlink(self._path)
 

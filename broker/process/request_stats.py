@@ -1,4 +1,4 @@
-"""Counts requests, errors and time of each API: plain integers that dispatch adds to.
+"""Counts requests, errors and time of each API in plain integers.
 
 The counters are Kafka's RequestMetrics (requests, errors, total time). A histogram is a list of
 integers with fixed bounds, because dispatch pays for an observation on each request and an
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ApiStats(Histogram):
-    """One API: its requests, and their time from the whole frame to the response handed over."""
+    """The figures of one API; the time is from the complete frame to the response passed on."""
 
     __slots__ = ("errors", "name")
 
@@ -34,7 +34,7 @@ class ApiStats(Histogram):
         self.errors[error_code] = self.errors.get(error_code, 0) + times
 
     def all_failed(self, error_codes: list[int]) -> None:
-        """Count the error codes of many parts, a hundred times as fast as one by one."""
+        """Count many error codes at once, a hundred times as fast as one by one."""
         for code, times in Counter(error_codes).items():
             self.failed(code, times)
 
@@ -53,7 +53,7 @@ class RequestStats:
     def refused_batch(self, error: KafkaError) -> None:
         """Count a batch that was not appended, if Kafka has a meter for its fault.
 
-        Records without a key are counted one by one; any other fault is counted once a batch.
+        Records without a key are counted one by one; any other fault counts once for a batch.
         """
         if error.counted_as:
             self.invalid_records[error.counted_as] += len(error.record_errors) or 1

@@ -1,15 +1,15 @@
-"""The network, in one place: clients are listened for, accepted, read and answered by these.
+"""All network calls of the daemon in one place: to listen, accept, receive and send.
 
-No other module of the daemon asks the system for it. Other modules look the names up here at each
-call (`sockets.accept(...)`) and keep none: a simulator sets those that it replaces, before it makes
-a broker, to its own of the same shape. Compiled code receives and sends by
-`siltstone.broker.process._sockets`, whose ``route`` says by what. When a socket can be read or
-written, and when its time is over, says the event loop, which the root makes. Encrypted sockets
-(`siltstone.broker.net.tls.sockets`) work in OpenSSL, past all this but `wrap`; sender threads wait
-in the kernel, and with ``num.network.threads=0`` the loop sends by itself.
+No other module of the daemon makes network calls. Other modules look these functions up at each
+call (`sockets.accept(...)`) and keep no reference to them, so that a simulator can replace them by
+its own before it creates a broker. Compiled code receives and sends through
+`siltstone.broker.process._sockets`, whose ``route`` can be replaced. The event loop, which the
+composition root creates, reports when a socket can be read or written and when a time-out ends.
+Encrypted sockets (`siltstone.broker.net.tls.sockets`) work in OpenSSL and use only `wrap` of this
+module. Sender threads wait in the kernel; with ``num.network.threads=0`` the loop sends by itself.
 
-A socket is one of Python's, or its number where it is not needed as an object. None of them waits:
-where it would have to, BlockingIOError is raised. Sizes are bytes, times seconds.
+A socket is a Python object, or a number where no object is needed. No call waits: if it would have
+to, it raises BlockingIOError. Sizes are in bytes, times in seconds.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _ONCE: Final = select.EPOLLOUT | select.EPOLLONESHOT
 
 
 def find_addresses(host: str, port: int) -> list[tuple[int, Address]]:
-    """Return the family and the address of each socket to bind for a host; an empty one is all.
+    """Return family and address of each socket to bind for a host; an empty host means all.
 
-    May ask the resolver, and blocks then.
+    The call may use the resolver, and then it blocks.
 
     Raises:
-        OSError: It finds none (`socket.gaierror`).
+        OSError: The resolver finds no address (`socket.gaierror`).
     """
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((int(each[0]), each[4]) for each in found))
@@ -52,8 +52,8 @@ async def look_up(host: str, port: int) -> list[Address]:
     """Return the addresses to which a client of a host would connect.
 
     Raises:
-        OSError: The resolver finds none.
-        UnicodeError: The host is no name.
+        OSError: The resolver finds no address.
+        UnicodeError: The host is not a valid name.
     """
     found = await asyncio.get_running_loop().getaddrinfo(host, port)
     return [each[4] for each in found]
@@ -90,21 +90,21 @@ def accept(listening: socket.socket) -> tuple[int, Address]:
         BlockingIOError: No client waits; likewise InterruptedError, ConnectionAbortedError.
         OSError: No descriptor is left, say.
     """
-    # As accept() does, but without a socket of Python's: it costs more than the call.
+    # Like accept(), but without a Python socket: to create one costs more than the call.
     fileno, address = listening._accept()  # type: ignore[attr-defined]  # noqa: SLF001
     os.set_blocking(fileno, False)
     return fileno, address
 
 
 def own(fileno: int) -> socket.socket:
-    """Return the socket of a number, which waits for nothing; from now on the object closes it."""
+    """Return a non-blocking socket object for a number; from now on the object closes it."""
     sock = socket.socket(fileno=fileno)
     sock.setblocking(False)
     return sock
 
 
 def close(fileno: int) -> None:
-    """Close the socket, or the end of a pipe, of a number."""
+    """Close the socket, or the end of a pipe, with a number."""
     socket.close(fileno)
 
 
@@ -119,29 +119,29 @@ def find_name(fileno: int) -> Address:
 
 
 def peek(sock: socket.socket, size: int) -> bytes:
-    """Return what has come, at most ``size`` bytes, and leave it; no bytes are the end.
+    """Return at most ``size`` received bytes and leave them in the socket; no bytes mean the end.
 
-    What a TLS socket has instead of this method takes no flags.
+    The method of a TLS socket accepts no flags, so this calls the method of a plain socket.
 
     Raises:
-        OSError: Nothing has come (BlockingIOError, InterruptedError), or the peer is gone.
+        OSError: No bytes have come (BlockingIOError, InterruptedError), or the peer is gone.
     """
     return socket.socket.recv(sock, size, socket.MSG_PEEK)
 
 
 def receive(sock: socket.socket, size: int) -> bytes:
-    """Return what has come, at most ``size`` bytes, below TLS; see `peek`."""
+    """Return at most ``size`` received bytes, below TLS; see `peek`."""
     return socket.socket.recv(sock, size)
 
 
 def count_arrived(sock: socket.socket) -> int:
-    """Return how many bytes have come and were not received."""
+    """Return how many bytes have come that are not received yet."""
     count: int = _INT.unpack(fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)))[0]
     return count
 
 
 def shut(sock: socket.socket, how: int = socket.SHUT_RDWR) -> None:
-    """End a connection, or its side to the client (`socket.SHUT_WR`), below TLS.
+    """Shut a connection down, or only its side to the client (`socket.SHUT_WR`), below TLS.
 
     Raises:
         OSError: The peer is gone.
@@ -150,7 +150,7 @@ def shut(sock: socket.socket, how: int = socket.SHUT_RDWR) -> None:
 
 
 def find_broken(filenos: Iterable[int]) -> list[int]:
-    """Return those sockets that were reset, or have no peer, so that nothing can be sent."""
+    """Return the sockets that were reset or have no peer: nothing can be sent on them."""
     errors = select.poll()
     for fileno in filenos:
         errors.register(fileno, 0)
@@ -199,7 +199,7 @@ async def connect(host: str, port: int) -> Stream:
 
 
 async def pair() -> tuple[int, Stream]:
-    """Return both ends of a connection within the process: a number, and the other as a stream."""
+    """Return the ends of a connection within the process: one as a number, one as a stream."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     return ours.detach(), await asyncio.open_unix_connection(sock=theirs)
@@ -208,9 +208,9 @@ async def pair() -> tuple[int, Stream]:
 def ask_https(
     host: str, port: int | None, seconds: float, context: ssl.SSLContext
 ) -> HTTPSConnection:
-    """Return a connection to an https server, which ``connect`` opens. Its calls block.
+    """Return a connection to an HTTPS server; its ``connect`` opens it. Its calls block.
 
-    Each raises OSError or HTTPException if the server fails, and after so many seconds.
+    Each call raises OSError or HTTPException if the server fails or is too slow (``seconds``).
     """
     from http.client import HTTPSConnection  # noqa: PLC0415  # 5 ms, for one kind of login
 
@@ -221,7 +221,7 @@ def tell(address: str, message: bytes) -> None:
     """Send a datagram to a socket that has a name in a file system.
 
     Raises:
-        OSError: It is gone.
+        OSError: The socket is gone.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.connect(address)
@@ -229,9 +229,9 @@ def tell(address: str, message: bytes) -> None:
 
 
 class Watch:
-    """Sockets that threads wait for: one that has room is reported once, to one of them.
+    """Sockets that threads wait for: a socket with room is reported once, to one thread.
 
-    It waits in the kernel, so that a simulator lets the loop send.
+    The wait is in the kernel, so with a simulator the loop sends instead.
     """
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ class Watch:
         self._epoll.register(self.stop, select.EPOLLIN)
 
     def fileno(self) -> int:
-        """Return its number, for compiled code that waits; `stop` ends that."""
+        """Return the number of the epoll set, for compiled code that waits on it."""
         return self._epoll.fileno()
 
     def add(self, fileno: int) -> None:
@@ -262,19 +262,19 @@ class Watch:
         return None if fileno == self.stop else fileno
 
     def end(self) -> None:
-        """Have all that wait return."""
+        """Make all waiting threads return."""
         os.eventfd_write(self.stop, 1)
 
     def close(self) -> None:
-        """Give the descriptors back; nobody waits any more."""
+        """Close the descriptors; no thread may wait any more."""
         self._epoll.close()
         close(self.stop)
 
 
 class Pipe:
-    """Bytes from threads to the loop: writing waits while it is full, reading never does.
+    """Bytes from threads to the loop: a write waits while the pipe is full, a read never waits.
 
-    ``wanted`` is how many bytes it should hold; ``size`` is how many it does.
+    ``wanted`` is how many bytes the pipe should hold; ``size`` is how many it can hold.
     """
 
     def __init__(self, wanted: int) -> None:
@@ -289,7 +289,7 @@ class Pipe:
         """Return at most ``size`` bytes.
 
         Raises:
-            BlockingIOError: It is empty.
+            BlockingIOError: The pipe is empty.
         """
         return os.read(self.output, size)
 

@@ -1,7 +1,8 @@
 """Facts of the kernel about this process, each in a few microseconds.
 
 The exporter's own process collector lists ``/proc/self/fd``, which holds the loop for milliseconds
-when thousands of files are open; since Linux 6.2 the folder's size is their number.
+when thousands of files are open; since Linux 6.2 the size of this folder is the number of open
+files.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def max_descriptors() -> int:
 
 
 def disk_bytes() -> DiskBytes | None:
-    """Return what went to and from disks; None where the kernel does not say it."""
+    """Return the bytes read from and written to disks; None if the kernel does not report them."""
     try:
         lines = files.read_bytes(_IO).decode("ascii").splitlines()
     except OSError:

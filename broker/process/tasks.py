@@ -1,4 +1,4 @@
-"""The tasks of one owner: every task is waited for or cancelled by it."""
+"""The tasks of one owner, which waits for every task or cancels it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 class Tasks:
     """The tasks that its owner has begun and that have not ended yet (loop only).
 
-    A task continues if the request that began it is cancelled. It is held here, since the loop
-    holds its tasks only weakly. ``on_failure`` gets each task that fails; without it the failure is
-    raised where the task is awaited.
+    A task continues if the request that began it is cancelled. This object keeps the task alive,
+    since the loop has only weak references. ``on_failure`` gets each task that fails; without
+    ``on_failure`` the error is raised where the task is awaited.
     """
 
     __slots__ = ("_all", "_on_failure")
@@ -38,7 +38,7 @@ class Tasks:
         return task
 
     async def finish(self) -> None:
-        """Wait until all tasks have ended, and those that they begin."""
+        """Wait until all tasks have ended, and the tasks that they begin."""
         while self._all:
             await asyncio.wait(self._all)
 
@@ -56,16 +56,16 @@ class Tasks:
 
 
 class Reservations:
-    """Things that one task holds at a time; the others wait in the order they came (loop only)."""
+    """Locks by thing: one task holds a thing at a time, others wait in order (loop only)."""
 
     __slots__ = ("_lines",)
 
     def __init__(self) -> None:
-        self._lines: dict[Hashable, tuple[asyncio.Lock, int]] = {}  # how many hold it or wait
+        self._lines: dict[Hashable, tuple[asyncio.Lock, int]] = {}  # with holders and waiters
 
     @asynccontextmanager
     async def hold(self, thing: Hashable) -> AsyncIterator[None]:
-        """Hold a thing: others that ask for it wait."""
+        """Hold a thing: other tasks that want it wait."""
         lock, count = self._lines.get(thing) or (asyncio.Lock(), 0)
         self._lines[thing] = lock, count + 1
         try:
@@ -78,7 +78,7 @@ class Reservations:
 
 
 class OneByOne:
-    """Changes: those of one thing run one after the other, each to its end.
+    """Runs changes: those of one thing run one after the other, each to its end.
 
     Loop only. An ``expected`` exception of a change that is no longer awaited is dropped.
     """
@@ -92,12 +92,12 @@ class OneByOne:
         self._tasks = Tasks()
 
     async def make(self, change: Coroutine[Any, Any, T], thing: Hashable = None) -> T:
-        """Make a change of a thing when those before it are made; raises what the change raises."""
+        """Run a change when earlier changes of the thing are done; raise what the change raises."""
         task = self._tasks.start(self._make_in_turn(change, thing), self._name)
         return await to_its_end(task, *self._expected)
 
     async def finish(self) -> None:
-        """Wait until all of them are made."""
+        """Wait until all changes are done."""
         await self._tasks.finish()
 
     async def _make_in_turn(self, change: Coroutine[Any, Any, T], thing: Hashable) -> T:

@@ -1,6 +1,6 @@
-"""Means for tests: they move the broker's clock, and have it fail on request.
+"""Options for tests, which move the broker's clock and make requests fail.
 
-Only programs on this machine may do so: such a broker listens on loopback alone.
+Only programs on the same machine may do so: a broker with these options listens only on loopback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Trial(NamedTuple):
-    """The options of ``siltstone serve`` for tests; none by default."""
+    """The options of ``siltstone serve`` for tests; by default all are off."""
 
     moves_clock: bool = False
     makes_faults: bool = False
@@ -26,7 +26,7 @@ class Trial(NamedTuple):
         return ShiftedClock() if self.moves_clock else Clock()
 
     def find_fault(self, server: ServerConfig) -> str | None:
-        """Return why these settings cannot be had together with the options, None if they can."""
+        """Return why these settings do not go with the options; None if they do."""
         option = "--test-clock" if self.moves_clock else "--test-faults"
         if not (self.moves_clock or self.makes_faults):
             return None
