@@ -1,5 +1,5 @@
 """The HTTP port: the server itself, its pages, health and readiness.
 
-Here goes what is the same for every page, and pages that are one file. Metrics and the control
-channel have a folder each.
+This folder has the code that all pages share, and the pages that need one file. Metrics and the
+control channel have a folder each.
 """

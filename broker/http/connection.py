@@ -1,8 +1,8 @@
-"""One HTTP/1.1 conversation: h11 for the protocol, a clock against slow clients.
+"""One HTTP/1.1 connection: h11 handles the protocol, and time-outs end slow clients.
 
-A request is read whole, within limits of size and time, before a page sees it. One that is broken,
-or for another host, is answered with a plain sentence and the connection is closed, after a moment
-in which the peer can still read the answer.
+A request is read completely, within limits of size and time, before a page gets it. If a request is
+invalid, or for another host, the answer is a plain sentence and the connection is closed, after a
+moment in which the peer can read the answer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_MAX_HOST = 100  # of a name, in an answer and in the log
+_MAX_HOST = 100  # characters of a host name in an answer and in the log
 _LINGER_SECONDS = 1.0
 
 
 class _Refused(Exception):  # noqa: N818 - an answer, not a fault of the broker
-    """The request is not served; ``response`` says why, ``reason`` does so in the log."""
+    """The request is refused; ``response`` tells the client why, ``reason`` the log."""
 
     def __init__(self, response: HttpResponse, reason: str = "") -> None:
         super().__init__(response.status)
@@ -38,7 +38,7 @@ class _Refused(Exception):  # noqa: N818 - an answer, not a fault of the broker
 
 
 class HttpConnection:
-    """Requests in, answers out, in turn, until either side closes."""
+    """Reads requests and sends their answers, one after the other, until either side closes."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class HttpConnection:
         self._admission = admission
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._method = ""  # of the request that is being read, once its head has come
+        self._method = ""  # the method of the current request, once its head has come
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         peer = writer.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
@@ -84,7 +84,7 @@ class HttpConnection:
             await self._refuse(refused.response)
 
     async def end(self) -> None:
-        """Close once the peer has taken all.
+        """Close after the peer has received everything.
 
         Raises:
             OSError: the peer is gone.
@@ -96,7 +96,7 @@ class HttpConnection:
             await self._writer.wait_closed()
 
     async def _receive(self, silent_seconds: float) -> HttpRequest | None:
-        """Return the next whole request, or None at the end of the connection."""
+        """Return the next complete request, or None at the end of the connection."""
         if not self._http.trailing_data[0] and not await self._fill(silent_seconds):
             return None
         try:
@@ -139,7 +139,7 @@ class HttpConnection:
         """Return how long the body may be.
 
         Raises:
-            _Refused: The end of the body is ambiguous, or the host is not one of the broker's.
+            _Refused: The length of the body is ambiguous, or the host is not a host of the broker.
         """
         headers = dict(head.headers)
         if b"transfer-encoding" in headers and (
@@ -160,7 +160,7 @@ class HttpConnection:
         return self._limits.stranger_body_bytes
 
     async def _fill(self, seconds: float | None) -> bool:
-        """Give h11 what the peer sent; return whether it sent anything in time."""
+        """Pass received bytes to h11; return whether the peer sent anything in time."""
         try:
             async with asyncio.timeout(seconds):
                 data = await self._reader.read(self._limits.read_bytes)
@@ -206,14 +206,14 @@ class HttpConnection:
 
 
 def is_ours(host: str, names: Container[str]) -> bool:
-    """Return whether a Host header names us: by an address, as localhost, or by one of the names.
+    """Return whether a Host header names this broker: an address, localhost or one of ``names``.
 
-    A page of another site that had its name resolve to us, to read our pages, sends its own name.
-    A client that sends none is no browser.
+    If another site makes its name resolve to this broker, to read these pages, the browser sends
+    the name of that site. A client without a Host header is no browser.
     """
     name = host.strip().lower()
     if name.startswith("["):
-        return "]" in name  # an IPv6 address, whose brackets no name has
+        return "]" in name  # brackets: an IPv6 address, not a name
     name = name.partition(":")[0].removesuffix(".")
     if not name or name == "localhost" or name.endswith(".localhost"):
         return True

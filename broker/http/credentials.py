@@ -1,12 +1,12 @@
 """Readers of the HTTP port: a user with its password (HTTP Basic), or the control token.
 
-Where certificates are asked for, a client that has shown one is known by the name in it. With an
-authorizer a user also needs DESCRIBE on the cluster, as what is read there is about all of it.
-Whether the broker lives and is ready, all of them may read, and without users everybody.
+If the port asks for certificates, a client that shows one has the name in its certificate. With an
+authorizer a user also needs DESCRIBE on the cluster, since the pages are about the whole cluster.
+All readers may read the health pages; if there are no users, everybody may.
 
-The users are those that log in to listeners, by the password of any mechanism. Checking one costs
-milliseconds on an io thread, the same for users that do not exist, and a failure is answered after
-``connection.failed.authentication.delay.ms``, as there.
+The users are the same as on listeners, with the password of any mechanism. The check of a password
+costs milliseconds on an io thread, also for a user that does not exist. A failure is answered after
+``connection.failed.authentication.delay.ms``, as on listeners.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HEALTH = frozenset({"/healthz", "/readyz"})
 
 
 class Reader(NamedTuple):
-    """A reader by the name that it has said or shown, and the host that it asks from."""
+    """A reader: the name from its password or certificate, and the host of its connection."""
 
     principal: str
     host: str
@@ -54,9 +54,9 @@ async def refuse_strangers(
     may_read: Callable[[Reader], bool],
     request: HttpRequest,
 ) -> HttpResponse | None:
-    """Return the answer to a reader without the control token or a certificate with the right.
+    """Refuse a reader without the control token or a certificate with the right.
 
-    There are no users.
+    This is used if there are no users with passwords.
     """
     if request.path in _HEALTH or is_trusted(request.headers):
         return None
@@ -78,7 +78,7 @@ def _refuse_unless(
 
 
 class Credentials:
-    """Asks readers for their names (loop only)."""
+    """Checks the names and passwords of readers (loop only)."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Credentials:
         self._places = FairPlaces(_MAX_CHECKS)
 
     async def refuse(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the answer to a request without a name, or with one that it does not prove."""
+        """Return a refusal if a request has no name, or a wrong password; None if it may go on."""
         if self._is_trusted(request.headers):
             return None
         given = _read_basic(request.headers.get(b"authorization", b""))
@@ -118,9 +118,9 @@ class Credentials:
         return replace(answer, after_seconds=self._delay_seconds())
 
     async def _check(self, request: HttpRequest, user: str, password: str) -> bool:
-        """Have an io thread check a password that was not right before; addresses take turns.
+        """Have an io thread check a password that is not known to be right; addresses take turns.
 
-        A client that has gone keeps its place until that is done.
+        If the client closes its connection, it keeps its place until the check is done.
         """
         if self._is_proven(user, password):
             return True
@@ -137,7 +137,7 @@ class Credentials:
         return is_proven
 
     def _is_right(self, user: str, password: str) -> bool:
-        """Return whether a password is a user's. Blocks as long for an unknown user."""
+        """Return whether a password is right. Blocks for the same time if the user is unknown."""
         is_right = False
         for name, mechanism in _HASHES.items():
             verifier, is_known = self._users.find(name, user)
@@ -154,7 +154,7 @@ class Credentials:
 
 
 def _read_basic(header: bytes) -> tuple[str, str] | None:
-    """Return the name and the password of an Authorization header; None if it has none."""
+    """Return the name and the password of an Authorization header; None if it is not valid."""
     scheme, _, packed = header.partition(b" ")
     if scheme.lower() != b"basic":
         return None

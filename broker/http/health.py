@@ -1,8 +1,8 @@
-"""Liveness: the loop turns and the disks write (``/healthz``).
+"""Liveness: the loop turns and the disks accept writes (``/healthz``).
 
-Any answer shows that the loop turns; how late its timers fire shows how well. A disk is tried with
-a few bytes and an fsync on an io thread, one try at a time: a disk that hangs holds one thread, not
-the loop.
+Any answer shows that the loop turns; the lag of its timers shows how well. Each disk is tested with
+a few bytes and an fsync on an io thread, one test at a time: a disk that hangs blocks one thread,
+not the loop.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class LoopWatch:
 
 
 class DiskCheck:
-    """Whether one log directory takes bytes; the answer is kept for some seconds (loop only).
+    """Tests whether a log directory can be written; keeps the answer for seconds (loop only).
 
-    Invariant: at most one try is under way. One that exceeds the limit is reported as a fault until
-    the kernel returns.
+    Invariant: at most one test is under way. A test that exceeds the time limit is reported as a
+    fault until the kernel returns.
     """
 
     def __init__(
@@ -86,21 +86,21 @@ class DiskCheck:
         self._io = io
         self._clock = clock
         self._limit_seconds = limit_seconds
-        self.remark: str | None = None  # what is wrong and no restart would cure
+        self.remark: str | None = None  # a problem that no restart would solve
         self._try: asyncio.Future[None] | None = None
         self._began = 0.0
 
     @property
     def warning(self) -> str | None:
-        """Return what will be wrong soon in a sentence, or None."""
+        """Return a sentence about a problem that is near, or None."""
         return None if self._directory is None else find_warning(self._directory)
 
     async def find_fault(self) -> str | None:
         """Return what is wrong with the disk in a sentence, or None.
 
         A full disk is not a fault here: an orchestrator would restart a broker that still serves
-        fetches, and it could not start again. `remark` reports it, and the broker is not ready,
-        since the probe cannot append.
+        fetches, and the broker could not start again. `remark` reports it, and the broker is not
+        ready, since the probe cannot append.
         """
         if self._try is None or self._is_stale(self._try):
             self._began = self._clock.monotonic()
@@ -116,7 +116,7 @@ class DiskCheck:
         error = self._try.exception()
         self.remark = None
         if error is None:
-            # A few bytes may still fit where no record does, and a failure lasts until a restart.
+            # A few bytes may still fit when no record does; a failure lasts until a restart.
             trouble = None if self._directory is None else self._directory.trouble
             if trouble is not None:
                 self.remark = f"log directory {self.path} {trouble}; {_MEANWHILE}"
@@ -133,7 +133,7 @@ class DiskCheck:
 
 
 def find_warning(directory: LogDirectory) -> str | None:
-    """Return in a sentence what will be wrong soon with a log directory, or None."""
+    """Return a sentence about a problem of a log directory that is near, or None."""
     warning = directory.warning
     return None if warning is None else f"log directory {directory.path} {warning}"
 
@@ -168,7 +168,7 @@ class Health:
     async def answer(self, _request: HttpRequest) -> HttpResponse:
         """Answer 200 unless a disk is broken, else 503 with a sentence for each that is.
 
-        Partitions that are set aside are named, but no fault: another start would find the same.
+        Partitions that are set aside are named, but are no fault: a restart would not help.
         """
         found = await asyncio.gather(*(disk.find_fault() for disk in self._disks))
         faults = [fault for fault in found if fault is not None]

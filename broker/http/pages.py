@@ -1,7 +1,7 @@
 """The pages of the HTTP port and what they show: metrics, health, the control channel.
 
-Built by the first connection, since a start has no use for them: they are a twelfth of what it
-would import.
+The first connection builds the pages, since a start does not need them: they would be a twelfth of
+its imports.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MAX_SOFTWARE = 64  # characters of a name or of a version
 
 
 class Pages:
-    """Makes the routes out of the broker's parts (loop only); ``began`` is the monotonic start."""
+    """Builds the routes from the broker's parts (loop only); ``began`` is the monotonic start."""
 
     def __init__(  # noqa: PLR0913  # what the pages show
         self,
@@ -90,7 +90,7 @@ class Pages:
         self._trial = trial
 
     def routes(self, is_trusted: Callable[[Mapping[bytes, bytes]], bool]) -> Iterator[Route]:
-        """Yield every page; what changes something asks whether headers bring the token."""
+        """Yield every page; pages that change something call ``is_trusted`` to check the token."""
         services = self._services
         logs, io, clock = services.logs, services.io, services.clock
         health = Health(
@@ -120,7 +120,7 @@ class Pages:
             yield replace(route, handle=self._once_started(route.handle))
 
     def _api(self, explainer: Explainer) -> Iterator[Route]:
-        """Yield what the page asks for."""
+        """Yield the pages that the web page requests."""
         services = self._services
         topics, groups = TopicPages(services, explainer), GroupPages(services)
         broker = BrokerPages(
@@ -139,7 +139,7 @@ class Pages:
             yield Route("GET", f"/api/{name}", answering(answer))
 
     def _once_started(self, handle: Page) -> Page:
-        """Return a page that needs the topics; before they are known it answers that."""
+        """Return a page that needs the topics; until they are known, it answers so."""
 
         async def page(request: HttpRequest) -> HttpResponse:
             if self._readiness.is_starting:

@@ -1,7 +1,7 @@
-"""The HTTP port of the broker: its readers, and how those on this machine find it.
+"""The HTTP port of the broker: its readers, and the files by which local tools find it.
 
-Into the first log directory go the token of the control channel, the address of the port and, if it
-encrypts, the certificate that it shows.
+The port writes files into the first log directory: the token of the control channel, its address
+and, if it encrypts, its certificate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 class HttpPort:
     """The server of the pages, with its token and its address (loop only).
 
-    ``handshakes`` encrypt it, if they are given. ``address`` is known from `start` on.
+    With ``handshakes`` the port encrypts. ``address`` is known from `start` on.
     ``find_routes`` is not called before the first connection.
     """
 
@@ -66,7 +66,7 @@ class HttpPort:
         )
 
     async def start(self) -> None:
-        """Listen, and note in the log directory where.
+        """Listen, and note the address in the log directory.
 
         Raises:
             StartError: The token cannot be written, or the address is taken.
@@ -85,7 +85,7 @@ class HttpPort:
             ) from error
         self.address = addresses[0]
         shown = None if self._handshakes is None else self._handshakes.endpoint.pem
-        with suppress(OSError):  # a help for readers of the folder, and no more
+        with suppress(OSError):  # only a help for local tools that read the folder
             note_certificate(self._directory, shown)
         note_address(
             self._directory,
@@ -96,15 +96,15 @@ class HttpPort:
             _logger.info("listening listener=http address=%s", show_address(bound_host, bound_port))
 
     def admit(self, hosts: frozenset[str]) -> None:
-        """Answer requests for these hosts from now on."""
+        """Accept requests for these hosts from now on."""
         self._server.admit(hosts)
 
     async def close(self) -> None:
-        """Listen no more, and end the connections."""
+        """Stop listening, and end the connections."""
         await self._server.close()
 
     def _make_admission(self) -> Admission:
-        """Return the readers of the port: on loopback everybody, else those with a proven name."""
+        """Return the rules for readers: on loopback all are admitted, otherwise proven names."""
         server = self._settings.server
         is_trusted = self.token.is_brought_by
         hosts = server.http_hosts
@@ -139,12 +139,12 @@ class CertificateNote:
         self._tasks = Tasks(_tell_fault)
 
     def renew(self, name: str, endpoint: Endpoint) -> None:
-        """Note the certificate of a listener if it is the port's; the last one is noted last."""
+        """Write the certificate of a listener if it is the port; writes keep their order."""
         if name == HTTP:
             self._tasks.start(self._write(endpoint.pem), "certificate note")
 
     async def close(self) -> None:
-        """Wait until it is written."""
+        """Wait until the certificate is written."""
         await self._tasks.finish()
 
     async def _write(self, pem: str) -> None:

@@ -1,10 +1,10 @@
-"""The probe: a record appended and fetched through our own listener, as a client would.
+"""The probe appends and fetches a record through our own listener, as a client would.
 
-It has a log of its own in a hidden folder of the first log directory, registered under a name that
-no client can guess or create, so it is in no Metadata. The folder is made again at each start and
-whenever it has grown, and is removed by a clean stop. Its name is that of a deleted partition: what
-a killed broker leaves, the next one removes, and so does Apache Kafka, which does not start on a
-folder whose name is not that of a partition.
+The probe has a log of its own in a hidden folder of the first log directory. The log is registered
+under a name that no client can guess or create, so Metadata never has it. The folder is created
+again at each start and whenever it has grown; a clean stop removes it. The folder is named like
+that of a deleted partition. So if a broker is killed, the next one removes the folder, and so does
+Apache Kafka, which does not start if a folder has another kind of name.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _OFFSET_BYTES = 8
 class Probe:
     """Owner of the probe's log and of its round trips, one at a time (loop only).
 
-    ``name`` is a secret: a client that knew it could write without the limits of topics. It has
-    spaces, which no topic may have, is random and is in no log line. The log itself is named after
-    its folder.
+    ``name`` is a secret: a client that knew the name could write without the limits of topics. The
+    name is random, has spaces, which no topic name may have, and is never logged. The log itself is
+    named after its folder.
     """
 
     def __init__(
@@ -86,19 +86,19 @@ class Probe:
         return self._directory.path / self._folder_name
 
     async def open(self, address: tuple[str, int], dial: Dial | None = None) -> None:
-        """Make the log and register it; the listener is at ``address``, or ``dial`` connects to it.
+        """Create and register the log; the listener is at ``address``, or ``dial`` connects to it.
 
-        The logs are open.
+        The logs must be open.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: The folder cannot be written.
         """
         self._dial = dial
         self._address = (reachable(address[0]), address[1])
         self._registered[self.name, 0] = await self._io.run(self._create)
 
     async def round_trip(self) -> None:
-        """Append a record nobody has seen, fetch it and compare every byte.
+        """Append a new record, fetch it and compare every byte.
 
         Raises:
             ProbeFailed: the broker refused it, or answered other bytes.
@@ -112,7 +112,7 @@ class Probe:
         record = Record(0, self._clock.now_ms(), b"probe", random_bytes(16))
         batch = bytes(build_batch([record]))
         base_offset, fetched = await self._exchange(batch)
-        # Base offset and leader epoch, before the CRC, are the broker's to fill in.
+        # The broker fills in the base offset and the leader epoch, which stand before the CRC.
         expected = base_offset.to_bytes(_OFFSET_BYTES, "big", signed=True) + batch[CRC_POSITION:]
         if fetched[:_OFFSET_BYTES] + fetched[CRC_POSITION:] != expected:
             raise ProbeFailed("the record that was appended is not the one that was fetched")
@@ -125,7 +125,7 @@ class Probe:
             await self._io.run(files.remove_folder, self._folder)
 
     async def _exchange(self, batch: bytes) -> tuple[int, bytes]:
-        """Return the offset that the batch got and the bytes that lie there."""
+        """Append a batch; return its offset and the bytes that a fetch from there returns."""
         if self._dial is not None:
             reader, writer = await self._dial()
         else:
@@ -152,7 +152,7 @@ class Probe:
             )
 
     def _create(self) -> Log:
-        """Make an empty log. Blocks."""
+        """Create an empty log. Blocks."""
         files.remove_folder(self._folder)
         folder = PartitionFolder(
             topic_partition=LOG,

@@ -1,6 +1,6 @@
 """The probe's own bytes: one Produce v9 and one Fetch v12 request for one partition.
 
-By hand, so that the probe does not stand on the tables that it probes.
+The frames are written by hand, so that the probe does not depend on the tables that it tests.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def _compact(data: bytes) -> bytes:
-    """Return bytes with their length plus one as an unsigned varint before them."""
+    """Return bytes after their length plus one, as an unsigned varint."""
     length = len(data) + 1
     prefix = bytearray()
     while length > 0x7F:

@@ -1,7 +1,8 @@
 """Readiness: recovery is over, every thread lives, and a record makes the round trip (``/readyz``).
 
-The round trip goes through the listener like any client's, so that "ready" means what a client
-will see. Its result is kept for a moment, so that nobody can make the broker probe without pause.
+The round trip goes through the listener like any client's, so "ready" means that clients are
+served. The result is kept for a moment, so that frequent requests do not make the broker probe
+without pause.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class ProbeFailed(Exception):  # noqa: N818 - it is a verdict
 class Readiness:
     """Knows whether clients are served (loop only).
 
-    ``is_ready`` is the last verdict, for the gauge; ``find_fault`` is the question. A change of
-    the verdict is logged once. While ``is_starting`` the logs are being opened: topics exist
-    and are not known yet.
+    ``is_ready`` is the last verdict, for the gauge; ``find_fault`` gets a new one. A change of the
+    verdict is logged once. While ``is_starting`` is true, the logs are being opened, and not all
+    topics are known yet.
     """
 
     def __init__(
@@ -57,20 +58,20 @@ class Readiness:
         self._tasks = Tasks()
 
     def open(self) -> None:
-        """Say that recovery is over and the listener accepts; from now on probe."""
+        """Note that recovery is over and the listener accepts clients; probe from now on."""
         self.is_starting = False
 
     def close(self) -> None:
-        """Say that the broker is stopping; it is not ready again."""
+        """Note that the broker is stopping, so it is not ready any more."""
         self._is_stopping = True
         self.is_ready = False
 
     async def end(self) -> None:
-        """End a round trip that is under way; nobody can ask any more."""
+        """Cancel a round trip in progress; no request can come any more."""
         await self._tasks.cancel()
 
     async def find_fault(self) -> str | None:
-        """Return why clients are not served in a sentence, or None if they are."""
+        """Return a sentence that says why clients are not served, or None if they are."""
         fault = await self._find_fault()
         was_ready, self.is_ready = self.is_ready, fault is None
         if was_ready and fault is not None:
@@ -80,7 +81,7 @@ class Readiness:
     async def answer(self, _request: HttpRequest) -> HttpResponse:
         """Answer 200 or 503 with the reason: the ``/readyz`` page.
 
-        A partition that cannot be compacted is named, but no fault: clients are served.
+        A partition that cannot be compacted is named, but is no fault: clients are served.
         """
         fault = await self.find_fault()
         if fault is not None:

@@ -1,15 +1,15 @@
 """The one HTTP port: metrics, health and the control channel, served on the event loop.
 
-Strategy: asyncio streams carry bytes, h11 (``broker.http.connection``) knows the protocol, a table
-of routes knows the pages. Nothing runs in threads; a long answer is an asynchronous iterator of
-pieces of about a millisecond each, so that a scrape never holds up a produce request. h11 and the
-pages are 2.4 MiB, so they are imported for the first connection, a module at a time.
+Asyncio streams carry the bytes, h11 (``broker.http.connection``) handles the protocol, and a table
+of routes has the pages. No page runs in a thread; a long answer is an asynchronous iterator of
+pieces that take about a millisecond each, so that a scrape never delays a produce request. h11 and
+the pages need 2.4 MiB, so the first connection imports them, a module at a time.
 
-Against strangers: when all places are taken, the client that the server has waited for longest is
-closed, of the address that has most of them. While all are being served, there are spare places for
-one request each, which answer only what is urgent, such as health. A request must name a host of
-this broker, so that no web page of another site reads these pages by DNS rebinding. A long body is
-only read if the request has the control token.
+Protection against strangers: when all places are taken, the server closes a connection of the
+address that has the most, the one that it has waited for longest. If the server waits for none of
+them, there are spare places, each for one request for an urgent page, such as health. A request
+must name a host of this broker, so that no web page of another site can read these pages by DNS
+rebinding. A long body is only read if the request has the control token.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Routes:
             self._by_path.setdefault(route.path, {})[route.method] = route
 
     def is_urgent(self, request: HttpRequest) -> bool:
-        """Return whether the page is one to be answered while all places are taken."""
+        """Return whether the page must be answered even while all places are taken."""
         route = self._by_path.get(request.path, {}).get("GET")
         return route is not None and route.is_urgent
 
@@ -80,7 +80,7 @@ class HttpServer:
     """Listens, counts connections and ends them all on ``close``.
 
     Loop only. Every connection is a task in ``_clients``; ``close`` cancels what is left of them.
-    ``find_routes`` is not called before the first connection, and then for each.
+    ``find_routes`` is called for each connection, and never before the first.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class HttpServer:
         self._sockets: list[socket.socket] = []  # those of TLS
 
     async def start(self, host: str, port: int) -> list[tuple[str, int]]:
-        """Listen and return the addresses that are bound.
+        """Listen and return the bound addresses.
 
         Raises:
-            OSError: the address is taken, or this machine does not have it.
+            OSError: The address is taken, or this machine does not have it.
         """
         if self._encryption is not None:
             return await self._listen(self._encryption[0], host, port)
@@ -119,7 +119,7 @@ class HttpServer:
         return [each.getsockname()[:2] for each in self._sockets]
 
     def _watch(self, listening: socket.socket, handshakes: Handshakes) -> None:
-        """Accept what comes, unless the socket was closed meanwhile."""
+        """Accept connections, unless the socket was closed meanwhile."""
         file = listening.fileno()
         if file >= 0:
             loop = asyncio.get_running_loop()
@@ -172,18 +172,19 @@ class HttpServer:
         self._clients[task] = patience
 
         def ended(task: asyncio.Task[None]) -> None:
-            # Also of a task that was cancelled before it began. What is left is dropped: a peer
-            # that does not take it must not keep its place here.
+            # This also runs for a task that was cancelled before it began. Unsent bytes are
+            # dropped: a peer that does not read them must not keep its place.
             del self._clients[task]
             writer.transport.abort()
 
         task.add_done_callback(ended)
 
     def _find_place(self) -> bool | None:
-        """Return whether a spare place is left for a client, or another; None: there is no place.
+        """Return True for a spare place, False for a normal place, None if all are taken.
 
-        The client that the server has waited for longest is closed, one in a spare place last; of
-        those of the address with the most, so that one machine takes its places from itself.
+        To make room, a client of the address with the most connections is closed: the one that the
+        server has waited for longest, and one in a spare place last. So a machine with many
+        connections only displaces itself.
         """
         if len(self._clients) < self._limits.connections:
             return False
@@ -201,14 +202,14 @@ class HttpServer:
         is_spare, _, oldest = min(
             usual or waiting, key=lambda each: (-counts[self._clients[each[2]].host], each[1])
         )
-        self._clients[oldest].since = None  # it is on its way out, and makes room once
+        self._clients[oldest].since = None  # it is being closed, and makes room only once
         oldest.cancel()
         return is_spare
 
     async def _refuse(self, patience: Patience, request: HttpRequest) -> HttpResponse | None:
-        """Return the answer to a client that may not ask; meanwhile it makes room for others.
+        """Return the refusal of a request, or None; until it is known, others may take the place.
 
-        A password takes its time to check, and a wrong one is answered late.
+        The check of a password takes time, and a wrong password is answered late.
         """
         patience.since = asyncio.get_running_loop().time()
         refusal = await self._admission.refuse(request)
@@ -226,7 +227,7 @@ class HttpServer:
     async def _answer_urgent(
         self, routes: Routes, patience: Patience, request: HttpRequest
     ) -> HttpResponse:
-        """Answer in a spare place, once."""
+        """Answer one request in a spare place."""
         if not routes.is_urgent(request):
             return text(503, "all places are taken; ask again in a second", _CLOSE)
         refusal = await self._refuse(patience, request)

@@ -1,7 +1,7 @@
-"""A connection over TLS with what `broker.http.connection` asks of a stream reader and writer.
+"""A TLS connection with the methods of a stream reader and writer that HTTP uses.
 
-The handshake was done on io threads, and large answers are encrypted by sender threads, as for
-Kafka's clients: asyncio's own TLS would do both on the loop.
+Io threads have done the handshake, and sender threads encrypt large answers, as for Kafka clients:
+asyncio's own TLS would do both on the loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _READ_BYTES = 16 * 1024
 
 
 class TlsStream:
-    """Reader and writer in one (loop only); one call reads or drains at a time."""
+    """Stream reader and writer in one (loop only); one call reads or drains at a time."""
 
     def __init__(self, opened: Opened, peer: tuple[str, int], sending: SendingThreads) -> None:
         self._loop = asyncio.get_running_loop()
@@ -35,15 +35,15 @@ class TlsStream:
 
     @property
     def transport(self) -> Self:
-        """Return what can be aborted: itself."""
+        """Return the object that has `abort`: this one."""
         return self
 
     def get_extra_info(self, name: str) -> Any:
-        """Return the peer's address, or the name in its certificate; nothing else is known."""
+        """Return the peer's address, or the name in its certificate; no other value is known."""
         return self._known.get(name)
 
     async def read(self, size: int) -> bytes:
-        """Return what has come, nothing at the end of the stream."""
+        """Return received bytes; no bytes at the end of the stream."""
         await self._drained.wait()
         while not self._is_closed:
             got = self._channel.receive(self._buffer, 0, min(size, _READ_BYTES))
@@ -68,7 +68,7 @@ class TlsStream:
             self._drained.clear()
 
     async def drain(self) -> None:
-        """Wait until all has left.
+        """Wait until everything has been sent.
 
         Raises:
             ConnectionResetError: The peer is gone.
@@ -78,10 +78,10 @@ class TlsStream:
             raise ConnectionResetError("the peer is gone")
 
     def write_eof(self) -> None:
-        """Do nothing: TLS has no end of one direction that clients wait for."""
+        """Do nothing: no client waits for TLS to end one direction."""
 
     def close(self) -> None:
-        """Close; what has not left is dropped."""
+        """Close; unsent bytes are dropped."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""Values that the parts of the HTTP port hand each other: requests, answers, pages, limits."""
+"""Values that the parts of the HTTP port share: requests, answers, pages, limits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ JSON = "application/json"
 class HttpLimits:
     """Limits of one client: sizes in bytes, times in seconds.
 
-    A client has ``head_seconds`` to begin its first request, and as long for the head of each;
-    then the body has ``request_seconds``. ``idle_seconds``, between requests, is longer than the
-    usual scrape interval, so that a scraper keeps its connection.
+    A client has ``head_seconds`` to begin its first request, and the same time for the head of each
+    request; then it has ``request_seconds`` for the body. ``idle_seconds`` limits the time between
+    requests; it is longer than the usual scrape interval, so that a scraper keeps its connection.
     """
 
     head_bytes: int = 16 * 1024
@@ -41,7 +41,7 @@ async def nobody(_request: HttpRequest) -> HttpResponse | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """The requests that are served: those for these hosts, and any with the control token."""
+    """Which requests are served: those for these hosts, and all with the control token."""
 
     hosts: frozenset[str] = frozenset()
     """Names in lower case; addresses and ``localhost`` need not be named. ``*`` is any name."""
@@ -53,9 +53,9 @@ class Admission:
 
 @dataclass(slots=True)
 class Patience:
-    """Since when a client keeps us waiting: for a whole request, or to take an answer.
+    """The time since when the server waits for a client: for a request, or to send an answer.
 
-    None while it waits for us.
+    It is None while the client waits for the server.
     """
 
     since: float | None
@@ -67,7 +67,7 @@ class Patience:
 class HttpRequest:
     """A whole request; header names are in lower case, ``query`` is what follows ``?``.
 
-    ``certified`` is the name in the client's certificate as mapped, None without one.
+    ``certified`` is the mapped name from the client's certificate, None without a certificate.
     """
 
     method: str
@@ -81,7 +81,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """An answer; an iterator as ``body`` is sent piece by piece as it is made."""
+    """An answer; if ``body`` is an iterator, each piece is sent as soon as it exists."""
 
     status: int = 200
     body: bytes | AsyncIterator[bytes] = b""

@@ -1,4 +1,4 @@
-"""JSON for the page, under ``/api/``: a file each for what is shown together. Read-only.
+"""JSON for the web page, under ``/api/``: one file for each view. Read-only.
 
-docs/http.md describes every answer. Here goes nothing that changes anything.
+docs/http.md describes every answer. Nothing in this folder changes any state.
 """

@@ -1,4 +1,4 @@
-"""The broker itself: health, disks, connected clients, and its settings."""
+"""Pages about the broker itself: health, disks, connected clients and settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BrokerPages:
         self._rows: tuple[Layers, list[dict[str, Any]]] | None = None
 
     async def overview(self, request: HttpRequest) -> dict[str, Any]:
-        """Return health, disks and sums; the record makes its round trip as for ``/readyz``."""
+        """Return health, disks and sums; a record makes a round trip, as for ``/readyz``."""
         Question(request)
         fault = await self._readiness.find_fault()
         status = self._find_status()
@@ -86,7 +86,7 @@ class BrokerPages:
     async def connections(self, request: HttpRequest) -> dict[str, Any]:
         """Return the connected clients, by software and listener, the most numerous first.
 
-        What clients say of themselves is told up to `MAX_TEXT` characters of each.
+        Each text that a client reports about itself is cut to `MAX_TEXT` characters.
         """
         Question(request)
         share = LoopShare(SHARE_SECONDS)

@@ -1,4 +1,4 @@
-"""The cleaner: what it did, what it does, and when it will take each partition, and why."""
+"""The page about the cleaner: past passes, passes that run, and when each partition is next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CleanerTimeline:
         self._explainer = explainer
 
     async def show(self, request: HttpRequest) -> dict[str, Any]:
-        """Return passes, the newest last, and what has something to clean, the next first."""
+        """Return passes, the newest last, and the partitions to clean, the next first."""
         question = Question(request, ("limit", "since_ms"))
         limit = question.number("limit", 200, 1, MAX_EVENTS)
         since_ms = question.number("since_ms", 0, 0, 1 << 60)
@@ -73,6 +73,6 @@ class CleanerTimeline:
 
 
 def _when(facts: dict[str, Any]) -> tuple[bool, int, float]:
-    """Order by when the cleaner may take a partition; those that only a change helps come last."""
+    """Sort key: when the cleaner may clean a partition; partitions that need a change come last."""
     next_ms = facts["next_eligible_ms"]
     return next_ms is None, next_ms or 0, -facts.get("dirty_ratio", 0.0)

@@ -1,4 +1,4 @@
-"""Groups: their members, and how far they are behind the ends of the logs."""
+"""Pages about groups: their members and their lag."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_A_TIME: Final = 256
 
 
 class GroupPages:
-    """``/api/groups`` and ``/api/group`` (loop only). Looking builds no coordinator."""
+    """``/api/groups`` and ``/api/group`` (loop only). A request does not build the coordinators."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -36,7 +36,7 @@ class GroupPages:
         return None if built is None else built.groups
 
     async def all(self, request: HttpRequest) -> dict[str, Any]:
-        """Return groups with their lag, some of them if there are many."""
+        """Return groups with their lag; only some of them if there are many."""
         question = Question(request, ("q", "limit"))
         wanted, limit = question.text("q"), question.number("limit", 200, 1, MAX_GROUPS)
         groups = self._groups
@@ -96,8 +96,8 @@ class GroupPages:
         }
 
     def _rows(self, group: Group) -> Iterator[dict[str, Any]]:
-        """Yield what a group has committed; a partition that is gone has no lag."""
-        assert self._groups is not None  # noqa: S101  # it has the group
+        """Yield the committed offsets of a group; a deleted partition has no lag."""
+        assert self._groups is not None  # noqa: S101  # the group is from it
         logs = self._services.topics.logs
         for topic, committed in list(self._groups.offsets.topics(group.group_id).items()):
             indexes = list(committed)

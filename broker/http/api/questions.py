@@ -1,4 +1,4 @@
-"""Questions to the pages under ``/api/``: their values, their rights, the answers' headers."""
+"""Requests to the pages under ``/api/``: their values and rights, and the headers of answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST_SHOWN = 100
 
 
 class BadQuestion(Exception):  # noqa: N818  # an answer, not a fault of the broker
-    """The question makes no sense; the text says why and what would."""
+    """The request is not valid; the text says why and what would be valid."""
 
     def __init__(self, sentence: str, status: int = 400) -> None:
         super().__init__(sentence)
@@ -40,13 +40,13 @@ class BadQuestion(Exception):  # noqa: N818  # an answer, not a fault of the bro
 
 
 class Question:
-    """The query of a request: each name once, and none that the page does not know."""
+    """The query of a request: it may have each name once, and only names that the page knows."""
 
     def __init__(self, request: HttpRequest, names: Iterable[str] = ()) -> None:
         """Read the query.
 
         Raises:
-            BadQuestion: There is a name that the page does not know, or one twice.
+            BadQuestion: The query has an unknown name, or a name twice.
         """
         from urllib.parse import parse_qsl  # noqa: PLC0415  # 4 ms, only where a page is asked
 
@@ -62,14 +62,14 @@ class Question:
             self._values[name] = value
 
     def text(self, name: str) -> str:
-        """Return a value, empty if it is not given."""
+        """Return a value; an empty text if it is not given."""
         return self._values.get(name, "")
 
     def wanted(self, name: str) -> str:
         """Return a value that must be given.
 
         Raises:
-            BadQuestion: It is not.
+            BadQuestion: The value is missing.
         """
         value = self.text(name)
         if not value:
@@ -80,7 +80,7 @@ class Question:
         """Return a whole number.
 
         Raises:
-            BadQuestion: It is no number, or not an allowed one.
+            BadQuestion: The value is not a number, or out of bounds.
         """
         value = self.text(name)
         if not value:
@@ -95,7 +95,7 @@ class Question:
         """Return one of these words; the first if no word is given.
 
         Raises:
-            BadQuestion: It is another one.
+            BadQuestion: The value is another word.
         """
         value = self.text(name) or words[0]
         if value not in words:
@@ -106,12 +106,12 @@ class Question:
 
 
 def shown(value: str) -> str:
-    """Return what somebody sent so that it can stand in a sentence."""
+    """Return text from a request in a form that is safe in a sentence."""
     return repr(value[:_LONGEST_SHOWN])
 
 
 def answering(answer: Callable[[HttpRequest], Awaitable[dict[str, Any]]]) -> Page:
-    """Return a page that answers a value as JSON, to our own page and to programs only."""
+    """Return a page that answers with JSON, only to our own web page and to programs."""
 
     async def page(request: HttpRequest) -> HttpResponse:
         if is_foreign(request.headers):
@@ -126,7 +126,7 @@ def answering(answer: Callable[[HttpRequest], Awaitable[dict[str, Any]]]) -> Pag
 
 
 async def written(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    """Yield an object as JSON, in pieces of a millisecond's work: its lists may be long."""
+    """Yield an object as JSON, in pieces that take about a millisecond: its lists may be long."""
     share = LoopShare(SHARE_SECONDS)
     text, before = ["{"], ""
     for name, each in value.items():
@@ -149,7 +149,7 @@ async def written(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
 
 
 def is_foreign(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a page of another site had a browser ask. Names are in lower case."""
+    """Tell whether a page of another site made a browser ask. Header names are in lower case."""
     if headers.get(b"sec-fetch-site", b"none") not in _SAME:
         return True
     origin = headers.get(b"origin")

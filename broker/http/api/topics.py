@@ -1,4 +1,4 @@
-"""Topics: what they take and get, and the segments of their partitions as strips."""
+"""Pages about topics: their sizes and rates, and the segments of partitions as strips."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _ORDERS: Final = {
 class Piece(NamedTuple):
     """Neighbouring segments of a kind: ``clean``, ``tombstones``, ``dirty``, ``plain``, ``active``.
 
-    ``tombstones``: clean, in the part where the last pass left tombstones or markers that go later.
-    ``plain``: of a topic that is not compacted.
+    ``tombstones`` means clean, in the part where the last pass left tombstones or markers for a
+    later pass. ``plain`` means that the topic is not compacted.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class TopicPages:
         self._explainer = explainer
 
     async def all(self, request: HttpRequest) -> dict[str, Any]:
-        """Return topics with their sums, some of them if there are many."""
+        """Return topics with their sums; only some of them if there are many."""
         question = Question(request, ("q", "sort", "limit"))
         wanted = question.text("q")
         order = _ORDERS[question.one_of("sort", _SORTS)]
@@ -148,7 +148,7 @@ def _kind(base_offset: int, facts: dict[str, Any], kept_to: int) -> str:
 
 
 def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Put neighbours of a kind together, as many as it takes to have few."""
+    """Join neighbours of a kind, until there are few enough pieces."""
     at_once = -(-len(pieces) // MAX_PIECES)
     for kind, run in groupby(pieces, lambda each: each.kind):
         together: list[Piece] = list(run)

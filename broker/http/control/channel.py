@@ -1,8 +1,8 @@
-"""The control channel: ``/v1/…`` on the HTTP port, for the broker's own commands and nothing else.
+"""The control channel: ``/v1/…`` on the HTTP port, only for the broker's own commands.
 
-Whatever changes something asks for the bearer token of ``broker.http.control.token``: a user that
-may read the data folder may steer the broker; the port is loopback unless ``http.listener`` says
-otherwise. A later command adds a row to ``ControlChannel.routes``.
+A page that changes something requires the bearer token of ``broker.http.control.token``. So a user
+that may read the data folder may control the broker. The port is on loopback unless
+``http.listener`` says otherwise. A later command adds a row to ``ControlChannel.routes``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Status:
 
 
 class ControlChannel:
-    """The pages under ``/v1/`` (loop only). Headers that bring the token are trusted."""
+    """The pages under ``/v1/`` (loop only). Requests with the token are trusted."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class ControlChannel:
         self._find_logs = find_logs
 
     def routes(self) -> tuple[Route, ...]:
-        """Return every page; what changes something is wrapped in `guarded`."""
+        """Return every page; pages that change something are wrapped in `guarded`."""
         return (
             Route("GET", "/v1/status", self._status),
             Route("POST", "/v1/flush", self.guarded(self._flush)),
         )
 
     def guarded(self, handle: Page) -> Page:
-        """Return the page as one that asks for the token first."""
+        """Return a page that requires the token and then calls ``handle``."""
 
         async def guarded(request: HttpRequest) -> HttpResponse:
             if not self._is_trusted(request.headers):
@@ -91,7 +91,7 @@ class ControlChannel:
         return json_answer(asdict(self._find_status()))
 
     async def _flush(self, _request: HttpRequest) -> HttpResponse:
-        """Bring every log to the disk, one hop to an io thread for some of them at a time."""
+        """Flush every log to the disk, a group of logs in each call on an io thread."""
         logs = list(self._find_logs())
         faults: list[str] = []
         for start in range(0, len(logs), _LOGS_PER_HOP):

@@ -1,7 +1,7 @@
 """The cleaner's pages of the control channel: explain, dry-run, clean, history.
 
-All take ``?topic=`` and ``?partition=``; without a topic they mean every partition. Asking for a
-pass, and the dry run, which costs as much as one, want the token.
+All pages accept ``?topic=`` and ``?partition=``; without a topic they mean every partition. A
+request for a pass, and the dry run, which costs as much as a pass, require the token.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_EVENTS = 1000
 
 
 class Question(NamedTuple):
-    """The subject of a request."""
+    """The partitions and options that a request names."""
 
     topic: str | None
     partition: int | None
@@ -57,7 +57,7 @@ class CleanerPages:
         self._clock = clock
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
-        """Return the pages; ``guarded`` makes one ask for the token."""
+        """Return the pages; ``guarded`` makes a page require the token."""
         return (
             Route("GET", "/v1/explain", _asked(self._explain)),
             Route("POST", "/v1/dry-run", guarded(_asked(self._dry_run))),
@@ -72,7 +72,7 @@ class CleanerPages:
         return HttpResponse(body=self._pieces(found), content_type=JSON)
 
     async def _pieces(self, partitions: list[tuple[Topic, int]]) -> AsyncIterator[bytes]:
-        """Yield the answer in pieces of about a millisecond's work."""
+        """Yield the answer in pieces that take about a millisecond each."""
         pieces = [f'{{"now_ms": {self._clock.now_ms()}, "partitions": [']
         share = LoopShare(SLICE_SECONDS)
         separator = "\n"
@@ -124,7 +124,7 @@ class CleanerPages:
         try:
             return self._find_cleanable(log, is_forced=is_forced).is_worth_a_pass
         except (CorruptSegment, OSError, struct.error):
-            return True  # a pass will say what is wrong
+            return True  # the pass will report what is wrong
 
     async def _clean(self, question: Question) -> HttpResponse:
         found = self._explainer.select(question.topic, question.partition)
@@ -156,10 +156,10 @@ class CleanerPages:
         return json_answer(answer, 202)
 
     async def _roll(self, logs: list[Log]) -> None:
-        """Have a new active segment begun wherever the present one holds something.
+        """Roll the active segment of each log, unless it is empty.
 
         Raises:
-            KafkaStorageError: A segment cannot be made; those before it are.
+            KafkaStorageError: A segment cannot be created; the logs before it are rolled.
         """
         share = LoopShare(SLICE_SECONDS)
         for log in logs:
@@ -186,7 +186,7 @@ class CleanerPages:
         return HttpResponse(body=self._lines(events[-MAX_EVENTS:]), content_type=JSON)
 
     async def _lines(self, events: list[dict[str, Any]]) -> AsyncIterator[bytes]:
-        """Yield events as lines of JSON, some at a time; receipts may be long."""
+        """Yield events as lines of JSON, a few at a time; receipts may be long."""
         share = LoopShare(SLICE_SECONDS)
         for event in events:
             yield json.dumps(event).encode() + b"\n"
@@ -194,7 +194,7 @@ class CleanerPages:
 
 
 def parse(query: str) -> Question:
-    """Return what a query string asks about.
+    """Parse a query string.
 
     Raises:
         ValueError: The partition is no number.
@@ -213,7 +213,7 @@ def parse(query: str) -> Question:
 
 
 def _asked(answer: Callable[[Question], Awaitable[HttpResponse]]) -> Page:
-    """Return a page that knows what it is asked about."""
+    """Return a page that parses its query and calls ``answer``."""
 
     async def page(request: HttpRequest) -> HttpResponse:
         try:
@@ -226,7 +226,7 @@ def _asked(answer: Callable[[Question], Awaitable[HttpResponse]]) -> Page:
 
 
 def prediction_answer(prediction: Prediction, seconds: float) -> dict[str, Any]:
-    """Return a prediction as JSON values; the seconds are those that the dry run took."""
+    """Return a prediction as JSON values; ``seconds`` is the duration of the dry run."""
     result = prediction.result
     return {
         "first_dirty_offset": result.first_dirty_offset,

@@ -1,4 +1,4 @@
-"""Collects, for one partition after the other, all that an explanation looks at (loop only)."""
+"""Collects the facts for explanations, one partition after the other (loop only)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Explainer:
-    """Explains partitions of the running broker; each takes some 50 µs, so many go in slices."""
+    """Explains partitions of the running broker, in slices: each explanation takes some 50 µs."""
 
     def __init__(
         self, cleaning: Cleaning, topics: TopicRegistry, settings: BrokerSettings, clock: Clock
@@ -36,7 +36,7 @@ class Explainer:
         self._clock = clock
 
     def select(self, topic: str | None, partition: int | None) -> list[tuple[Topic, int]] | None:
-        """Return the partitions that are meant, all without a topic; None if they do not exist."""
+        """Return the named partitions, all without a topic; None if they do not exist."""
         if topic is None:
             every = self._topics.topics.values()
             return [(each, index) for each in every for index in range(each.partitions)]
@@ -51,7 +51,7 @@ class Explainer:
         return find_what_is_off(self._settings.layers)
 
     def explain(self, partitions: Iterable[tuple[Topic, int]]) -> Iterator[dict[str, Any]]:
-        """Yield the explanations as JSON values; topics that go meanwhile are left out."""
+        """Yield the explanations as JSON values; topics that are deleted meanwhile are left out."""
         off = self.find_what_is_off()
         progress = dict(self._progress())
         for topic, index in partitions:
@@ -63,7 +63,7 @@ class Explainer:
                 continue
             try:
                 answer = self._explain(topic, log, off, progress).as_json()
-            except (OSError, struct.error) as error:  # also of a file that somebody has cut
+            except (OSError, struct.error) as error:  # also if a file was truncated
                 yield unreadable(topic.name, index, error)
                 continue
             last = self._cleaning.pool.get().services.figures.last.get(log.topic_partition)

@@ -1,6 +1,6 @@
-"""Has the broker do at once what a moved clock makes due, which otherwise waits for its next time.
+"""Makes the broker do at once all work that is due after a test has moved its clock.
 
-What waits for a socket keeps to real time: long polls, idle connections, HTTP.
+Everything that waits for a socket uses real time: long polls, idle connections, HTTP.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PassingTime:
-    """Moves the clock, and all that looks at it from time to time (loop only)."""
+    """Moves the clock, and runs all periodic work that depends on it (loop only)."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class PassingTime:
         self._io = io
 
     async def advance(self, milliseconds: int) -> None:
-        """Let time pass; on return all is done that is due now, but for the cleaner's passes."""
+        """Move the clock; on return all work that is due is done, except the cleaner's passes."""
         self.clock.advance(milliseconds)
         if self._coordinators.built is not None:
             await self._coordinators.built.catch_up()

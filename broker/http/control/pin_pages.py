@@ -1,9 +1,9 @@
 """The pins' pages of the control channel: pin, renew, release and list (docs/pipeline.md).
 
-``POST /v1/pins`` takes ``{"topics": [...], "partitions": [[topic, number], ...], "lease_ms": n,
-"holder": "..."}``, all of it optional, and answers the manifest, which is
-`pipeline.planning.manifest`'s. ``/v1/pins/renew`` and ``/v1/pins/release`` take ``{"id": "..."}``,
-the first also a lease. ``GET /v1/topics`` tells what can be pinned.
+``POST /v1/pins`` accepts ``{"topics": [...], "partitions": [[topic, number], ...], "lease_ms": n,
+"holder": "..."}``, all of it optional, and answers with the manifest as in
+`pipeline.planning.manifest`. ``/v1/pins/renew`` and ``/v1/pins/release`` accept ``{"id": "..."}``,
+and renew also a lease. ``GET /v1/topics`` lists the topics that can be pinned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PinPages:
         self._io = io
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
-        """Return the pages; ``guarded`` makes one ask for the token."""
+        """Return the pages; ``guarded`` makes a page require the token."""
         return (
             Route("GET", "/v1/topics", self._list_topics),
             Route("GET", "/v1/pins", self._list),
@@ -83,10 +83,10 @@ class PinPages:
     def _find_logs(
         self, topics: list[str] | None, partitions: list[tuple[str, int]] | None
     ) -> list[Log]:
-        """Return the logs that are meant, each once; without names, those of all topics.
+        """Return the named logs, each once; without names, the logs of all topics.
 
         Raises:
-            LookupError: There is one that is not here.
+            LookupError: A named topic or partition does not exist.
         """
         if topics is None and partitions is None:
             topics = list(self._topics.topics)
@@ -120,7 +120,7 @@ class PinPages:
 
 
 def _answering(answer: Callable[[dict[str, Any]], Awaitable[HttpResponse]]) -> Page:
-    """Return a page that is asked in JSON, and whose refusals are sentences."""
+    """Return a page that parses JSON and answers refusals as sentences."""
 
     async def page(request: HttpRequest) -> HttpResponse:
         try:
@@ -141,7 +141,7 @@ def _answering(answer: Callable[[dict[str, Any]], Awaitable[HttpResponse]]) -> P
 
 
 def _manifest(pin: Pin, cluster_id: str) -> bytes:
-    """Return what a pin holds, as JSON; not indented, for there may be thousands of segments."""
+    """Return the manifest of a pin as JSON, not indented: there may be thousands of segments."""
     return json.dumps(
         {
             "pin": pin.pin_id,

@@ -1,7 +1,7 @@
 """The pages of the control channel about settings: those in force, and reloads.
 
-``GET /v1/config`` answers every setting of the broker with its source, secrets without their value.
-What a reload would do, and doing it, want the token, since both have the broker read files.
+``GET /v1/config`` answers with every setting of the broker and its source; secrets have no value.
+The pages for a reload and for its preview require the token, since both make the broker read files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SettingsPages:
         self._certificates = certificates
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
-        """Return the pages; ``guarded`` makes one ask for the token."""
+        """Return the pages; ``guarded`` makes a page require the token."""
         return (
             Route("GET", "/v1/config", self._show),
             Route("POST", "/v1/reload", guarded(_telling(self._reload))),

@@ -1,7 +1,7 @@
-"""The token of the control channel: a file that only the broker's own user reads.
+"""The token of the control channel: a file that only the broker's user can read.
 
-It is kept over restarts, so that a command which waits for a restart can go on. A file that others
-could read or have written is replaced, since its token is no secret any more.
+The token survives restarts, so that a command that waits for a restart can continue. If other users
+could read or write the file, it is replaced, since its token is no secret any more.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _MAX_FILE_BYTES = 256
 
 
 class ControlToken:
-    """The token of a broker, in its first log directory; nobody can bring it before `ensure`."""
+    """The token of a broker, in its first log directory; before `ensure` no request has it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._text: str | None = None
 
     def ensure(self) -> None:
-        """Read the token, or make one. Blocks.
+        """Read the token, or create one. Blocks.
 
         Raises:
             OSError: the directory cannot be written.
@@ -47,7 +47,7 @@ class ControlToken:
 
 
 def ensure_token(directory: Path) -> str:
-    """Return the token of a log directory; make one if it has none that can be trusted.
+    """Return the token of a log directory; create one unless a trusted one exists.
 
     Raises:
         OSError: the directory cannot be written.
@@ -70,7 +70,7 @@ def read_token(directory: Path) -> str:
     """Return the token for a command that talks to the broker which serves this directory.
 
     Raises:
-        OSError: it does not exist, or belongs to another user.
+        OSError: The file does not exist, or belongs to another user.
     """
     return files.read_bytes(directory / TOKEN_FILE).decode("ascii").strip()
 
@@ -86,12 +86,12 @@ def brings_token(headers: Mapping[bytes, bytes], token: str) -> bool:
 def note_address(directory: Path, host: str, port: int, *, is_encrypted: bool = False) -> None:
     """Write the address of the control channel into the log directory, for local tools. Blocks."""
     shown = (ENCRYPTED if is_encrypted else "") + show_address(host, port)
-    with contextlib.suppress(OSError):  # a help for readers of the folder, and no more
+    with contextlib.suppress(OSError):  # only a help for local tools that read the folder
         files.replace_file(directory / files.CONTROL_ADDRESS, f"{shown}\n".encode(), durable=False)
 
 
 def read_address(directory: Path) -> str | None:
-    """Return where the control channel of the broker was that had this directory last. Blocks."""
+    """Return the control address of the last broker that used this directory. Blocks."""
     try:
         return files.read_bytes(directory / files.CONTROL_ADDRESS).decode("ascii").strip()
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def _read_trusted(path: Path) -> str | None:
     try:
         content = files.read_checked(path, _check, _MAX_FILE_BYTES)
     except OSError:
-        return None  # missing, a link or another user's: the caller makes another
+        return None  # missing, a link or another user's: the caller creates a new one
     text = content.decode("ascii", "replace").strip()
     return text if len(text) == 2 * _TOKEN_BYTES else None
 

@@ -1,6 +1,6 @@
-"""The pages of the control channel that a test asks: move the clock, have requests fail, undo.
+"""The control channel's pages for tests: move the clock, make requests fail, undo changes.
 
-They exist under ``siltstone serve --test-clock`` and ``--test-faults``, and want the token.
+The pages exist with ``siltstone serve --test-clock`` or ``--test-faults``, and require the token.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ERRORS: Final = {code.name.upper(): code for code in ErrorCode if code is not E
 
 
 class TrialPages:
-    """``/v1/trial/…`` (loop only); a part that is None has no pages."""
+    """The pages ``/v1/trial/…`` (loop only); a part that is None has no pages."""
 
     def __init__(self, time: PassingTime | None, faults: Faults | None, state: TrialState) -> None:
         self._time = time
@@ -44,7 +44,7 @@ class TrialPages:
         self._state = state
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
-        """Return the pages; ``guarded`` makes one ask for the token."""
+        """Return the pages; ``guarded`` makes a page require the token."""
         pages: dict[str, Callable[[Mapping[str, str]], Awaitable[HttpResponse]]] = {}
         if self._time is not None:
             pages["clock"] = self._move_clock
@@ -61,7 +61,7 @@ class TrialPages:
         )
 
     async def _move_clock(self, asked: Mapping[str, str]) -> HttpResponse:
-        assert self._time is not None  # noqa: S101  # else there is no such page
+        assert self._time is not None  # noqa: S101  # otherwise there is no such page
         milliseconds = _number("advance_ms", asked.get("advance_ms", "0"), _MAX_ADVANCE_MS)
         await self._time.advance(int(milliseconds))
         clock = self._time.clock
@@ -106,7 +106,7 @@ class TrialPages:
 
 
 def _asked(answer: Callable[[Mapping[str, str]], Awaitable[HttpResponse]]) -> Page:
-    """Return a page that is handed what the query says; what it cannot read is a 400."""
+    """Return a page that parses its query for ``answer``; invalid values are answered with 400."""
 
     async def page(request: HttpRequest) -> HttpResponse:
         try:
@@ -134,7 +134,7 @@ def _find_error(name: str) -> ErrorCode | None:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    """Return a question with the nearest of the names, or else one of them."""
+    """Return a question that suggests the nearest of the names, or one of them."""
     from difflib import get_close_matches  # noqa: PLC0415  # slow to import, and only here
 
     listed = list(names)

@@ -1,6 +1,6 @@
-"""The state that clients may change besides topics and groups, as JSON values, and its return.
+"""Saves and restores as JSON the state that clients may change besides topics and groups.
 
-So the tests that share a broker find it alike: one's quota or setting is not the next one's riddle.
+So all tests that share a broker find the same state: no test sees a quota or setting of another.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TrialState:
         self._coordinators = coordinators
 
     def tell(self) -> dict[str, Any]:
-        """Return how it is now; what `put_back` takes."""
+        """Return the current state, for `put_back`."""
         layers = self._settings.layers
         return {
             "cluster": dict(layers.cluster),
@@ -52,11 +52,11 @@ class TrialState:
         }
 
     async def put_back(self, told: Mapping[str, Any]) -> None:
-        """Have all as it was told. Topics that are new or gone stay so.
+        """Restore a state that `tell` returned. Topics are neither created nor deleted.
 
         Raises:
-            ValueError: That is not what `tell` tells (or KeyError, TypeError, AttributeError).
-            KafkaError: The disk does not take it, or a setting is refused.
+            ValueError: It is not from `tell` (or KeyError, TypeError, AttributeError).
+            KafkaError: The disk fails, or a setting is refused.
         """
         now = self.tell()
         changed = {name for name, value in now.items() if value != told[name]}
@@ -125,7 +125,7 @@ class TrialState:
 
 
 def _replacing(wanted: dict[Any, Any]) -> Callable[[dict[Any, Any]], None]:
-    """Return an edit after which a draft has these and no others."""
+    """Return an edit that replaces all values of a draft."""
 
     def edit(draft: dict[Any, Any]) -> None:
         draft.clear()

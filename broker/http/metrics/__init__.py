@@ -1,5 +1,5 @@
 """Every metric of the broker, and the text that Prometheus reads.
 
-Here go tables of metrics, a file for each area, and how they are written out. The counters
-themselves belong to the parts that count.
+This folder has the tables of metrics, one file for each area, and the writer of their text. The
+counters themselves belong to the parts of the broker that count.
 """

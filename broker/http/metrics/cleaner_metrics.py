@@ -1,4 +1,4 @@
-"""The metrics of the log cleaner: Kafka's under their usual names, ours beside them."""
+"""The metrics of the log cleaner: Kafka's metrics by their usual names, and our own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The metrics of groups, committed offsets, producers and transactions.
 
-Names are Kafka's where it has them, and those of kafka_exporter, which dashboards of consumer lag
-know.
+Names are Kafka's where Kafka has the metric, and for lag those of kafka_exporter, which dashboards
+of consumer lag use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _of_groups = one_of(lambda sources: sources.groups)
 
 
 def _in_state(state: GroupState) -> Reader:
-    """Return a reader of how many classic groups are in a state."""
+    """Return a reader of the number of classic groups in a state."""
 
     def rows(sources: MetricSources) -> Iterator[Row | None]:
         total = 0
@@ -100,7 +100,7 @@ _SERIES: Final = ("consumergroup", "topic", "partition")
 class _LagColumn(Column):
     """A reader of one value per group and partition; rows without a value are left out.
 
-    Each is a series, so their number is limited; what is left out is counted.
+    Each row is a series, so the number of rows is limited; omitted rows are counted.
     """
 
     def __init__(self, name: str) -> None:
@@ -114,7 +114,7 @@ class _LagColumn(Column):
                 yield key, value
 
     def lines(self, sources: MetricSources, series: str) -> Iterator[str | None]:
-        """Yield the text, some lines at a time."""
+        """Yield the text, several lines at a time."""
         labels = sources.lag.labels
         values: list[int | None] = getattr(sources.lag, self._name)
         for start in range(0, len(labels), AT_A_TIME):

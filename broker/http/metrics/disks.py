@@ -1,4 +1,4 @@
-"""The metrics of disks: their room, the pins that hold files, partitions that move between them."""
+"""The metrics of disks: their room, pins that hold files, and partitions that move."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIRECTORY = ("logdirectory",)
 
 
 def _each(read: Callable[[Room], float | None]) -> Reader:
-    """Return a reader of one value of each log directory; None is left out."""
+    """Return a reader of one value for each log directory; a value of None is left out."""
 
     def rows(sources: MetricSources) -> Iterator[Row]:
         for directory, room in sources.disks().items():
@@ -96,7 +96,7 @@ _CLIENT_ID = "ReplicaAlterLogDirs"
 
 
 def _of_client(read: Callable[[LogDirMoves], float]) -> Reader:
-    """Return a reader of one value with Kafka's name of the copier, 0 where nothing is copied."""
+    """Return a reader of one value with Kafka's label for the copier; 0 if nothing is copied."""
 
     def rows(sources: MetricSources) -> Iterator[Row]:
         yield (_CLIENT_ID,), 0 if sources.moves is None else read(sources.moves)

@@ -1,10 +1,10 @@
 """Prometheus' text format, written in slices of a quarter of a millisecond.
 
-A scrape of 5,000 partitions is tens of thousands of lines; the exporter's own writer would hold
-the loop for a fifth of a second (docs/decisions/0014-the-text-of-a-scrape.md). So the families are
-the exporter's (``BrokerCollector`` works with any registry), and the text is written here, sample
-by sample, with a pause whenever a slice is used up; a test compares it with the exporter's own
-text. prometheus_client takes 50 ms and 7 MiB to import, so only the first scrape does, in steps.
+A scrape of 5,000 partitions has tens of thousands of lines, and the writer of prometheus_client
+would hold the loop for a fifth of a second (docs/decisions/0014-the-text-of-a-scrape.md). So the
+text is written here, sample by sample, with a pause whenever a slice is used up; a test compares it
+with the text of prometheus_client. ``BrokerCollector`` gives the same metrics to any registry. The
+import of prometheus_client takes 50 ms and 7 MiB, so the first scrape does it, in steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SLICE_SECONDS = 0.00025
 _CHECK_EVERY = 16
-# What prometheus_client imports, dearest first, so that no single step takes more than a few ms.
+# What prometheus_client imports, the slowest first, so that no step takes more than a few ms.
 _IMPORTS = (
     "email.utils",
     "ssl",
@@ -50,7 +50,7 @@ _IMPORTS = (
 
 
 class BrokerCollector:
-    """Our metrics as families of prometheus_client, for any registry. Reads everything at once."""
+    """Our metrics as families of prometheus_client, for any registry. It reads without a pause."""
 
     def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
@@ -83,10 +83,10 @@ class Scrapes:
     def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
         self._runtime: CollectorRegistry | None = None
-        self._turn = asyncio.Lock()  # of all scrapes together one slice is written in a turn
+        self._turn = asyncio.Lock()  # all scrapes together write one slice in a turn
 
     async def answer(self, _request: HttpRequest) -> HttpResponse:
-        """Answer a scrape; the text is made while it is sent."""
+        """Answer a scrape; the text is written while it is sent."""
         if self._runtime is None:
             self._runtime = await _runtime_registry()
         return HttpResponse(body=self._text(self._runtime), content_type=CONTENT_TYPE)
@@ -110,7 +110,7 @@ class Scrapes:
     def write_slice(
         self, lines: Iterator[tuple[int, str | None]], share: LoopShare
     ) -> tuple[bytes, bool]:
-        """Return what is written in a slice, and whether it was the last."""
+        """Return the text of one slice, and whether it was the last."""
         written: list[str] = []
         for number, line in lines:
             if line is not PAUSE:
@@ -122,7 +122,7 @@ class Scrapes:
         return "".join(written).encode(), True
 
     def lines(self) -> Iterator[str | None]:
-        """Yield the text of our metrics, some lines at a time, and ``PAUSE``."""
+        """Yield the text of our metrics, several lines at a time, and ``PAUSE``."""
         sources, looking = self._sources.begin()
         yield from looking
         for metric in METRICS:
@@ -180,7 +180,7 @@ def _braces(labels: tuple[str, ...]) -> str:
 
 
 async def _runtime_registry() -> CollectorRegistry:
-    """Return a registry of what prometheus_client itself knows about the interpreter."""
+    """Return a registry with the metrics of the interpreter that prometheus_client has."""
     share = LoopShare()
     for name in _IMPORTS:
         import_module(name)

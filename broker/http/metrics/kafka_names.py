@@ -1,12 +1,12 @@
-"""Kafka's own metrics by the names that public dashboards ask for.
+"""Kafka's own metrics, by the names that public dashboards use.
 
-There are two sets of jmx_exporter rules that dashboards are made for. Strimzi's write a meter as
-``bytesin_total`` and a percentage as ``idle_percent``; Confluent's leave ``bytesinpersec`` and
-``idlepercent`` as they are, and give no type. What is in neither set stands elsewhere, and nothing
-of a JVM, of ZooKeeper or of tiered storage is here.
+Dashboards are written for one of two sets of jmx_exporter rules. Strimzi's rules write a meter as
+``bytesin_total`` and a percentage as ``idle_percent``. Confluent's rules keep ``bytesinpersec`` and
+``idlepercent``, and set no type. Metrics that are in neither set are in other modules. There are no
+metrics of a JVM, of ZooKeeper or of tiered storage.
 
-A broker of one node has no replicas to lose, and one loop has no queues between threads: what tells
-of these is always 0, as it is on one node of Apache Kafka that idles.
+A single broker has no replicas to lose, and one loop has no queues between threads: metrics of
+these are always 0, as on an idle single node of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _FETCH: Final = 1
 _RUNNING: Final = 3
 _RECOVERY: Final = 2
 _MAX_SOFTWARE: Final = 100
-# What dashboards draw even before the first request of the kind has come.
+# The APIs that dashboards draw even before their first request.
 _ALWAYS_TOLD: Final = frozenset({0, 1, 3})
-# Their answers wait for others: for records, for members. Everything else is answered at once.
+# Answers of these APIs wait for records or members. All other requests are answered at once.
 _WAITING: Final = frozenset({"Fetch", "FetchConsumer", "JoinGroup", "SyncGroup"})
 _ZEROS: Final = (0.0,) * len(QUANTILES)
 _FOLLOWER: Final = "FetchFollower"
@@ -70,16 +70,16 @@ def _requests(sources: MetricSources) -> Iterator[Row]:
 
 
 def request_errors(sources: MetricSources) -> Iterator[Row]:
-    """Yield the error codes in answers, by API and name."""
+    """Yield the counts of error codes in answers, by API and name of the error."""
     for stats in sources.requests.by_key.values():
         for code, count in tuple(stats.errors.items()):
             yield (stats.name, error_name(code).removeprefix("error ")), count
 
 
 def _timed(read: Callable[[MetricSources, int, str], Summary | None]) -> Reader:
-    """Return a reader of the time of each API that was asked; consumers' fetches have a name too.
+    """Return a reader of the time of each API with requests; consumers' fetches have a row, too.
 
-    ``read`` gets the API's key and Kafka's name of its requests.
+    ``read`` gets the key of the API and Kafka's name for its requests.
     """
 
     def rows(sources: MetricSources) -> Iterator[Row]:
@@ -128,7 +128,7 @@ def _loop_lag(sources: MetricSources) -> Iterator[Row | None]:
 
 
 def by_listener(read: Callable[[ListenerCounts], float]) -> Reader:
-    """Return a reader of one value of each listener."""
+    """Return a reader of one value for each listener."""
 
     def rows(sources: MetricSources) -> Iterator[Row]:
         for counts in sources.listeners():
@@ -148,7 +148,7 @@ def _went(sources: MetricSources) -> Iterator[Row]:
 
 
 def _software(sources: MetricSources) -> Iterator[Row | None]:
-    """Count connections by what clients say they are; beyond some names they are told as others."""
+    """Count connections by client software; above a number of names the rest count as others."""
     counts: dict[tuple[str, ...], int] = {}
     for software in sources.software():
         if software is None:
@@ -162,7 +162,7 @@ def _software(sources: MetricSources) -> Iterator[Row | None]:
 
 
 def _disk(read: Callable[[process_stats.DiskBytes], int]) -> Reader:
-    """Return a reader of what the kernel counts; a hardened one may not say."""
+    """Return a reader of a count of the kernel; a hardened kernel may not report it."""
 
     def rows(_: MetricSources) -> Iterator[Row]:
         found = process_stats.disk_bytes()

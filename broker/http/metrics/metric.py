@@ -19,7 +19,7 @@ Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram", "untyped"]
 
 
 class Summary(NamedTuple):
-    """How often something was done, how long that took altogether, and lately at `QUANTILES`."""
+    """A count of events, their total time, and their recent times at `QUANTILES`."""
 
     times: int
     seconds: float
@@ -32,7 +32,7 @@ Reader: TypeAlias = "Callable[[MetricSources], Iterator[Row | None]]"
 
 
 class Column(ABC):
-    """A reader whose text comes many lines at a time, since it has thousands."""
+    """A reader that writes many lines of text at a time, since it has thousands of rows."""
 
     @abstractmethod
     def __call__(self, sources: MetricSources) -> Iterator[Row | None]:
@@ -45,12 +45,12 @@ class Column(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric; a counter's ``name`` stands without ``_total``.
+    """One metric; the ``name`` of a counter lacks ``_total``.
 
-    What is ``untyped`` is a counter or a gauge under a name of jmx_exporter's rules that say no
-    type, such as a counter's without ``_total``.
-    ``source`` says for the documentation where ``read`` finds the value; ``scale`` turns the
-    seconds of a histogram or summary into the unit that the name promises.
+    An ``untyped`` metric is a counter or a gauge with a name from jmx_exporter rules that set no
+    type, such as a counter without ``_total``. ``source`` tells the documentation where ``read``
+    finds the value; ``scale`` converts the seconds of a histogram or summary to the unit in the
+    name.
     """
 
     kind: Kind
@@ -79,7 +79,7 @@ def single(read: Callable[[MetricSources], Value]) -> Reader:
 def one_of(
     find: Callable[[MetricSources], P | None],
 ) -> Callable[[Callable[[P], Value]], Reader]:
-    """Return what makes readers of one value of a part; 0 while the broker has no such part."""
+    """Return a maker of readers of one value from a part; 0 while the part is not built."""
 
     def make(read: Callable[[P], Value]) -> Reader:
         return single(lambda sources: 0 if (part := find(sources)) is None else read(part))
@@ -90,7 +90,7 @@ def one_of(
 def rows_of(
     find: Callable[[MetricSources], P | None],
 ) -> Callable[[Callable[[P], Iterator[Row]]], Reader]:
-    """Return what makes readers of a part's rows; without the part no row exists."""
+    """Return a maker of readers of a part's rows; no rows while the part is not built."""
 
     def make(read: Callable[[P], Iterator[Row]]) -> Reader:
         def rows(sources: MetricSources) -> Iterator[Row]:

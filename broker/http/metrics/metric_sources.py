@@ -1,7 +1,7 @@
-"""Where metrics read their values: the counters that the broker's parts keep for themselves.
+"""The sources of metrics: the counters that the parts of the broker keep.
 
-Reading happens on the loop, at a scrape, and takes no lock: each value is one integer. What has no
-counter of its own is a function, so that a test can stand in for a broker with a few lines.
+Metrics are read on the loop, at a scrape, and without a lock: each value is one integer. A value
+without a counter is a function, so that a test can replace a broker with a few lines.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ListenerCounts(NamedTuple):
 
 
 class SessionCounts(NamedTuple):
-    """Incremental fetch sessions: how many, their partitions, how many were evicted."""
+    """Incremental fetch sessions: their number, their partitions, and evictions."""
 
     sessions: int
     partitions: int
@@ -53,7 +53,7 @@ class SessionCounts(NamedTuple):
 
 
 class Software(NamedTuple):
-    """The name and version that a client on a listener says of itself."""
+    """The software name and version that a client on a listener has sent."""
 
     name: str
     version: str
@@ -61,7 +61,7 @@ class Software(NamedTuple):
 
 
 class FlushCounts(NamedTuple):
-    """Flushes of logs: how many and how many seconds they took together."""
+    """Flushes of logs: their number and their total seconds."""
 
     flushes: int
     seconds: float
@@ -72,9 +72,9 @@ class MetricSources:
     """Everything that ``broker.http.metrics.table`` reads; built once in ``broker.server``.
 
     ``offline_directories`` maps each log directory to whether it is offline, ``disks`` to the room
-    on its disk. ``software`` yields a row for each connection that said what it is, and None to
-    pause.
-    ``scan``, ``cleanable``, ``lag`` and ``clients`` are what one scrape has seen: see `begin`.
+    on its disk. ``software`` yields a row for each connection that has sent its software's name,
+    and None to pause. ``scan``, ``cleanable``, ``lag`` and ``clients`` are the results of one
+    scrape's walk: see `begin`.
     """
 
     version: str
@@ -110,7 +110,7 @@ class MetricSources:
     clients: ClientScan = field(default_factory=ClientScan)
 
     def begin(self) -> tuple[MetricSources, Iterator[None]]:
-        """Return the sources of one scrape, and the walk that must be over before they are read."""
+        """Return the sources of one scrape, and the walk that must end before they are read."""
         mine = replace(
             self,
             scan=PartitionScan(),
@@ -122,7 +122,7 @@ class MetricSources:
         return mine, mine.look()
 
     def look(self) -> Iterator[None]:
-        """Fill the scans, and pause on the way."""
+        """Fill the scans, with pauses in between."""
         transactions = self.transactions
         late_since = 0 if transactions is None else transactions.late_since(_LATE_MS)
         yield from self.scan.look(self.topics, late_since)
@@ -135,12 +135,12 @@ class MetricSources:
 
     @property
     def groups(self) -> GroupCoordinator | None:
-        """Return the coordinator of groups; None as long as nobody has needed it."""
+        """Return the coordinator of groups; None while it is not built."""
         built = None if self.coordinators is None else self.coordinators.built
         return None if built is None else built.groups
 
     @property
     def transactions(self) -> TransactionCoordinator | None:
-        """Return the coordinator of transactions; None as long as nobody has needed it."""
+        """Return the coordinator of transactions; None while it is not built."""
         built = None if self.coordinators is None else self.coordinators.built
         return None if built is None else built.transactions

@@ -54,7 +54,7 @@ class TopicColumn(Column):
 
 
 def always(value: float) -> Callable[[PartitionScan], Iterable[float]]:
-    """Return what gives the same value for each row."""
+    """Return a function that gives the same value for each row."""
     return lambda _: repeat(value)
 
 
@@ -62,7 +62,7 @@ def _lines(series: str, labels: Sequence[str], values: Iterable[float]) -> Itera
     rest = iter(values)
     for start in range(0, len(labels), AT_A_TIME):
         some = labels[start : start + AT_A_TIME]
-        # The labels first: zip takes no value too many when they end.
+        # The labels come first, so that zip takes no surplus value when they end.
         yield "".join(
             [f"{series}{{{label}}} {value}\n" for label, value in zip(some, rest, strict=False)]
         )

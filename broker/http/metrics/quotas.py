@@ -1,4 +1,4 @@
-"""The metrics of quotas and limits: how often a client was held by one."""
+"""The metrics of quotas and limits: how often they delayed or refused clients."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The last minutes: rates and quantiles, as Kafka's meters and percentiles have them.
+"""Rates and quantiles of the last minutes, like Kafka's meters and percentiles.
 
-The broker only counts. So what counters were at earlier scrapes is kept here, at most ten times in
-five minutes, and a figure of late is the difference to one of these.
+The broker only counts. So this module keeps the values of counters at earlier scrapes, at most ten
+samples in five minutes. A recent figure is the difference between now and one of these samples.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class _Sample:
 class Recent:
     """Rates of about a minute and quantiles of about five (loop only, on the loop's own thread).
 
-    With fewer scrapes it is since the scrape before, and since the first use of the port at first.
-    ``listeners`` yields names, how many connections are open, and how many were accepted.
+    If scrapes are rarer, the figures are since the scrape before; at the first scrape, since the
+    first use of the port. ``listeners`` yields for each listener its name and its numbers of open
+    and of accepted connections.
     """
 
     def __init__(
@@ -63,13 +64,13 @@ class Recent:
         self.samples = deque([self._take()], _KEPT)
 
     def note(self) -> None:
-        """Keep the counters of now, if those kept last are half a minute old."""
+        """Keep the current counters, if the last sample is half a minute old."""
         if self._clock.monotonic() - self.samples[-1].at >= _EVERY_SECONDS:
             self.samples.append(self._take())
 
     @property
     def idle(self) -> float:
-        """Return the share of the last minute in which the loop's thread did not compute."""
+        """Return the share of the last minute in which the thread of the loop was idle."""
         then = self._minute_ago()
         seconds = self._clock.monotonic() - then.at
         if seconds <= 0:
@@ -77,7 +78,7 @@ class Recent:
         return min(1.0, max(0.0, 1 - (self._cpu_seconds() - then.cpu_seconds) / seconds))
 
     def connection_rates(self) -> Iterable[tuple[str, float, float]]:
-        """Yield each listener with the connections that came and went in a second."""
+        """Yield each listener with the connections opened and closed in a second."""
         then = self._minute_ago()
         seconds = self._clock.monotonic() - then.at
         for name, is_open, accepted in self._listeners():
@@ -86,7 +87,7 @@ class Recent:
             yield (name, came / seconds, went / seconds) if seconds > 0 else (name, 0.0, 0.0)
 
     def lag_quantiles(self) -> tuple[float, ...]:
-        """Return by how many seconds the loop was late, at the quantiles."""
+        """Return the lag of the loop in seconds, at the quantiles."""
         return quantiles(self._loop_lag.buckets, self.samples[0].lag)
 
     def request_quantiles(self, key: int) -> tuple[float, ...]:
@@ -94,7 +95,7 @@ class Recent:
         return quantiles(self._requests.by_key[key].buckets, self.samples[0].times[key])
 
     def _minute_ago(self) -> _Sample:
-        """Return the youngest sample that is a minute old, else the oldest."""
+        """Return the newest sample that is at least a minute old, else the oldest."""
         latest = self._clock.monotonic() - _RATE_SECONDS
         old = [each for each in self.samples if each.at <= latest]
         return old[-1] if old else self.samples[0]
@@ -113,9 +114,10 @@ class Recent:
 
 
 def quantiles(now: Sequence[int], then: Sequence[int]) -> tuple[float, ...]:
-    """Return the seconds at `QUANTILES` of what a histogram counted in between.
+    """Return the seconds at `QUANTILES` for the counts of a histogram between two times.
 
-    Between a bucket's bounds it is a straight line; what is beyond the last bound counts as that.
+    Inside a bucket the values are interpolated linearly; values above the last bound count as that
+    bound.
     """
     counts = [later - earlier for later, earlier in zip(now, then, strict=True)]
     upto = list(accumulate(counts))

@@ -1,7 +1,7 @@
-"""The sight of one scrape: every partition, group, compacted log and client is looked at once.
+"""The scans of one scrape: each looks once at every partition, group, compacted log or client.
 
-Every family of a scrape stands by itself in the text, and a dozen of them have a line for each
-partition or topic. To walk over the logs for each takes three times as long as these walks.
+The text of a scrape is sorted by families, and a dozen families have a line for each partition or
+topic. A walk over the logs for each family would take three times as long as these walks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TopicSums:
 class PartitionScan:
     """The figures of all partitions that are in a topic, in columns; hidden logs are left out.
 
-    ``labels`` are the braces' content, ready to be written; they stand beside ``partitions``.
+    ``labels`` are the texts between the braces, one for each of ``partitions``.
     """
 
     __slots__ = (
@@ -83,9 +83,9 @@ class PartitionScan:
         self.offline_count = 0
 
     def look(self, registry: TopicRegistry, late_since: int) -> Iterator[None]:
-        """Walk over all logs once, and pause on the way; topics come and go in the meantime.
+        """Walk over all logs once, with pauses; topics may be created or deleted meanwhile.
 
-        A transaction is late whose producer was last heard of before ``late_since``.
+        A transaction is late if the last request of its producer was before ``late_since``.
         """
         by_topic: dict[str, tuple[TopicSums, str]] = {}
         for number, topic in enumerate(tuple(registry.topics.values()), 1):
@@ -99,7 +99,7 @@ class PartitionScan:
             self.offline_count += topic.logs.count(None)
             if not number % AT_A_TIME:
                 yield PAUSE
-        # Two tuples and no pairs: thousands of new objects would wake the garbage collector.
+        # Two tuples instead of pairs: thousands of new objects would start the garbage collector.
         logs = registry.logs
         names, found = tuple(logs), tuple(logs.values())
         for start in range(0, len(found), AT_A_TIME):
@@ -140,7 +140,7 @@ class PartitionScan:
 
 
 def _is_late(log: Log, since_ms: int) -> bool:
-    """Tell whether a partition has a transaction whose producer has been silent for so long."""
+    """Tell whether a partition has a transaction whose producer is silent since before a time."""
     producers = log.producers
     return any(
         producers.producers[producer_id].last_timestamp < since_ms
@@ -161,7 +161,7 @@ class CleanableScan:
     def look(
         self, cleaning: Cleaning, compacted: Sequence[tuple[tuple[str, int], Log]]
     ) -> Iterator[None]:
-        """Judge each of them once, and pause on the way."""
+        """Compute the bytes of each partition once, with pauses in between."""
         for number, (partition, log) in enumerate(compacted, 1):
             self._add(cleaning, partition, log)
             if number % _LOGS_JUDGED_AT_A_TIME == 0:
@@ -180,10 +180,10 @@ class CleanableScan:
 
 
 class LagScan:
-    """Committed offsets and lags, as many as the limit allows, in columns.
+    """Committed offsets and lags in columns, up to the limit.
 
-    A partition that was deleted has an offset and no lag: None. ``labels`` are the
-    braces' content, ready to be written.
+    A deleted partition has an offset and a lag of None. ``labels`` are the texts between the
+    braces.
     """
 
     __slots__ = ("keys", "labels", "lags", "offsets", "omitted")
@@ -198,7 +198,7 @@ class LagScan:
     def look(
         self, offsets: Offsets, logs: Mapping[tuple[str, int], Log], limit: int
     ) -> Iterator[None]:
-        """Walk over the committed offsets once, up to the limit, and pause on the way."""
+        """Walk over the committed offsets once, up to the limit, with pauses in between."""
         steps = 0
         for group_ids in offsets.by_shard():
             for group_id in group_ids:
@@ -239,9 +239,9 @@ def _pieces(indexes: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def find_cleanable(cleaning: Cleaning, log: Log) -> CleanableLog | None:
-    """Return what a pass could clean; None if a file cannot be looked at, as the cleaner says.
+    """Return what a pass could clean; None if a file cannot be read: the cleaner reports that.
 
-    It may be one that was cut behind our back (struct.error).
+    Another program may have truncated the file (struct.error).
     """
     try:
         return selection.find_cleanable(cleaning.manager.snapshot(log), cleaning.clock.now_ms())
@@ -250,7 +250,7 @@ def find_cleanable(cleaning: Cleaning, log: Log) -> CleanableLog | None:
 
 
 def escape(value: str) -> str:
-    """Return a label's value as it stands between quotation marks."""
+    """Return a label's value, escaped for quotation marks."""
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return value
@@ -266,11 +266,11 @@ _MAX_VALUE: Final = 150
 
 
 class ClientScan:
-    """Values that clients pushed of themselves, as series by the names of their families.
+    """Values that clients have pushed, as series by the names of their families.
 
-    Names are made as those of Kafka's: dots become underscores, behind ``siltstone_client``. A
-    client may name what it likes, so names, labels and the number of series are bounded; what is
-    too many is counted.
+    Names are formed like those of Kafka's metrics: after ``siltstone_client``, with underscores for
+    dots. Clients choose the names, so names, labels and the number of series are limited; omitted
+    series are counted.
     """
 
     __slots__ = ("clients", "families", "omitted")
@@ -281,7 +281,7 @@ class ClientScan:
         self.clients = 0
 
     def look(self, telemetry: Telemetry, limit: int) -> Iterator[None]:
-        """Walk over what clients pushed last, and pause on the way."""
+        """Walk over the last values of all clients, with pauses in between."""
         told = steps = 0
         for instance in telemetry.alive():
             self.clients += 1
@@ -296,7 +296,7 @@ class ClientScan:
                     told += self._add(instance, point)
 
     def _add(self, instance: Instance, point: Point) -> bool:
-        """Add a series; a known one, by its name and labels, is no new one."""
+        """Add a point; a point with the name and labels of a known series needs no new series."""
         family = self.families.setdefault(_family(point.name), {})
         labels = {_label(name): value[:_MAX_VALUE] for name, value in point.labels}
         labels["client_id"] = instance.client.client_id[:_MAX_VALUE]
@@ -307,7 +307,7 @@ class ClientScan:
 
 
 def client_lines(scan: ClientScan) -> Iterator[str | None]:
-    """Yield the text of all families, some lines at a time."""
+    """Yield the text of all families, several lines at a time."""
     written = 0
     for name, series in sorted(scan.families.items()):
         yield f"# HELP {name} {CLIENT_HELP}\n# TYPE {name} untyped\n"

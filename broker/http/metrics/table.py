@@ -1,10 +1,10 @@
 """Every metric, once: its name, its text, its labels and where the value comes from.
 
-Names are those that jmx_exporter's usual rules make of Kafka's beans in lower case, so that a
-Kafka dashboard finds them; what Kafka does not have begins with ``siltstone_``. A row reads plain
-counters that the parts own, at a scrape. A reader that passes over much yields ``PAUSE`` on its
-way: a good moment to give the loop to others. What partitions have is read in one walk before
-(`broker.http.metrics.partitions`).
+Names are those that jmx_exporter's usual rules form from Kafka's beans, in lower case, so that a
+Kafka dashboard finds them. Names of metrics that Kafka does not have begin with ``siltstone_``. At
+a scrape a row reads plain counters, which the parts of the broker own. A reader with much to read
+yields ``PAUSE`` in between, so that others can have the loop. The values of partitions are read
+before, in one walk (`broker.http.metrics.partitions`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The page that a browser gets, and the files it is made of: no build step, nothing from elsewhere.
+"""The web page and its files: there is no build step, and nothing comes from other sites.
 
-``files`` has what is sent as it stands. All text of users reaches the page as ``textContent``.
+``files`` has the files that are sent unchanged. The page shows all text of users as
+``textContent``.
 """

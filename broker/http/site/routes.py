@@ -1,4 +1,4 @@
-"""Sends the files of the page, with headers that let nothing else run in it."""
+"""Sends the files of the web page, with headers that allow no other scripts in it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def routes() -> Iterator[Route]:
 
 
 class _File:
-    """One file, read each time: few ask, and nothing stays in memory."""
+    """One file; each request reads it from the disk, since requests are rare."""
 
     def __init__(self, name: str, content_type: str) -> None:
         self._path = _FOLDER / name

@@ -3,7 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element; strings among the children become text. */
+/** Create an element; strings among the children become text. */
 export function make(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
@@ -27,12 +27,12 @@ function fill(element, attributes, children) {
 
 // Names
 
-/** What a stranger has named so: what cannot be seen in it is spelled out. */
+/** A name that a stranger has chosen, with invisible characters spelled out. */
 export function visible(text) {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
 }
 
-/** The same as an element, which has a direction of its own. */
+/** Such a name as an element, which has its own text direction. */
 export function named(text) {
   return make("bdi", {}, visible(text));
 }
@@ -87,7 +87,7 @@ export const KINDS = {
   active: "active",
 };
 
-/** The segments of a partition as a strip, wide as their bytes, but none too small to be seen. */
+/** The segments of a partition as a strip, as wide as their bytes, but all wide enough to see. */
 export function strip(pieces) {
   const total = pieces.reduce((sum, each) => sum + each.size_bytes, 0);
   const words = pieces.map((each) => `${KINDS[each.kind]} ${bytes(each.size_bytes)}`);
@@ -140,7 +140,7 @@ export function spark(samples) {
   return drawing;
 }
 
-/** Passes of the cleaner on lanes, one a partition, and when the next ones may come. */
+/** Passes of the cleaner, one lane for each partition, and the times of the next passes. */
 export function timeline(passes, coming, now, width) {
   const lanes = new Map();
   const lane = (each) => {

@@ -1,4 +1,4 @@
-// The page: views over /api/, asked again every few seconds while somebody looks.
+// The page: views of /api/, which are requested again every few seconds while visible.
 
 import {
   bytes, counted, legend, make, meter, named, rate, span, spark, strip, timeline, visible, when, whole,
@@ -64,7 +64,7 @@ function table(columns, rows, { open = null, key = null, none = "There is nothin
   return make("div", { class: "wide" }, make("table", { class: isLong && "long" }, make("thead", {}, head), make("tbody", {}, body)));
 }
 
-/** What is below a list that is cut. */
+/** The note below a shortened list. */
 function remainder(left, words) {
   return left > 0 && make("p", { class: "soft" }, `and ${whole(left)} more; ${words}`);
 }
@@ -88,7 +88,7 @@ function searchBar(view, words, more = []) {
   return { count, bar: make("div", { class: "bar" }, input, more, count) };
 }
 
-// Views: each asks, and shows what it was told in its own element
+// Views: each sends requests and shows the answers in its own element
 
 class Overview {
   title = "Overview";
@@ -158,7 +158,7 @@ const topicColumns = [
   ["Out", "number", (row) => rate(rates.get(row.name)?.out ?? null)],
 ];
 
-/** Make rates of counters and of those before, for each topic and for all together. */
+/** Compute rates from counters and the previous ones, for each topic and for all together. */
 function note(answer, topics, isAll) {
   for (const topic of topics) {
     const before = rates.get(topic.name);
@@ -463,7 +463,7 @@ class Settings {
   }
 }
 
-// Which view, and when it is asked again
+// The current view, and when it is requested again
 
 const views = { overview: Overview, topics: Topics, cleaner: Cleaner, groups: Groups, connections: Connections, settings: Settings };
 const titles = { overview: "Overview", topics: "Topics", cleaner: "Cleaner", groups: "Groups", connections: "Connections", settings: "Settings" };
@@ -549,7 +549,7 @@ function refused(view, sentence) {
   say("refused", "bad");
   trouble.hidden = true;
   main.classList.remove("stale");
-  view.isMounted = false; // what it showed is gone
+  view.isMounted = false; // its content is gone
   main.replaceChildren(message("bad", sentence), make("p", {}, make("a", { href: "#overview" }, "← overview")));
 }
 
@@ -563,13 +563,13 @@ function unanswered(view) {
   if (!view.isMounted) main.replaceChildren();
 }
 
-/** Tell whether somebody is selecting text of the view, which a new drawing would undo. */
+/** Tell whether the user selects text of the view: a new drawing would end the selection. */
 function isSelecting() {
   const chosen = getSelection();
   return chosen.type === "Range" && main.contains(chosen.anchorNode);
 }
 
-/** Draw again, and have the focus and what is scrolled sideways where they were. */
+/** Draw again, and restore the focus and the horizontal scroll positions. */
 function keepPlace(draw) {
   const places = () => [...main.querySelectorAll("a, button, summary")];
   const focused = document.activeElement;
@@ -586,10 +586,9 @@ function keepPlace(draw) {
 }
 
 function say(text, kind) {
-  state.textContent = text;
-  state.className = kind;
-  const words = kind === "good" ? "up to date" : text;
-  if (said.textContent !== words) said.textContent = words; // read out once, not with each answer
+  state.textContent = text; state.className = kind; const words = kind === "good" ? "up to date" :
+  text; if (said.textContent !== words) said.textContent = words; // a screen reader reads it once,
+  not with each answer
 }
 
 function pause() {
@@ -607,7 +606,7 @@ function switchTheme() {
   try {
     localStorage.setItem("theme", root.dataset.theme);
   } catch {
-    // kept for this visit only
+    // stored only for this visit
   }
 }
 
@@ -650,6 +649,6 @@ try {
   const theme = localStorage.getItem("theme");
   if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
 } catch {
-  // the system's choice counts
+  // the setting of the system counts
 }
 open();
