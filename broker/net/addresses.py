@@ -1,4 +1,4 @@
-"""Connections by the address that they come from: how many, and how often (ConnectionQuotas)."""
+"""Limits the number and the rate of connections by client address (ConnectionQuotas)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NO_LIMIT: Final = (1 << 31) - 1
 
 
 class Addresses:
-    """The addresses of a broker's connections, those in a handshake included (loop only).
+    """The client addresses of all connections, including those in a handshake (loop only).
 
-    ``count_all`` tells how many connections all listeners have: what max.connections limits;
+    ``count_all`` returns the number of connections of all listeners, which max.connections limits;
     ``monotonic`` is a steady clock.
     """
 
@@ -40,12 +40,12 @@ class Addresses:
             settings, lambda: settings().max_connection_creation_rate, monotonic
         )
         self._counts: dict[str, int] = {}
-        self._seen: ServerConfig | None = None  # those that the limits are of
+        self._seen: ServerConfig | None = None  # the settings that the limits are from
         self._most = self._most_of_one = _NO_LIMIT
         self._overrides: dict[str, int] = {}
 
     def count(self, host: str) -> int:
-        """Return how many connections an address has open."""
+        """Return how many open connections an address has."""
         return self._counts.get(host, 0)
 
     def opened(self, host: str) -> None:
@@ -53,7 +53,7 @@ class Addresses:
         self._counts[host] = self._counts.get(host, 0) + 1
 
     def closed(self, host: str) -> None:
-        """Count one less; those from within the process were never counted."""
+        """Count a closed connection; connections from within the process were never counted."""
         left = self._counts.get(host, 0) - 1
         if left > 0:
             self._counts[host] = left
@@ -61,9 +61,9 @@ class Addresses:
             self._counts.pop(host, None)
 
     def find_fault(self, host: str) -> str | None:
-        """Return the setting that lets an address open no more; None if it may."""
+        """Return the setting that forbids another connection of an address, or None."""
         settings = self._settings()
-        if settings is not self._seen:  # each change makes new ones
+        if settings is not self._seen:  # each change creates a new object
             self._seen = settings
             self._most = settings.max_connections
             self._most_of_one = settings.max_connections_per_ip
@@ -80,18 +80,18 @@ class Addresses:
         return self._rate.find_pause()
 
     def find_delay(self, host: str) -> float:
-        """Return how many seconds a connection that comes too soon is kept waiting; 0: it may come.
+        """Return for how many seconds to hold a connection that comes too soon; 0 if it may come.
 
-        It is closed then: it is the client that must go slower.
+        After this time it is closed: the client must connect less often.
         """
         meter = self._meter.built
         return 0.0 if meter is None else meter.admit(_without_zone(host))
 
 
 class ConnectionRate:
-    """How fast connections come, of all listeners or of one (loop only).
+    """The rate of new connections, of all listeners or of one (loop only).
 
-    ``limit`` tells how many a second may come; None and `_NO_LIMIT`: as many as come.
+    ``limit`` returns how many connections may come in a second; None and `_NO_LIMIT` mean no limit.
     ``monotonic`` is a steady clock.
     """
 

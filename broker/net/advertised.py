@@ -1,7 +1,7 @@
-"""The addresses that clients are told to connect to: logged at the start, and tried.
+"""The advertised addresses: the broker logs them at the start and tries to connect to them.
 
-A broker that advertises an address which its clients cannot reach looks healthy to everybody but
-them: their first connection works, and all later ones go where they were told.
+If a broker advertises an address that its clients cannot reach, only the clients notice: their
+first connection works, and all later ones go to the advertised address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ALL_INTERFACES = {"", "0.0.0.0", "::"}  # noqa: S104  # compared, not bound
 
 
 def who_for(host: str) -> str:
-    """Return in words which clients an advertised host is for."""
+    """Return a phrase that says which clients can use an advertised host."""
     if host == AUTO:
         return "each client as the address that it has reached"
     if host.lower().rstrip(".") in _LOOPBACK:
@@ -45,12 +45,12 @@ def who_for(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine finds a broker at a host."""
+    """Tell whether only clients on the same machine can reach a host."""
     return who_for(host) == _HERE
 
 
 def announce(advertised: Mapping[str, tuple[str, int]]) -> None:
-    """Log each advertised address and which clients it is for."""
+    """Log each advertised address and which clients can use it."""
     for name, (host, port) in advertised.items():
         _logger.info(
             "advertised listener=%s address=%s for=%r",
@@ -65,7 +65,7 @@ async def try_all(
     bound: Collection[tuple[str, int]] = (),
     seconds: float = TRY_SECONDS,
 ) -> dict[str, str]:
-    """Do what `find_faults` does, and log a line for each address that fails its clients."""
+    """Call `find_faults`, and log a line for each address that clients cannot reach."""
     faults = await find_faults(advertised, bound, seconds)
     for name, fault in faults.items():
         _logger.warning("advertised address fails clients listener=%s: %s", name, fault)
@@ -81,8 +81,8 @@ async def find_faults(
 ) -> dict[str, str]:
     """Resolve every advertised address and connect to it, unless it is one of those bound here.
 
-    Without ``connects`` they are only resolved: no broker listens yet. Returns by listener which
-    clients fail and why, for those that fail some.
+    Without ``connects`` addresses are only resolved, since no broker listens yet. The result says
+    for each faulty listener which clients fail and why.
     """
     names = [name for name, (host, _) in advertised.items() if host != AUTO]
     told = await asyncio.gather(
@@ -94,7 +94,7 @@ async def find_faults(
 async def _find_fault(
     address: tuple[str, int], bound: Collection[tuple[str, int]], seconds: float, *, connects: bool
 ) -> str | None:
-    """Return which clients fail and why, None if the address leads somewhere."""
+    """Return which clients fail and why; None if the address works."""
     host, port = address
     if address in bound:
         return None
@@ -104,7 +104,7 @@ async def _find_fault(
     except (OSError, UnicodeError) as error:
         return _unresolved(host, where, _why(error, seconds))
     if not connects or any(_is_bound(str(each[0]), port, bound) for each in found):
-        return None  # and no place among max.connections is taken
+        return None  # no connection, so none counts for max.connections
     try:
         _, writer = await asyncio.wait_for(sockets.connect(host, port), seconds)
     except OSError as error:
@@ -114,10 +114,10 @@ async def _find_fault(
 
 
 def _why(error: OSError | UnicodeError, seconds: float) -> str:
-    if isinstance(error, TimeoutError) and not error.args:  # ours, not the kernel's
+    if isinstance(error, TimeoutError) and not error.args:  # our own time-out, not the kernel's
         return f"no answer within {seconds:g} s"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)  # asyncio's words name the address once more
+        return os.strerror(error.errno)  # asyncio's message repeats the address
     return getattr(error, "strerror", None) or str(error)
 
 

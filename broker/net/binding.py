@@ -16,10 +16,10 @@ _OTHER: Final = "choose another address"
 
 
 def why_not_bound(error: OSError) -> str:
-    """Return the kernel's or the resolver's words, and the remedy."""
+    """Return the message of the kernel or the resolver, and the remedy."""
     if isinstance(error, socket.gaierror):
         return f"{error.strerror}; give an address of this machine, or a name that resolves here"
     number = error.errno or 0
-    # The event loop puts words of its own into strerror.
+    # The event loop replaces strerror by its own message.
     words = os.strerror(number) if number else str(error)
     return f"{words}; {_REMEDIES.get(number, _OTHER)}"

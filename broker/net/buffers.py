@@ -1,14 +1,14 @@
-"""Memory for requests: one receive buffer for the whole loop, and a limit for what must wait.
+"""Memory for requests: one receive buffer for the whole loop, and a limit for requests that wait.
 
 Most frames are complete after one ``recv`` and never leave the shared buffer. A frame above
-``LARGE`` bytes gets a buffer of its own: anonymous pages, which cost memory only as bytes arrive,
-so a client that announces 100 MiB and sends nothing costs nothing and holds up nobody.
+``LARGE`` bytes gets a buffer of its own: anonymous pages, which use memory only as bytes arrive. So
+a client that announces 100 MiB and sends nothing uses no memory and delays no other client.
 
-All bytes that have arrived and are not served count against ``queued.max.request.bytes``, also
-those of incomplete frames. Above the limit large frames wait. A client that holds memory which
-others wait for must send as many bytes as it holds within ``WHOLE_SECONDS``. `judge` measures that
-once a second. A client that has been too slow for ``GRACE_SECONDS`` is closed as soon as another
-one lacks room, and never before.
+All bytes that have arrived and are not served yet count against ``queued.max.request.bytes``,
+including bytes of incomplete frames. Above the limit large frames wait. A client whose memory
+others wait for must send as many bytes as it holds within ``WHOLE_SECONDS``. `judge` measures this
+rate once a second. If a client has been too slow for ``GRACE_SECONDS``, it is closed as soon as
+another client lacks room, and never before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARED_BYTES = 256 * 1024
 LARGE = 128 * 1024
 _OUR_TURN: Final = 0.1
 """How much a second counts in which the client waits for the broker: 30 use up the grace."""
-_SPARED_BYTES = 4096  # closing a client that holds less frees too little
+_SPARED_BYTES = 4096  # a client that holds less is not closed: that would free too little
 _POOLED_BYTES = 2 * 1024 * 1024
 _POOL_LIMIT = 8
 _NO_LIMIT_BYTES = 512 * 1024 * 1024
@@ -42,13 +42,13 @@ class Client(Protocol):
 
     @property
     def is_its_turn(self) -> bool:
-        """Return whether it is the client that must act (send or read), not the broker."""
+        """Return whether the client must act next (send or read), not the broker."""
 
     def resume(self) -> None:
         """Try again: there may be room."""
 
     def close(self, reason: str | None = None) -> None:
-        """Close at once; what is held is given back."""
+        """Close at once, and give back the memory that the client holds."""
 
 
 class LargeBuffer:
@@ -63,32 +63,33 @@ class LargeBuffer:
         self.view = memoryview(memory)[:size]
 
     def detach(self) -> mmap.mmap:
-        """Give the pages back; the view must not be used afterwards."""
+        """Return the memory; the view must not be used afterwards."""
         memory = self._memory
         self.view = memoryview(b"")
         return memory
 
 
 class _Holding:
-    """The bytes that one client holds, and for how many more seconds it may send nothing."""
+    """The bytes that one client holds, and how much longer the client may send nothing."""
 
     __slots__ = ("seconds_left", "seen", "size")
 
     def __init__(self, seen: int) -> None:
         self.size = 0
-        self.seen = seen  # the bytes received in all when it was last judged
-        self.seconds_left = 0.9 * GRACE_SECONDS  # a quick client gets more
+        self.seen = seen  # the bytes received in all, at the last `judge`
+        self.seconds_left = 0.9 * GRACE_SECONDS  # a fast client gains time
 
 
 class Buffers:
     """The loop's receive memory (loop only).
 
     ``limit`` is ``queued.max.request.bytes``; a value below one means the default of 512 MiB. Above
-    the limit only the large frame that began first goes on, so that one of them always completes;
-    it alone may exceed the limit. Small frames never wait. Incomplete small frames, and requests
-    behind one that waits, may exceed the limit by a quarter (at least 8 MiB); beyond that the
-    slowest clients are closed. No client is resumed or closed during a call that it makes itself.
-    ``on_close`` is called for each that is closed. ``unread`` counts what answers hold.
+    the limit only the large frame that began first continues and may exceed the limit, so that one
+    large frame always completes. Small frames never wait. Incomplete small frames, and requests
+    behind a waiting request, may exceed the limit by a quarter of it and by at least 8 MiB; beyond
+    that the slowest clients are closed. No client is resumed or closed during a call that it makes
+    itself. ``on_close`` is called for each client that is closed. ``unread`` counts the memory of
+    answers.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Buffers:
         self._waiting: dict[Client, None] = {}
 
     def take(self, size: int, client: Client) -> LargeBuffer | None:
-        """Return room for a frame of ``size`` bytes, or None; then the client is resumed later."""
+        """Return a buffer for a frame of ``size`` bytes; or None and resume the client later."""
         if self._taken and not self._has_room(client):
             self._waiting[client] = None
             return None
@@ -147,7 +148,7 @@ class Buffers:
             self._close(self._slowest(client), self._highest - self._highest // 16)
 
     def give(self, buffer: LargeBuffer) -> None:
-        """Take back the room of a served frame, and let those that wait try again in turn."""
+        """Take back the buffer of a served frame, and resume waiting clients in turn."""
         del self._taken[buffer]
         memory = buffer.detach()
         if buffer.size <= _POOLED_BYTES and len(self._free) < _POOL_LIMIT:
@@ -161,7 +162,7 @@ class Buffers:
     def judge(self, seconds: float) -> None:
         """Note how fast clients were in the last ``seconds``; call it at a steady pace.
 
-        If the loop stood still for longer, that is not the clients' fault and does not count.
+        Time in which the loop stood still does not count: it is not the clients' fault.
         """
         self.unread.judge(seconds)
         for client, holding in self._holdings.items():
@@ -176,8 +177,8 @@ class Buffers:
     def _has_room(self, client: Client | None) -> bool:
         """Return whether the limit leaves room for ``client``.
 
-        If it does not, slow clients are closed until half of it is free: the next client need not
-        wait again.
+        If there is no room, slow clients are closed until half of the limit is free, so that the
+        next client need not wait.
         """
         if self.received_bytes >= self._limit:
             slow = (
@@ -190,7 +191,7 @@ class Buffers:
         return self.received_bytes < self._limit
 
     def _slowest(self, client: Client | None) -> Iterator[Client]:
-        """Yield the clients that hold memory but for ``client``, the slowest first."""
+        """Yield the clients that hold memory, except ``client``, the slowest first."""
         holdings = self._holdings
         yield from sorted(
             (other for other in holdings if other is not client),
@@ -218,7 +219,7 @@ class Buffers:
             self._loop.call_soon(self._resume)
 
     def _resume(self) -> None:
-        """Resume waiting clients, in slices; without room only one that may exceed the limit."""
+        """Resume waiting clients, in slices; without room only the one that may exceed it."""
         self._is_resuming = False
         waiting = self._waiting
         if self.received_bytes >= self._limit:

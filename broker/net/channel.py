@@ -1,10 +1,10 @@
 """A plain TCP connection of the loop's own: receive into given memory, send bytes and file ranges.
 
-``sendfile`` needs a socket, and uvloop's transports do not give theirs, so the channel has its
-own and uses ``add_reader`` and ``add_writer``; that is as fast as an epoll loop by hand (measured).
-A range above ``INLINE_BYTES`` goes by sendfile. A smaller one is read and joined with its
-neighbours in one ``send``, which costs less. One from ``HANDED_BYTES`` on goes to a sender
-thread. Pages that are not in memory are brought in on an io thread first, so that a cold read
+``sendfile`` needs a socket, and uvloop's transports do not expose theirs. So the channel has its
+own socket and uses ``add_reader`` and ``add_writer``, which measured as fast as an epoll loop by
+hand. A range above ``INLINE_BYTES`` is sent by sendfile. A smaller range is read and joined with
+its neighbours in one ``send``, which costs less. A range from ``HANDED_BYTES`` on goes to a sender
+thread. Pages that are not in memory are first read on an io thread, so that a cold read
 stalls one client and not all of them.
 """
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from siltstone.broker.net.sending.senders import Senders
     from siltstone.broker.net.sending.threads import SendingThreads
 
-# What a consumer asks of a partition by default, and the head of the answer, leave in one turn.
+# A consumer's default bytes for a partition, and the head of the answer, leave in one turn.
 TURN_BYTES = 1024 * 1024 + INLINE_BYTES
-# More than a socket takes at once with its usual buffer; the loop would have to send the rest.
+# More than a socket with its usual buffer accepts at once; the loop would have to send the rest.
 HANDED_BYTES = 256 * 1024
-# A small part costs a read whatever its size, and counts as that much more: a thousand in a turn.
+# Each small part costs a read, so it counts as this much more: a thousand parts in a turn.
 _PART_BYTES = TURN_BYTES // 1024
 
 
 class PlainChannel(Transport):
     """One client's socket (loop only).
 
-    Invariants: what is unsent leaves in order. At most ``TURN_BYTES`` of file data, and a thousand
+    Invariants: unsent parts leave in order. At most ``TURN_BYTES`` of file data, and a thousand
     small parts, leave in one turn of the loop, so that no reader starves the others. A queued
-    ``FileSlice`` keeps its file open. What it waits for, its ``Outlet`` does. ``on_drained`` is
+    ``FileSlice`` keeps its file open. The channel's ``Outlet`` does all waiting. ``on_drained`` is
     called when everything has left, ``on_lost`` with a reason when the peer or a file fails.
     """
 
@@ -61,7 +61,7 @@ class PlainChannel(Transport):
         on_drained: Callable[[], None],
         on_lost: Callable[[str], None],
     ) -> None:
-        """Take over a descriptor of a socket that does not block."""
+        """Take over the descriptor of a non-blocking socket."""
         super().__init__(fileno, on_lost)
         self._loop = loop
         self._rare: socket.socket | None = None
@@ -74,11 +74,11 @@ class PlainChannel(Transport):
         self._loop.add_reader(self.fileno, on_input)
 
     def stop_reading(self) -> None:
-        """Call no more."""
+        """Stop calling ``on_input``."""
         self._loop.remove_reader(self.fileno)
 
     def is_ended(self) -> bool:
-        """Return whether the peer has closed, without taking any of its bytes."""
+        """Return whether the peer has closed; no bytes are consumed."""
         if self.fileno < 0:
             return True
         try:
@@ -97,8 +97,8 @@ class PlainChannel(Transport):
     def close(self) -> None:
         """Stop watching and close the socket; safe to call again.
 
-        A socket that a sender uses is shut down now and closed when the sender has finished, so
-        that its descriptor cannot become another connection's meanwhile.
+        If a sender uses the socket, the socket is shut down now and closed when the sender has
+        finished, so that no other connection can get its descriptor meanwhile.
         """
         if self.fileno < 0:
             return
@@ -108,7 +108,7 @@ class PlainChannel(Transport):
         self.unsent.clear()
         if outlet is not None and outlet.handed:
             sock = self._find_socket()
-            with suppress(OSError):  # the peer may have gone already
+            with suppress(OSError):  # the peer may have closed already
                 sockets.shut(sock)
         elif self._rare is not None:
             self._rare.close()
@@ -118,7 +118,7 @@ class PlainChannel(Transport):
         self._on_lost = self._on_drained = ignore
 
     def _find_outlet(self) -> Outlet:
-        """Return what waits until more can be sent: most connections never have to."""
+        """Return the `Outlet`, created at first use: most connections never wait."""
         if self._outlet is None:
             self._outlet = Outlet(
                 self, self._loop, self._sending.io, self._on_drained, self._on_lost
@@ -126,7 +126,7 @@ class PlainChannel(Transport):
         return self._outlet
 
     def _find_socket(self) -> socket.socket:
-        """Return the socket as Python knows it, for what few connections ever need."""
+        """Return the socket as a Python object, which few connections ever need."""
         if self._rare is None:
             self._rare = sockets.own(self.fileno)
         return self._rare
@@ -135,7 +135,7 @@ class PlainChannel(Transport):
         self._find_outlet().watch()
 
     def flush(self) -> None:
-        """Send what the socket takes, at most one turn's worth; the outlet waits for more room."""
+        """Send what the socket has room for, at most one turn's worth; then wait by the outlet."""
         budget = TURN_BYTES
         queue = self.unsent
         try:
@@ -159,7 +159,7 @@ class PlainChannel(Transport):
             outlet.watch()
 
     def _send_file(self, head: FileSlice, budget: int) -> int:
-        """Send a piece of one file range; return its size or -1 when the socket is full."""
+        """Send a piece of one file range; return its size, or -1 if the socket is full."""
         count = min(head.size, budget)
         file = head.file.fileno()
         last = head.position + count - 1
@@ -183,7 +183,7 @@ class PlainChannel(Transport):
         return sent
 
     def _hand_over(self, senders: Senders, head: FileSlice, count: int) -> int:
-        """Hand a piece of a range, and the few bytes that end the answer, to a sender."""
+        """Hand a piece of a range to a sender, with the few bytes that end the answer."""
         tail = b""
         if count == head.size and len(self.unsent) > 1:
             following = self.unsent[1]

@@ -1,10 +1,10 @@
-"""One client connection: frames in, answers out in the order the requests came.
+"""One client connection: receives frames, and sends answers in the order of the requests.
 
 Each wake-up receives once, serves every complete frame and sends the answers together. A request
 that must wait (a long poll, an fsync) is a coroutine: until it has answered, nothing behind it is
-served, so answers keep Kafka's order. While a client does not read its answers, nothing is read
-from it either, so a connection holds at most one receive buffer and one turn of answers. A client
-may send and end its side: what it has asked is answered first, and then the connection closes.
+served, so answers keep Kafka's order. While a client does not read its answers, the broker does not
+read from it either, so a connection holds at most one receive buffer and the answers of one turn. A
+client may end its side after its requests: they are answered first, and then the connection closes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OURSELVES = str(OURSELVES)
 
 
 class Listener(Protocol):
-    """Where a connection came in: its limits, its memory, and the parent of its tasks."""
+    """The listener of a connection: its limits, its memory, and the parent of its tasks."""
 
     name: str
     services: Services
@@ -58,13 +58,13 @@ class Listener(Protocol):
 
     @property
     def dispatcher(self) -> Gate:
-        """Return what serves frames."""
+        """Return the gate that serves frames."""
 
     def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run what a request waits for."""
+        """Run the coroutine of a request that waits."""
 
     def note_login(self, connection: Connection) -> None:
-        """Log that a client wanted to log in."""
+        """Log that a client tried to log in."""
 
     def note_refused(self, connection: Connection, error: ProtocolError) -> None:
         """Log that a connection ends because of what its client has sent."""
@@ -78,10 +78,9 @@ class Connection(Turn):
 
     Exactly one of these holds at any time: reading (the loop watches the socket), serving (a
     coroutine owes an answer), draining (answers are queued), waiting for memory, or muted (the
-    client has asked for more than its quota; the answers have been sent). Received
-    bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them. They
-    and those of a frame with a buffer of its own are counted by ``Buffers`` at the end of each
-    turn.
+    client has exceeded its quota, and its answers have been sent). Received bytes that cannot be
+    served yet are in ``_tail``, at most one receive buffer of them. ``Buffers`` counts these bytes,
+    and those in a frame's own buffer, at the end of each turn.
     """
 
     __slots__ = (
@@ -114,9 +113,9 @@ class Connection(Turn):
         channel_type: Callable[..., PlainChannel | TlsChannel] = PlainChannel,
         principal: str = _ANONYMOUS,
     ) -> None:
-        """Take over a socket: a descriptor that does not block, or what ``channel_type`` takes.
+        """Take over a socket: a non-blocking descriptor, or an object for ``channel_type``.
 
-        ``is_ours`` says that the other end is within this process: it need not log in.
+        ``is_ours`` says that the client is in this process, and need not log in.
         """
         channel = channel_type(loop, sock, listener.sending, self.resume, self.close)
         super().__init__(
@@ -130,7 +129,7 @@ class Connection(Turn):
         self.listener = listener
         self.peer = peer
         self.caller = Caller(listener.services, listener.name, peer)
-        self.software = ("", "")  # what the client says that it is, and its version; KIP-511
+        self.software = ("", "")  # the name and version that the client has sent (KIP-511)
         self.host = peer.rpartition(":")[0]
         self.principal = _OURSELVES if is_ours else principal
         self.caller.rights = listener.services.security.rights_of(self)
@@ -149,38 +148,38 @@ class Connection(Turn):
 
     @property
     def reached(self) -> str:
-        """Return the address of this machine that the client has reached."""
+        """Return the local address that the client has connected to."""
         return str(sockets.find_name(self._channel.fileno)[0])
 
     @property
     def client_id(self) -> str | None:
-        """Return what the client calls itself; None if it did not say."""
+        """Return the client id of the last request; None if it had none."""
         return self.caller.client_id
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no answer is owed and nothing is half received."""
+        """Return whether no answer is owed and no frame is incomplete."""
         is_free = self._task is None and self._muted is None and self._owed is None
         return is_free and not self._channel.unsent and self._frame is None
 
     @property
     def is_stalled(self) -> bool:
-        """Return whether a large frame has begun and its rest does not arrive."""
+        """Return whether a large frame is incomplete and its rest does not arrive."""
         return self._frame is not None and self._task is None and self._reading
 
     @property
     def is_muted(self) -> bool:
-        """Return whether the client is kept waiting, since it has asked for too much."""
+        """Return whether the client waits because it has exceeded a quota."""
         return self._muted is not None
 
     @property
     def is_ended(self) -> bool:
-        """Return whether the peer has closed, and has sent nothing that is still to be served."""
+        """Return whether the peer has closed, and none of its bytes are still to be served."""
         return not self._tail and self._channel.is_ended()
 
     @property
     def is_owed(self) -> bool:
-        """Return whether a request waits, and the client for its answer."""
+        """Return whether a request waits and its answer is owed."""
         return self._task is not None and not self._channel.unsent
 
     @property
@@ -195,21 +194,21 @@ class Connection(Turn):
 
     @property
     def login_seconds(self) -> float:
-        """Return for how long the client's login still counts."""
+        """Return for how many seconds the client's login is still valid."""
         return math.inf if self.login is None else self.login.seconds_left
 
     @property
     def unsent(self) -> deque[bytes | memoryview | FileSlice]:
-        """Return what has not left of the answers."""
+        """Return the parts of answers that have not left yet."""
         return self._channel.unsent
 
     @property
     def is_its_turn(self) -> bool:
-        """Return whether it is the client that must act (send or read), not the broker."""
+        """Return whether the client must act next (send or read), not the broker."""
         return self._task is None and (self._reading or bool(self._channel.unsent))
 
     def let_in(self, principal: str, *, stays: bool) -> None:
-        """Serve a client that has logged in; if that ``stays`` so, its login is in no way again."""
+        """Serve a client that has logged in; if the login ``stays`` valid, its gate is removed."""
         self.principal = principal
         self.caller.rights = self.services.security.rights_of(self)
         self._limit = self.listener.max_frame_bytes
@@ -217,13 +216,13 @@ class Connection(Turn):
             self._gate = self.listener.dispatcher
 
     def find_login(self) -> Login | None:
-        """Return the login; where the listener asks for none, log that the client wanted one."""
+        """Return the login; if the listener has no logins, log that the client tried to log in."""
         if self.login is None:
             self.listener.note_login(self)
         return self.login
 
     def note_software(self, name: str, version: str) -> None:
-        """Keep what the client says that it is, if its version of ApiVersions does."""
+        """Store the name and version of the client's software, if ApiVersions has them."""
         self.software = name[:MAX_TEXT], version[:MAX_TEXT]
         _logger.debug(
             "client listener=%s peer=%s client=%r software=%r",
@@ -234,7 +233,7 @@ class Connection(Turn):
         )
 
     def note_refused_handshake(self, reason: str) -> None:
-        """Log that the client began with what is not served; clients go on with less."""
+        """Log that an ApiVersions request was refused; clients then try an older version."""
         _logger.debug(
             "handshake refused listener=%s peer=%s client=%r reason=%s",
             self.listener.name,
@@ -244,7 +243,7 @@ class Connection(Turn):
         )
 
     def resume(self) -> None:
-        """Continue when an answer is sent or memory is free: kept bytes first, then new ones."""
+        """Continue when an answer has left or memory is free: kept bytes first, then new ones."""
         if self._is_unread and not self._channel.unsent:
             self._is_unread = False
             self._buffers.unread.forget(self)
@@ -261,7 +260,7 @@ class Connection(Turn):
             timer.end(self, began)
 
     def close(self, reason: str | None = None) -> None:
-        """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
+        """Close at once; ``reason``, a fault of the peer or of a file, is logged."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -290,14 +289,14 @@ class Connection(Turn):
             )
 
     def note_reset(self) -> None:
-        """Close, but serve first what has come before the peer has reset the connection."""
+        """Close, but first serve the bytes that came before the peer reset the connection."""
         if self._channel.is_ended():
             self.close()
         elif self._reading:
             self._loop.call_soon(self.on_readable)  # as the event loop would call it
 
     def drain(self) -> None:
-        """Take no further request; close as soon as the answers owed have left."""
+        """Accept no further request; close as soon as the owed answers have left."""
         self._closing = True
         if self._owed is not None:
             self._round.end()
@@ -305,20 +304,20 @@ class Connection(Turn):
             self.close()
 
     def forget_long_name(self) -> None:
-        """Keep no more of what the client calls itself than is shown, until it asks again."""
+        """Shorten the stored client id to the part that is shown, until the next request."""
         name = self.caller.client_id
         if name is not None and len(name) > MAX_TEXT and self._task is None:
             self.caller.client_id = name[:MAX_TEXT]
 
     def throttle(self, seconds: float) -> None:
-        """Read nothing for so long, from the answer to the current request on (KIP-219).
+        """Read nothing for ``seconds`` after the answer to the current request (KIP-219).
 
-        Only a request whose answer comes later may ask for it.
+        Only a request whose answer comes later may call this.
         """
         self._throttled = max(self._throttled, seconds)
 
     def wait_at_most(self, seconds: float) -> None:
-        """Read again after so long at the latest, if the client is kept waiting."""
+        """Read again after ``seconds`` at the latest, if the client is muted."""
         muted = self._muted
         if muted is not None and muted.when() > self._loop.time() + seconds:
             muted.cancel()
@@ -339,8 +338,9 @@ class Connection(Turn):
     def _mute(self) -> None:
         """Stop reading until the answer that is owed has left.
 
-        A client that has ended only its own side gets it. One that has reset the connection, and so
-        could not take it, is closed now, as is one that ends before it has logged in.
+        A client that has ended only its own side still gets the answer. The connection is closed
+        now if the client has reset it, since it could not receive the answer, or if it ends before
+        the login.
         """
         if sockets.find_broken((self._channel.fileno,)) or (
             not self.is_known and self._channel.is_ended()
@@ -355,7 +355,7 @@ class Connection(Turn):
             self._reading = False
 
     def _receive_prefix(self) -> None:
-        """Receive the size first, so that a large frame goes into its own buffer without a copy."""
+        """Receive the size first, so that a large frame goes to its own buffer without a copy."""
         self._round.end()
         prefix = self._shared[:SIZE_PREFIX]
         received = self._channel.receive(prefix, 0, SIZE_PREFIX)
@@ -399,7 +399,7 @@ class Connection(Turn):
             self._await(reply)
 
     def _begin_large(self, size: int, arrived: memoryview) -> LargeBuffer | None:
-        """Move to a buffer of the frame's own; return None if there is no room yet."""
+        """Move a frame to its own buffer; return None if there is no room yet."""
         frame = self._buffers.take(size, self)
         if frame is None:
             self._stop_reading()
@@ -418,7 +418,7 @@ class Connection(Turn):
             self._count()
 
     def _count(self) -> None:
-        """Tell `Buffers` how many bytes are kept."""
+        """Tell `Buffers` how many bytes this connection holds."""
         kept = len(self._tail)
         if self._frame is not None:
             kept += self._frame.received
@@ -427,14 +427,14 @@ class Connection(Turn):
             self._buffers.hold(self, kept)
 
     def _keep(self, rest: memoryview, frame_size: int) -> None:
-        """Keep what was received and not served; it begins a frame of ``frame_size`` bytes."""
+        """Keep the bytes that were not served; they begin a frame of ``frame_size`` bytes."""
         body = frame_size - SIZE_PREFIX
         is_begun = body > LARGE and len(rest) < frame_size
         if not is_begun or self._begin_large(body, rest[SIZE_PREFIX:]) is None:
             self._tail = bytes(rest)
 
     def _note_unread(self) -> None:
-        """Have counted what the client has not taken yet."""
+        """Count the bytes that the client has not read yet."""
         self._is_unread = True
         self._buffers.unread.hold(self)
 
@@ -446,14 +446,14 @@ class Connection(Turn):
     def _end_task(self, task: asyncio.Task[None]) -> None:
         """Cancel a task that owes an answer, after its first step.
 
-        A coroutine that never begins skips its ``finally``, and so does each one that it would have
-        awaited. The loop makes calls in the order in which they are asked for, so the task's first
-        step comes before this one.
+        A coroutine that never begins does not run its ``finally``, nor does any coroutine that it
+        would have awaited. The loop runs callbacks in the order of their requests, so the first
+        step of the task comes before this callback.
         """
         self._loop.call_soon(task.cancel)
 
     async def _finish(self, reply: LateAnswer) -> None:
-        """Wait for a request that could not be answered at once, then go on with the next."""
+        """Wait for the answer of a request, send it, then continue with the next request."""
         answer: Answer = None
         try:
             answer = await reply
@@ -512,7 +512,7 @@ class Connection(Turn):
             self._reading = True
 
     def _must_wait(self) -> bool:
-        """Return whether the frame that comes next has no memory yet."""
+        """Return whether the next frame has no memory yet."""
         tail = self._tail
         if self._frame is not None or not tail:
             return False
@@ -520,7 +520,7 @@ class Connection(Turn):
         return next_frame(kept, 0, len(tail), self._limit) - SIZE_PREFIX > LARGE
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Close because of bytes that are no Kafka request, after earlier answers have left."""
+        """Close because of bytes that are not a Kafka request, after earlier answers have left."""
         self.listener.note_refused(self, error)
         self._tail = b""
         self._count()

@@ -1,10 +1,10 @@
 """From a frame to its answer: find the route, read the body, call the handler, write the answer.
 
 An answer is bytes, a list of bytes and file ranges, nothing (acks=0), or a coroutine when the
-request has to wait. A handler that is a coroutine is stepped in the connection's turn until it
-waits, and only then becomes a task: one that never waits is answered like any other. The only
-``except Exception`` is here: a fault in a handler is logged once with its traceback and closes the
-connection, since no answer fits every API.
+request has to wait. A coroutine of a handler runs in the connection's turn until it waits, and only
+then becomes a task; if it never waits, it is answered like any other handler. The only ``except
+Exception`` is here: a fault in a handler is logged once with its traceback and closes the
+connection, since no error answer fits every API.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SERVED = [
 class Dispatcher:
     """The table of APIs as it is served (loop only); every request passes through ``gate``.
 
-    ``changes`` tell the audit log what clients change, if there is one.
+    ``changes`` writes the changes of clients to the audit log, if there is one.
     """
 
     def __init__(self, stats: RequestStats, changes: Changes | None = None) -> None:
@@ -60,10 +60,11 @@ class Dispatcher:
         self.gate = Gate(self._routes, SERVED, stats, RareRequests(stats))
 
     def preload(self) -> Iterator[None]:
-        """Import one handler or make one API's tables per step, before a first request must.
+        """Import one handler or build one API's tables in each step, before a request needs them.
 
-        Only those of what clients ask, not administrators, and only the tables of the newest
-        versions: an older client's first request makes its own in a fraction of a millisecond.
+        The steps cover only the APIs that clients use, not those of administrators, and only the
+        tables of the newest versions: the first request of an older client builds its tables in a
+        fraction of a millisecond.
         """
         for route in self._routes.values():
             if not route.api.is_preloaded:
@@ -75,12 +76,12 @@ class Dispatcher:
             yield
 
     def api_of(self, key: int) -> Api:
-        """Return the row of an API as it is served, with what stands before its handler."""
+        """Return the row of an API as it is served, with wrappers around its handler."""
         api: Api = self._routes[key].api
         return api
 
     def replace_handler(self, key: int, handler: Callable[..., Any] | None) -> None:
-        """Have an API handled by something else, or by its own handler again."""
+        """Replace the handler of an API, or with None restore its own handler."""
         route = self._routes[key]
         if handler is None:
             self._replaced.discard(key)
@@ -94,9 +95,9 @@ class Dispatcher:
     def meter(
         self, find: Callable[[Api], Callable[..., Any] | None], timer: TurnTimer | None
     ) -> None:
-        """Have ``find`` say what serves an API in place of its handler; None: nothing.
+        """Let ``find`` name the handler that replaces an API's own; None means no replacement.
 
-        It is asked now. ``timer`` counts what whole turns take.
+        ``find`` is called now. ``timer`` measures whole turns.
         """
         self._find_metered = find
         self.gate.timer = timer
@@ -117,7 +118,7 @@ class Dispatcher:
 
 @types.coroutine
 def _go_on(coroutine: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, Any, Any]:
-    """Await a coroutine that has begun, and waits for something."""
+    """Continue to await a coroutine that has begun and waits."""
     error: BaseException | None
     while True:
         try:
@@ -125,7 +126,7 @@ def _go_on(coroutine: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, A
         except GeneratorExit:
             coroutine.close()
             raise
-        except BaseException as raised:  # noqa: BLE001  # it is the coroutine's, as in await
+        except BaseException as raised:  # noqa: BLE001  # passed to the coroutine, as in await
             error = raised
         else:
             error = None
@@ -136,9 +137,9 @@ def _go_on(coroutine: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, A
 
 
 class RareRequests:
-    """Serves for `Gate` requests that wait, large ones, and those that get no answer.
+    """Serves the requests that `Gate` does not: waiting, large and refused ones.
 
-    All of it begins in one turn of a connection, and what is a coroutine ends in another.
+    Each call is made in a turn of a connection; a coroutine that it returns ends in a later turn.
     """
 
     __slots__ = ("_stats",)
@@ -156,7 +157,7 @@ class RareRequests:
         waited: Any,
         began: float,
     ) -> Answer:
-        """Return the answer that a coroutine gives later; it has begun, and waits for something."""
+        """Return the later answer of a coroutine, which has begun and waits for something."""
         try:
             row = await _go_on(response, waited)
         except ProtocolError as error:
@@ -177,7 +178,7 @@ class RareRequests:
         row: Any,
         began: float,
     ) -> Answer:
-        """Return the answer of a response, or None; one of many elements is written in pieces."""
+        """Return the answer of a response, or None; a long response is written in pieces."""
         answer: Answer = None
         try:
             errors: list[int] = []
@@ -211,7 +212,7 @@ class RareRequests:
         end: int,
     ) -> Coroutine[Any, Any, Any]:
         """Return a coroutine that reads and handles a request with many elements."""
-        if end <= SHARED_BYTES:  # the buffer may be the one that the next frame comes into
+        if end <= SHARED_BYTES:  # it may be in the shared buffer, which the next frame overwrites
             buffer = memoryview(bytearray(buffer[:end]))
         return self._read_and_handle(route, context, table, buffer, position, end)
 
@@ -239,9 +240,9 @@ class RareRequests:
     def refuse_version(
         self, connection: Connection, key: int, version: int, correlation_id: int
     ) -> Answer:
-        """Answer an ApiVersions request of a newer version with version 0; close on other requests.
+        """Answer a too new ApiVersions request with version 0; close on other requests.
 
-        Kafka does the same: a client asks ApiVersions first, so it knows what is served.
+        Kafka does the same: a client sends ApiVersions first and learns which versions are served.
         """
         api = BY_KEY.get(key)
         if key == API_VERSIONS:
@@ -266,7 +267,7 @@ class RareRequests:
     def explain_head(
         self, buffer: memoryview, start: int, end: int, error: ProtocolError
     ) -> ProtocolError:
-        """Return ``error`` with the API and version, if these four bytes have come."""
+        """Return ``error`` with the API and version added, if these four bytes have come."""
         if end - start < _KEY_AND_VERSION.size:
             return error
         key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
@@ -285,7 +286,7 @@ class RareRequests:
     def fault(
         self, connection: Connection, route: Route, version: int, error: Exception
     ) -> ProtocolError:
-        """Log a fault of this broker with its traceback; return what closes the connection."""
+        """Log a fault of the broker with its traceback; return an error to close the connection."""
         _logger.error(
             "request failed api=%s version=%d peer=%s",
             route.api.name,

@@ -1,4 +1,4 @@
-"""Listeners that strangers may reach and that ask nothing of them: said loudly at the start."""
+"""Warns at the start of listeners that strangers can reach without encryption or login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 
 def warn_of_exposed(server: ServerConfig) -> None:
-    """Log a warning for each listener that is on an open address without security."""
+    """Log a warning for each listener on an open address that lacks protection."""
     for warning in find_exposed(server):
         _logger.warning("%s", warning)
 

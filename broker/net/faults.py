@@ -1,6 +1,6 @@
-"""Requests that fail, or are slow, since a test asks for it: ``siltstone serve --test-faults``.
+"""Makes requests fail or wait when a test asks for it: ``siltstone serve --test-faults``.
 
-An API that nobody asked about keeps its own handler, so that requests pay nothing for it.
+An API without such an order keeps its own handler, so its requests cost nothing more.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _TOPIC_FIELDS: Final = {"name", "topic", "topic_id", "topic_name", "topic_names"
 
 
 class Failure:
-    """The next requests of an API that fail; an error of None closes their connection.
+    """An order for the next requests of an API to fail; an error of None closes the connection.
 
-    With a topic it is those that name it, by name or id.
+    With a topic only requests that name it, by name or id, fail.
     """
 
     def __init__(self, error: ErrorCode | None, times: int, topic: str | None) -> None:
@@ -63,7 +63,7 @@ class Failure:
         self._topic = topic
 
     def is_about(self, context: RequestContext, request: Any) -> bool:
-        """Tell whether a request is one of them."""
+        """Tell whether the order is about a request."""
         if self._topic is None:
             return True
         topic = context.services.topics.topics.get(self._topic)
@@ -72,7 +72,7 @@ class Failure:
 
 
 class _Trouble:
-    """Lets requests of one API fail or wait, in place of its handler."""
+    """Makes requests of one API fail or wait, in place of its handler."""
 
     def __init__(self, api: Api) -> None:
         self.failures: list[Failure] = []
@@ -82,11 +82,11 @@ class _Trouble:
         self._response: Message = api.load_messages()[1]
 
     def __call__(self, context: RequestContext, request: Any) -> Any:
-        """Handle a request, which may be one that fails."""
+        """Handle a request, or make it fail or wait."""
         if context.client_id == EXEMPT:
             return self._own(context, request)
         if self.seconds:
-            context.may_wait = False  # the round is over by then
+            context.may_wait = False  # the round ends before the answer
             return self._handle_later(context, _owned(request))
         return self._handle(context, request)
 
@@ -104,7 +104,7 @@ class _Trouble:
         return self._own(context, request)
 
     def _refuse(self, failure: Failure, context: RequestContext, request: Any) -> Any:
-        """Return the answer of a request that fails, None if it has nothing that could fail.
+        """Return the error answer of a request; None if the answer has no place for the error.
 
         Raises:
             ProtocolError: The connection has to close.
@@ -114,7 +114,7 @@ class _Trouble:
             raise ProtocolError("a test has asked for it")
         is_fetch = self._api.name == "Fetch" and failure.error not in _OF_FETCH_SESSIONS
         if is_fetch and request.session_id and request.session_epoch > 0:
-            # It names only what has changed. Without its session the client names all again.
+            # A fetch session names only changed partitions. Without it the client names all again.
             lost = ErrorCode.fetch_session_id_not_found
             return make_error_answer(self._response, context.version, request, lost)
         code = failure.error.value
@@ -130,7 +130,7 @@ class _Trouble:
         return answer._replace(session_id=0) if is_fetch and answer is not None else answer
 
     async def _refuse_topics(self, context: RequestContext, request: Any, code: int) -> Any:
-        """Answer Metadata: the topics in error, and the broker, or else clients would lose it."""
+        """Answer Metadata with the topics in error and with the broker, so that clients keep it."""
         asked = request.topics
         if asked is None:
             topics = context.services.topics.topics.values()
@@ -149,24 +149,24 @@ class _Trouble:
 
 
 class Faults:
-    """Lets requests fail or wait, for tests of clients (loop only)."""
+    """Makes requests fail or wait, for tests of clients (loop only)."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._troubles: dict[int, _Trouble] = {}
 
     def fail_next(self, api: Api, failure: Failure) -> None:
-        """Have the next requests of an API fail, after those that are to fail already."""
+        """Make the next requests of an API fail, after those of earlier orders."""
         self._trouble_of(api).failures.append(failure)
         _logger.info("requests are to fail api=%s times=%d", api.name, failure.times)
 
     def slow(self, api: Api, seconds: float) -> None:
-        """Have each request of an API wait so long; 0 ends that."""
+        """Make each request of an API wait ``seconds``; 0 ends the waiting."""
         self._trouble_of(api).seconds = seconds
         _logger.info("requests are to be slow api=%s seconds=%g", api.name, seconds)
 
     def clear(self) -> None:
-        """Have everything go well again."""
+        """Cancel all orders to fail or wait."""
         for key in self._troubles:
             self._dispatcher.replace_handler(key, None)
         self._troubles.clear()
@@ -194,7 +194,7 @@ def _topics_of(value: Any) -> Iterator[str | bytes]:
 
 
 def _owned(value: Any) -> Any:
-    """Return a request whose records lie in memory of its own: the frame's is used again."""
+    """Copy a request's records, since the memory of its frame is reused."""
     if isinstance(value, memoryview):
         return memoryview(bytearray(value))
     if hasattr(value, "_fields"):
@@ -215,12 +215,12 @@ _SAME: Final = (
 def make_error_answer(
     response: Message, version: int, request: Any, code: int, *, of_each: bool = False
 ) -> Any:
-    """Return a response to ``request``, None if it has no place for a code.
+    """Return an error response to ``request``; None if the response has no place for a code.
 
-    A structure that has an error code of its own has no more than that, and what it is named by in
-    the request: topic, partition, group. One that has none answers element for element.
-    With ``of_each`` the innermost elements that the request names have the code, partitions say;
-    what they stand in has it only where it names none.
+    A structure with its own error code gets the code and the fields that identify it in the
+    request: topic, partition, group. A structure without a code answers each element of the
+    request. With ``of_each`` the innermost elements that the request names get the code, for
+    example partitions; an outer structure gets the code only if it names none.
     """
     answer, has_code = _fill(describe(response.struct, version), request, code, of_each=of_each)
     return answer if has_code else None
@@ -248,17 +248,17 @@ def _fill(description: Description, request: Any, code: int, *, of_each: bool) -
 
 
 def _same_value(name: str, field: Field, request: Any) -> Iterator[Any]:
-    """Yield what the request has under the same name, if it has."""
+    """Yield the value of the request's field with the same meaning, if it has one."""
     if field.is_array or field.is_error or field.kind == _STRUCT:
         return
     kind = type(field.default)
-    if not hasattr(request, "_fields"):  # an element that is a name, or a number
+    if not hasattr(request, "_fields"):  # an element may be a plain name or number
         if isinstance(request, kind) and any(name in names for names in _SAME):
             yield request
         return
     names = next((names for names in _SAME if name in names), {name})
     for each in (name, *sorted(names)):
-        if each in request._fields:  # a tuple has methods of such names
+        if each in request._fields:  # not hasattr: tuples have methods of such names
             value = getattr(request, each)
             if value is not None and not isinstance(value, _ARRAYS):
                 yield value
@@ -266,7 +266,7 @@ def _same_value(name: str, field: Field, request: Any) -> Iterator[Any]:
 
 
 def _elements(name: str, request: Any) -> Sequence[Any]:
-    """Return the array of the request that an array of the answer is about."""
+    """Return the array of the request that corresponds to an array of the answer."""
     if not hasattr(request, "_fields"):
         return ()
     arrays = {

@@ -1,4 +1,4 @@
-"""From a frame to its handler and back."""
+"""The way of a frame to its handler, and of the answer back."""
 
 cimport cython
 
@@ -18,7 +18,7 @@ cdef Py_ssize_t MOST = AT_ONCE
 cdef class Route:
     """One row of the table of APIs at run time: its handler, its tables and its figures.
 
-    ``requests`` and ``responses`` hold the tables by version, None until one is made.
+    ``requests`` and ``responses`` hold the tables by version; None until a table is built.
     """
 
     cdef public object api, handler
@@ -43,7 +43,7 @@ cdef class Route:
         self.handler = self.api.load()
 
     def load_tables(self, version):
-        """Make the tables of a version, unless they are made."""
+        """Build the tables of a version, unless they exist."""
         request, response = self.api.load_messages()
         self.requests[version] = table = request.table(version)
         self.responses[version] = response.table(version)
@@ -56,11 +56,11 @@ cdef class Route:
 
 
 cdef class Gate:
-    """Makes an answer of a frame, if that comes in the same turn; ``rare`` does all else.
+    """Answers frames within the same turn; ``rare`` handles all other cases.
 
-    Held by `Dispatcher` and handed to each connection itself, so that a request makes no call of
-    Python's but its handler. ``timer`` counts how long the turns of connections hold the loop; None:
-    nobody does.
+    `Dispatcher` holds it and passes it to each connection, so that a request makes no Python call
+    except its handler. ``timer`` measures how long the turns of connections hold the loop; None
+    means no measurement.
     """
 
     def __init__(self, routes, served, stats, rare):
@@ -74,12 +74,12 @@ cdef class Gate:
     ):
         """Serve the frame ``buffer[start:end]``; on return the caller may reuse it.
 
-        A coroutine has copied what it needs, unless the frame has a buffer of its own. With
-        ``may_wait`` the caller keeps the frame until it has called `Appends.write`, and takes an
-        `Unwritten` for an answer.
+        A coroutine has copied what it needs, unless the frame has its own buffer. With ``may_wait``
+        the caller keeps the frame until it has called `Appends.write`, and accepts an `Unwritten`
+        as an answer.
 
         Raises:
-            ProtocolError: These bytes are no request that we serve; the connection must close.
+            ProtocolError: The bytes are not a request that we serve; the connection must close.
         """
         cdef double began = perf_counter()
         cdef int key, version, correlation_id
@@ -135,9 +135,9 @@ cdef class Gate:
 cdef object answer(
     Gate gate, object connection, Route route, RequestContext context, object response, double began
 ):
-    """Return the answer of a response, or what gives it later; step a coroutine until it waits.
+    """Return the answer of a response, or the object that gives it later; step a coroutine.
 
-    A coroutine that never waits costs no task.
+    A coroutine is stepped until it waits; if it never waits, it needs no task.
     """
     if response is not None and not isinstance(response, tuple):
         try:
@@ -157,7 +157,7 @@ cdef object answer(
 
 
 cdef object encode(Unwritten unwritten):
-    """Return the answer of a request whose batches are written, or have failed, as it is sent.
+    """Return the bytes of the answer to a request whose batches are written or have failed.
 
     Raises:
         ProtocolError: The connection must close.
@@ -179,7 +179,7 @@ cdef object conclude(
 ):
     """Return the answer of a response, or None, and count the request and its error codes.
 
-    None also if the response has more elements than that; the request is not counted then.
+    The result is also None if the response has too many elements; the request is not counted then.
     """
     cdef list errors
     encoded = None

@@ -1,6 +1,7 @@
 """A listening socket and the connections that came in through it.
 
-Here are accepting, the limits (connections, idle time) and the end of all connections at a stop.
+This module accepts connections, applies the limits (number, rate, idle time), and ends all
+connections at a stop.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ _SYSTEM_DEFAULT = -1
 class Listener:
     """One endpoint of ``listeners`` (loop only).
 
-    Invariants: every open connection stands in ``connections``; every task that a request needs
-    stands in ``_tasks`` until it ends, and one that fails is logged, never lost.
-    ``addresses`` limits connections by their address. While the listener has as many as it may, or
-    they come too fast, nothing is accepted: they wait in the kernel, as Apache Kafka's do.
+    Invariants: every open connection is in ``connections``; every task of a request is in
+    ``_tasks`` until it ends, and a failed task is logged. ``addresses`` limits connections by their
+    address. While the listener has too many connections, or they come too fast, it accepts none:
+    new connections wait in the kernel, as in Apache Kafka.
     """
 
     def __init__(  # noqa: PLR0913  # what its connections share
@@ -64,9 +65,9 @@ class Listener:
         logins: Logins | None = None,
         handshakes: Handshakes | None = None,
     ) -> None:
-        """With ``logins`` clients have to log in before they ask anything.
+        """With ``logins`` clients must log in before other requests.
 
-        With ``handshakes`` they have to speak TLS.
+        With ``handshakes`` clients must use TLS.
         """
         self.name = name
         self.services = services
@@ -81,7 +82,7 @@ class Listener:
         self._rate = ConnectionRate(
             lambda: services.settings.server, lambda: self._find_limits()[1], self._loop.time
         )
-        self._settings: ServerConfig | None = None  # those that the limits are of
+        self._settings: ServerConfig | None = None  # the settings that the limits are from
         self._limits: tuple[int | None, int | None] = (None, None)
         self._is_full = False
         self._too_soon: dict[socket.socket, None] = {}
@@ -97,7 +98,7 @@ class Listener:
         self._refusals = BoundedLines(self._loop.time)
 
     def bind(self, host: str, port: int) -> None:
-        """Bind every address of ``host`` (none: all) and listen; see ``start``.
+        """Bind every address of ``host``, or all if it is empty, and listen; see ``start``.
 
         ``localhost`` may be both 127.0.0.1 and ::1, and clients try either. Port 0 means any free
         port, the same for all addresses. Connections queue in the kernel until ``start``.
@@ -114,11 +115,11 @@ class Listener:
         self.host = host
 
     def _find_options(self) -> list[tuple[int, int, int]]:
-        """Return what connections inherit of a listening socket, so that none of them is asked.
+        """Return the socket options that connections inherit, which saves calls for each one.
 
-        The send buffer is how far the broker may run ahead of its client. Left to itself the kernel
-        lets it grow to megabytes. That is more than the processor's caches hold, so each byte would
-        come from memory once more when the client takes it.
+        The send buffer limits how far the broker may run ahead of its client. By default the kernel
+        lets the buffer grow to megabytes, which is more than the processor's caches hold. Then each
+        byte would be read from memory once more when the client receives it.
         """
         server = self.services.settings.server
         sizes = (
@@ -139,19 +140,19 @@ class Listener:
 
     @property
     def open_count(self) -> int:
-        """How many connections are open, those in a handshake and those to be closed included."""
+        """How many connections are open, including those in a handshake or about to be closed."""
         in_handshake = len(self.handshakes.open) if self.handshakes else 0
         return len(self.connections) + in_handshake + len(self._too_soon)
 
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect from within this process, by no address; such a client need not log in."""
+        """Connect from within this process, without an address; such a client need not log in."""
         fileno, stream = await sockets.pair()
         connection = Connection(self._loop, fileno, "siltstone", self, is_ours=True)
         self.connections[connection] = None
         return stream
 
     def stop(self) -> None:
-        """Accept no more; connections go on."""
+        """Accept no more connections; open ones continue."""
         for sock in self._sockets:
             self._loop.remove_reader(sock.fileno())
             sock.close()
@@ -162,7 +163,7 @@ class Listener:
             self._end(sock)
 
     async def drain(self, deadline: float) -> None:
-        """Close every connection once it has got its answers; at ``deadline`` close the rest."""
+        """Close every connection after its owed answers; at ``deadline`` close the rest."""
         for connection in list(self.connections):
             connection.drain()
         self._drained.clear()
@@ -184,7 +185,7 @@ class Listener:
             self._drained.set()
 
     def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run what a request waits for; the listener is the task's parent."""
+        """Run the coroutine of a request that waits; the listener is the parent of the task."""
         task = self._loop.create_task(coroutine)
         self._tasks[task] = None
         task.add_done_callback(self._on_task_done)
@@ -227,13 +228,13 @@ class Listener:
     def close_idle(self) -> None:
         """Close connections idle for ``connections.max.idle.ms``, also within a large frame.
 
-        A connection that waits for an answer, or for its quota, is idle as well, as at Apache
-        Kafka: no request waits longer, whatever it asks for. One that takes an answer is not.
-        One that holds memory which others wait for is closed earlier, by `Buffers`; one that does
-        not log in after ``connections.max.login.ms``, whatever it does meanwhile. What the others
-        keep of long names is shortened.
+        A connection that waits for an answer, or for its quota, counts as idle, as in Apache Kafka:
+        no request may wait longer. A connection that is receiving an answer does not. `Buffers`
+        closes a connection earlier if others wait for its memory. A connection without a login is
+        closed after ``connections.max.login.ms``, whatever it does. Long client ids of other idle
+        connections are shortened.
         """
-        self._go_on()  # a limit may have been set higher
+        self._go_on()  # a limit may have been raised
         self._close_reset()
         now = self._loop.time()
         server = self.services.settings.server
@@ -248,7 +249,7 @@ class Listener:
                 continue
             connection.forget_long_name()
             if connection.is_muted and connection.is_ended:
-                connection.close()  # while nothing is read its end is not told
+                connection.close()  # while it is not read, the loop does not report its end
                 continue
             idle = now - connection.last_active
             if not (
@@ -262,16 +263,16 @@ class Listener:
                 connection.close()
 
     def _close_reset(self) -> None:
-        """Close connections that their peers have reset right behind the last bytes.
+        """Close connections that their peers have reset right after the last bytes.
 
-        The event loop reports an error once, together with those bytes, and watches no more.
+        The event loop reports the error only once, together with those bytes.
         """
         found = {connection.fileno: connection for connection in self.connections}
         for number in sockets.find_broken(found):
             found[number].note_reset()
 
     def shorten_waits(self, find_wait: Callable[[Connection], float]) -> None:
-        """After a change of quotas have clients wait no longer than they would have to now."""
+        """Shorten the waits of clients to those of the current quotas."""
         for connection in list(self.connections):
             if connection.is_muted:
                 connection.wait_at_most(find_wait(connection))
@@ -312,9 +313,9 @@ class Listener:
                 return
 
     def _find_limits(self) -> tuple[int | None, int | None]:
-        """Return how many connections this listener may have, and how many may come a second."""
+        """Return how many connections this listener may have, and how many may come in a second."""
         server = self.services.settings.server
-        if server is not self._settings:  # each change makes new ones
+        if server is not self._settings:  # each change creates a new object
             self._settings = server
             given = server.listener_settings
             self._limits = (
@@ -324,12 +325,12 @@ class Listener:
         return self._limits
 
     def _has_all(self) -> bool:
-        """Return whether there are as many connections as there may be."""
+        """Return whether the number of connections is at its limit."""
         limit, _ = self._find_limits()
         return limit is not None and self.open_count >= limit
 
     def _find_pause(self) -> float:
-        """Count a connection of this listener, and of all; return how long the next one waits."""
+        """Count a connection for this listener and for all; return how long the next one waits."""
         own = self._rate.find_pause()
         if own:
             self.services.settings.limits.note(client_limits.LISTENER_RATE)
@@ -341,12 +342,12 @@ class Listener:
         return max(own, of_all)
 
     def _go_on(self) -> None:
-        """Accept again, if there was no room and is now."""
+        """Accept again, if there was no room and now there is."""
         if self._is_full and not self._has_all():
             self.start()
 
     def _may_stay(self, fileno: int, host: str, peer: str) -> bool:
-        """Count an accepted connection, unless its address or all of them have too many."""
+        """Count an accepted connection, unless its address or the broker has too many."""
         addresses = self._addresses
         if addresses is None:
             return True
@@ -365,7 +366,7 @@ class Listener:
         return True
 
     def _note_over(self, host: str) -> None:
-        """Note that a handshake is over; whether it went well is told behind this."""
+        """Note that a handshake is over; whether it succeeded is reported after this call."""
         self._note_closed(host)
         self._loop.call_soon(self._go_on)
 
@@ -374,7 +375,7 @@ class Listener:
             self._addresses.closed(host)
 
     def _end(self, sock: socket.socket) -> None:
-        """Close a connection that came too soon after others of its address."""
+        """Close a connection that came too soon after others from its address."""
         self._too_soon.pop(sock, None)
         sock.close()
         self._go_on()
@@ -396,7 +397,7 @@ class Listener:
             self._addresses.opened(connection.host)
 
     def _pause_accepting(self, seconds: float) -> None:
-        """Accept nothing for so long: without descriptors, say, the next try would fail, too."""
+        """Accept nothing for ``seconds``: without descriptors, for example, each try would fail."""
         self._stop_accepting()
         self._loop.call_later(seconds, self.start)
 

@@ -1,10 +1,10 @@
-"""The login of one connection: SaslHandshake and SaslAuthenticate, and nothing before them.
+"""The login of one connection: SaslHandshake and SaslAuthenticate, before other requests.
 
-The gate of a connection whose listener asks for SASL. It lets nothing pass that may not come now,
-and gives way to the dispatcher when the client is known, unless its login ends some time. Kafka's
-SaslServerAuthenticator is the model: ApiVersions may come once, then a handshake; of version 0 it
-is followed by bare tokens, of version 1 by SaslAuthenticate. A client that fails is answered after
-``connection.failed.authentication.delay.ms``, and closed.
+This is the gate of a connection whose listener requires SASL. It passes only the requests that may
+come now. After the login the dispatcher replaces this gate, unless the login expires. Kafka's
+SaslServerAuthenticator is the model: ApiVersions may come once, then a handshake; bare tokens
+follow a handshake of version 0, and SaslAuthenticate follows one of version 1. A client that fails
+is answered after ``connection.failed.authentication.delay.ms``, and its connection is closed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _logger = logging.getLogger(__name__)
 HANDSHAKE = 17
 AUTHENTICATE = 36
 _KEY_AND_VERSION = Struct(">hh")
-_ERROR_CODE = slice(8, 10)  # of an answer to ApiVersions, behind size and correlation id
+_ERROR_CODE = slice(8, 10)  # in an answer to ApiVersions, after size and correlation id
 _NO_ERROR = b"\0\0"
 _MAX_CHECKS = 2
 """How many passwords of one listener are checked at the same time: each costs milliseconds."""
@@ -55,7 +55,7 @@ _FAILED = "Authentication failed during authentication due to invalid credential
 
 
 class Connection(Protocol):
-    """Whose login it is."""
+    """The connection that logs in."""
 
     peer: str
     host: str
@@ -63,10 +63,10 @@ class Connection(Protocol):
     services: Services
 
     def let_in(self, principal: str, *, stays: bool) -> None:
-        """Serve a client that has logged in; if that ``stays`` so, its login is in no way again."""
+        """Serve a client that has logged in; if the login ``stays`` valid, its gate is removed."""
 
     def drain(self) -> None:
-        """Take no further request; close as soon as the answers owed have left."""
+        """Accept no further request; close as soon as the owed answers have left."""
 
 
 class State(Enum):
@@ -101,13 +101,13 @@ class Logins:
     async def check(
         self, connection: Connection, conversation: Conversation, token: bytes
     ) -> bytes:
-        """Have an io thread take a token; a few at a time, so that strangers do not take them all.
+        """Have an io thread check a token; only a few at a time, so that other threads stay free.
 
-        Addresses take turns, so that many clients of one do not hold up the others. A client that
-        has gone keeps its place until its token is done with.
+        Addresses take turns, so that many clients of one address do not delay the others. If a
+        client closes its connection, it keeps its place until its token is checked.
 
         Raises:
-            SaslFailure: Of the conversation.
+            SaslFailure: The login fails.
         """
         await self._places.take(connection.host)
         work = connection.services.io.run(conversation.step, token)
@@ -121,7 +121,7 @@ class Logins:
             self._audit.logged_in(principal, peer, self._name, mechanism)
 
     def note_failure(self, peer: str, mechanism: str | None, why: str) -> None:
-        """Count a login that failed, and say so; at most one line a second."""
+        """Count a failed login, and log it; at most one line a second."""
         self.failed += 1
         if self._audit is not None:
             self._audit.login_failed(peer, self._name, str(mechanism), why)
@@ -140,8 +140,8 @@ class Logins:
 class Login(Gate):
     """The gate of one connection (loop only).
 
-    It gets the connection with each call and does not hold it: one that is closed is gone at once,
-    and not when garbage is looked for.
+    Each call passes the connection, and the gate keeps no reference to it: so the memory of a
+    closed connection is freed at once, and not by the garbage collector.
     """
 
     __slots__ = (
@@ -159,8 +159,8 @@ class Login(Gate):
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, dispatcher: Gate, logins: Logins) -> None:
-        # What a gate has of its own is the dispatcher's: this one only lets pass.
-        self.timer = None  # nothing is timed until it has logged in
+        # The base class is not initialised: this gate passes requests to the dispatcher.
+        self.timer = None  # no turn is timed before the login
         self._loop = loop
         self._dispatcher = dispatcher
         self._logins = logins
@@ -175,7 +175,7 @@ class Login(Gate):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the client has not logged in yet; one that does it again has."""
+        """Return whether the client has never logged in; a repeated login does not count."""
         return self.state is not State.DONE and not self._is_again
 
     @property
@@ -185,7 +185,7 @@ class Login(Gate):
 
     @property
     def seconds_left(self) -> float:
-        """Return for how long the login still counts; without an end, and before it, for ever."""
+        """Return for how many seconds the login is valid; infinity before it or without an end."""
         return self._expires - self._loop.time()
 
     def dispatch(
@@ -194,12 +194,13 @@ class Login(Gate):
         buffer: memoryview,
         start: int,
         end: int,
-        may_wait: bool = False,  # as its base
+        may_wait: bool = False,  # as in the base class
     ) -> Answer | context.Unwritten | LateAnswer:
-        """Let a frame pass if it may come now.
+        """Pass a frame on if it may come now.
 
         Raises:
-            ProtocolError: It may not, or of the dispatcher; the connection must close.
+            ProtocolError: The frame may not come, or the dispatcher refuses it; close the
+            connection.
         """
         if self.state is State.RAW:
             return self._answer_raw(connection, bytes(buffer[start:end]))  # type: ignore[arg-type]  # it is one
@@ -254,7 +255,7 @@ class Login(Gate):
     def authenticate(
         self, connection: Connection, token: bytes
     ) -> SaslAuthenticateResponse | Later:
-        """Answer a SaslAuthenticate: take the client's next token."""
+        """Answer a SaslAuthenticate: handle the client's next token."""
         conversation = self._conversation
         if self.state is not State.AUTHENTICATE or conversation is None:
             return SaslAuthenticateResponse(IllegalSaslState.code, _TOO_LATE)
@@ -280,7 +281,7 @@ class Login(Gate):
         return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
 
     async def _answer_raw(self, connection: Connection, token: bytes) -> bytes:
-        """Answer a bare token by a bare token; no token can say no (KIP-43)."""
+        """Answer a bare token with a bare token; no token can express a refusal (KIP-43)."""
         conversation = self._conversation
         if conversation is None:
             raise ProtocolError("reason=a token without a conversation")
@@ -300,17 +301,17 @@ class Login(Gate):
         return len(answer).to_bytes(4, "big") + answer
 
     async def _note_refusal(self, connection: Connection, conversation: Conversation) -> None:
-        """Note a login that has failed, though the client still has a token to send."""
+        """Note a login that has failed, although the client must still send a token."""
         if conversation.refusal is not None:
             self._is_noted = True
             self._note(connection, conversation.refusal)
             await self._delay(connection)
 
     def _finish(self, connection: Connection, conversation: Conversation) -> int:
-        """Let the client in if it has proven its name; return how long that counts, in ms.
+        """Let the client in if it has proven its name; return for how many ms that is valid.
 
         Raises:
-            SaslFailure: It has proven to be another than before.
+            SaslFailure: The client has proven another name than before.
         """
         if not conversation.is_complete:
             return 0
@@ -348,7 +349,7 @@ class Login(Gate):
         return self._fail(connection, SaslAuthenticateResponse(code, str(failure)), failure.why)
 
     def _fail(self, connection: Connection, response: Any, why: str) -> Later:
-        """Return what answers a client that is not let in, and closes its connection then."""
+        """Return the coroutine that answers a refused client and then closes its connection."""
         self.state = State.FAILED
         if not self._is_noted:
             self._note(connection, why)
@@ -369,5 +370,5 @@ class Login(Gate):
 
 
 def _is_answered(reply: object) -> bool:
-    """Return whether ApiVersions was answered without an error: after one it is asked again."""
+    """Return whether ApiVersions was answered without error: after an error it may come again."""
     return isinstance(reply, bytes) and reply[_ERROR_CODE] == _NO_ERROR

@@ -1,4 +1,4 @@
-"""Waits for a channel that sends in order: for room, for pages of a file, for a sender."""
+"""Waits on behalf of a channel: for room, for pages of a file, or for a sender."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
         unsent: deque[bytes | memoryview | FileSlice]
 
         def flush(self) -> None:
-            """Send what the socket takes, at most one turn's worth; wait by the outlet for more."""
+            """Send what the socket accepts, at most one turn's worth; the outlet waits for more."""
 
 
 def warm(file: int, position: int, size: int) -> None:
-    """Bring a file range into the page cache; waits for the disk, so io threads only.
+    """Read a file range into the page cache. It waits for the disk, so only io threads call it.
 
     Raises:
         OSError: The disk fails, or the file is shorter than the range says.
@@ -43,15 +43,16 @@ def warm(file: int, position: int, size: int) -> None:
 
 
 def ignore(_why: str = "") -> None:
-    """Take what a closed channel would tell its connection."""
+    """Do nothing: the callback of a closed channel, which has no connection left to tell."""
 
 
 class Outlet:
     """The part of a channel that waits (loop only): for room, for pages of a file, for a sender.
 
-    Invariants: it waits for one of them at a time (``is_waiting``), and nothing is sent meanwhile.
-    While a sender has ``handed`` bytes, it has the socket. ``on_drained`` is called when everything
-    has left that did not leave at once, ``on_lost`` with a reason when a file fails.
+    Invariants: it waits for one thing at a time (``is_waiting``), and nothing is sent meanwhile.
+    While a sender has ``handed`` bytes, only the sender uses the socket. ``on_drained`` is called
+    when the parts that did not leave at once have left, ``on_lost`` with a reason when a file
+    fails.
     """
 
     __slots__ = (
@@ -81,28 +82,28 @@ class Outlet:
         self._on_lost = on_lost
         self._is_watching = False
         self.is_waiting = False
-        self._warming: FileSlice | None = None  # keeps the file open that a thread reads
+        self._warming: FileSlice | None = None  # keeps the file open while a thread reads it
         self.handed = 0
 
     def watch(self) -> None:
-        """Flush when the socket has room."""
+        """Call ``flush`` when the socket has room."""
         if not self._is_watching:
             self._loop.add_writer(self._channel.fileno, self.resume)
             self._is_watching = self.is_waiting = True
 
     def close(self) -> None:
-        """Wait for nothing more, and hold the connection no longer; before its socket is closed."""
+        """Stop waiting and drop the reference to the connection, before its socket is closed."""
         self.stop_watching()
         self._on_drained = self._on_lost = ignore
 
     def stop_watching(self) -> None:
-        """Wait for room no more."""
+        """Stop waiting for room."""
         if self._is_watching:
             self._loop.remove_writer(self._channel.fileno)
             self._is_watching = self.is_waiting = False
 
     def warm(self, part: FileSlice, count: int) -> None:
-        """Read cold pages on an io thread; sending continues when they are in memory."""
+        """Read cold pages on an io thread; sending continues when the pages are in memory."""
         self.stop_watching()
         self._warming = part
         self.is_waiting = True
@@ -122,7 +123,7 @@ class Outlet:
         return handed
 
     def resume(self) -> None:
-        """Send on, and tell when everything has left."""
+        """Continue to send, and call ``on_drained`` when everything has left."""
         channel = self._channel
         if channel.unsent:
             channel.flush()

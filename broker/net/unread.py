@@ -1,9 +1,10 @@
-"""A limit for answers in memory that clients do not take.
+"""A limit for answers in memory that clients do not read.
 
-A client that asks and does not read is not read from either, so it holds one turn of answers. But
-one answer may be a hundred times its request, and there may be thousands of such clients. Bytes of
-answers that have not left count against ``queued.max.response.bytes``. Above it those are closed
-that take theirs most slowly. Ranges of files are in no memory, and count little.
+If a client does not read its answers, the broker does not read its requests, so the client holds
+the answers of one turn. But an answer may be a hundred times as large as its request, and there may
+be thousands of such clients. Unsent bytes of answers count against ``queued.max.response.bytes``.
+Above this limit the clients that read most slowly are closed. Ranges of files use no memory, and
+count little.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class Client(Protocol):
 
     @property
     def unsent(self) -> deque[bytes | memoryview | FileSlice]:
-        """Its parts that have not left."""
+        """The parts of its answers that have not left."""
 
     def close(self, reason: str | None = None) -> None:
-        """Close at once; what is kept for it goes."""
+        """Close at once, and drop the unsent parts."""
 
 
 class _Holding:
-    """The bytes kept for one client: how many are left, and how much slower it may become."""
+    """The unsent bytes for one client, and how much longer the client may be slow."""
 
     __slots__ = ("left", "parts", "seconds_left", "size")
 
@@ -47,7 +48,7 @@ class _Holding:
         self.seconds_left = GRACE_SECONDS
 
     def judge(self, unsent: deque[bytes | memoryview | FileSlice], seconds: float) -> None:
-        """Note how much the client has taken in the last ``seconds``."""
+        """Note how many bytes the client has read in the last ``seconds``."""
         head = unsent[0]
         part = len(head) / memoryview(head.obj).nbytes if isinstance(head, memoryview) else 1.0
         left = min(self.left, (len(unsent) - 1 + part) / self.parts)
@@ -57,10 +58,11 @@ class _Holding:
 
 
 class Unread:
-    """The answers of all connections that have not left (loop only).
+    """The unsent answers of all connections (loop only).
 
-    ``find_limit`` says how many bytes they may have; one answer alone may be larger. ``on_close``
-    is called for each client that is closed. None is closed during a call that it makes itself.
+    ``find_limit`` returns how many bytes they may have together; a single answer may be larger.
+    ``on_close`` is called for each client that is closed. A client is never closed during a call
+    that it makes itself.
     """
 
     def __init__(self, find_limit: Callable[[], int], on_close: Callable[[], None]) -> None:
@@ -70,7 +72,7 @@ class Unread:
         self._holdings: dict[Client, _Holding] = {}
 
     def hold(self, client: Client) -> None:
-        """Count what has not left of a client's answers, instead of what was counted before."""
+        """Update the count of a client's unsent bytes."""
         self.forget(client)
         holding = self._holdings[client] = _Holding(client.unsent)
         self.size += holding.size
@@ -79,7 +81,7 @@ class Unread:
             self._close_slowest(client, limit)
 
     def forget(self, client: Client) -> None:
-        """Count nothing for a client any more: it has taken all, or is closed."""
+        """Stop counting a client: it has read everything, or is closed."""
         holding = self._holdings.pop(client, None)
         if holding is not None:
             self.size -= holding.size
@@ -91,7 +93,7 @@ class Unread:
                 holding.judge(client.unsent, seconds)
 
     def _close_slowest(self, client: Client, limit: int) -> None:
-        """Close others until a sixteenth of the limit is free, so that the next has room, too."""
+        """Close other clients until a sixteenth of the limit is free, so that the next has room."""
         holdings = self._holdings
         for other in sorted(holdings, key=lambda each: holdings[each].seconds_left):
             if self.size <= limit - limit // 16:

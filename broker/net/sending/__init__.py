@@ -1,4 +1,4 @@
 """The threads that send large ranges of files.
 
-Here go the threads and their compiled loop.
+This folder has the threads and their compiled loop.
 """

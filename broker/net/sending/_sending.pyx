@@ -1,4 +1,4 @@
-"""The loop of a sender thread: it sends file ranges to sockets, as far as each one takes them.
+"""The loop of a sender thread: it sends file ranges to sockets while they have room.
 
 It never holds the GIL.
 """
@@ -36,22 +36,22 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int socket, const void* data, size_t size, int flags)
 
 
-cdef struct Row:  # a line of the cache, so that nobody waits for a neighbour's
+cdef struct Row:  # as large as a cache line, so that threads do not share one
     int64_t file  # the descriptor to read from
     int64_t position  # where the rest of the range begins in it
-    int64_t left  # how many bytes of the range have not left
+    int64_t left  # how many bytes of the range are unsent
     char[8] tail  # what follows the range
-    int64_t tail_at  # how much of that has left
+    int64_t tail_at  # how many bytes of the tail are sent
     int64_t tail_size
     int64_t error  # why sending ended; 0: everything has left
     int64_t unused
 
 
 cdef class Table:
-    """The rows that senders and the loop share, one for each socket.
+    """The rows that sender threads and the loop share, one for each socket.
 
-    A row belongs to the loop until its socket is watched, and again once the socket is reported; in
-    between it belongs to the sender.
+    A row belongs to the loop until its socket is watched, and again after the socket is reported.
+    In between the row belongs to the sender.
     """
 
     cdef Row* _rows
@@ -67,7 +67,7 @@ cdef class Table:
         free(self._rows)
 
     def fill(self, int socket, int file, int64_t position, int64_t size, bytes tail):
-        """Say what a socket is to get: a range of a file, and then at most eight bytes."""
+        """Set what to send to a socket: a range of a file, and then at most eight bytes."""
         if not 0 <= socket < self.sockets or len(tail) > 8:
             raise ValueError(f"socket {socket} of {self.sockets} cannot have {len(tail)} more bytes")
         cdef Row* row = &self._rows[socket]
@@ -80,17 +80,17 @@ cdef class Table:
         memcpy(row.tail, octets, len(tail))
 
     def error_of(self, int socket):
-        """Return why sending to a socket that is reported ended, an error number, or 0."""
+        """Return the error number of a reported socket; 0 if everything was sent."""
         if not 0 <= socket < self.sockets:
             raise ValueError(f"socket {socket} is not one of {self.sockets}")
         return self._rows[socket].error
 
     def serve(self, int epoll, int stop, int done):
-        """Send what the rows say until ``stop``, which ``epoll`` watches too, is readable.
+        """Send what the rows say, until ``stop`` is readable; ``epoll`` also watches ``stop``.
 
-        A socket is watched for one report of room (EPOLLONESHOT), so that one thread at a time has
-        it. A socket without room is watched again and holds up nobody. The number of a socket that
-        has got everything, or has failed, is written to ``done``.
+        A socket is watched for one report of room (EPOLLONESHOT), so that only one thread at a time
+        has it. A socket without room is watched again and delays no other socket. When a socket has
+        got everything, or has failed, its number is written to ``done``.
         """
         with nogil:
             serve_rows(self._rows, epoll, stop, done)
@@ -148,7 +148,7 @@ cdef void watch_again(int epoll, int socket) noexcept nogil:
     epoll_ctl(epoll, EPOLL_CTL_MOD, socket, &event)
 
 
-# Writes the number of a socket that is done with; the pipe has room for all of them at once.
+# Writes the number of a finished socket; the pipe has room for the numbers of all sockets.
 cdef void report(int done, int64_t socket) noexcept nogil:
     while write(done, &socket, sizeof(socket)) < 0 and errno == EINTR:
         pass

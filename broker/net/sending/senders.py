@@ -1,8 +1,8 @@
-"""The ``sender-N`` threads: they send large file ranges, so that more than one core does.
+"""The ``sender-N`` threads: they send large file ranges, so that several cores share this work.
 
-``sendfile`` of a megabyte is a tenth of a millisecond or two in the kernel, most of what a fetch
-costs. A sender is one compiled call that lasts from start to stop: it waits for sockets with room,
-of which all senders share one epoll set, and never needs the GIL.
+``sendfile`` of a megabyte takes a tenth of a millisecond or two in the kernel, which is most of the
+cost of a fetch. A sender is one compiled call from start to stop: it waits in an epoll set, which
+all senders share, for sockets with room, and never needs the GIL.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _READ_BYTES = 512 * _NUMBER.size
 
 
 class Senders:
-    """``count`` threads (loop only, but for what the kernel does in them).
+    """``count`` sender threads (loop only, except their compiled loop).
 
     Invariants: a socket that was handed over belongs to the senders until ``finished`` is called
     for it, on the loop. Until then nobody else sends on it, and its descriptor and the file's stay
-    open. To close it, shut the socket down; it is then reported. The pipe of reports has room for
-    every socket, so no sender waits for the loop.
+    open. To close such a socket, shut it down; then it is reported. The pipe of reports has room
+    for every socket, so no sender waits for the loop.
     """
 
     tail_bytes: ClassVar[int] = 8
@@ -60,7 +60,7 @@ class Senders:
         self._loop.add_reader(self._reports.output, self._on_reports)
 
     def can_take(self, socket: int) -> bool:
-        """Return whether ranges for a socket may be handed over."""
+        """Return whether the senders accept ranges for a socket."""
         return socket < self.max_sockets
 
     def send(
@@ -71,14 +71,14 @@ class Senders:
         ``finished`` gets 0 when all of it has left, or the error number that ended it.
 
         Raises:
-            OSError: The system watches no more sockets; nothing was handed over.
+            OSError: The kernel watches no more sockets; nothing was handed over.
         """
         self._table.fill(socket, part.file.fileno(), part.position, part.size, tail)
         self._watch.add(socket)
         self._owed[socket] = part, finished
 
     def close(self) -> None:
-        """End the threads; sending what they still have is cancelled."""
+        """End the threads; what they have not sent is dropped."""
         self._watch.end()
         for thread in self._threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""The threads behind the channels of clients: those that send, and those that read what is cold."""
+"""The threads that serve the channels of clients: senders, and io threads for cold reads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class SendingThreads:
-    """``count`` threads that send large ranges, and as many that encrypt as well (loop only).
+    """``count`` threads that send large ranges, and ``count`` that also encrypt (loop only).
 
-    Both kinds are started when they are needed. Without a count the loop sends by itself.
+    Each kind is started when it is first needed. With a count of 0 the loop sends by itself.
     """
 
     def __init__(self, io: IoThreads, count: int) -> None:
@@ -35,7 +35,7 @@ class SendingThreads:
         return None if senders is None else senders.get()
 
     def close(self) -> None:
-        """End the threads that send; what they still have is cancelled."""
+        """End the sender threads; what they have not sent is dropped."""
         senders, self._senders = self._senders, None
         if senders is not None and senders.built is not None:
             senders.built.close()

@@ -1,4 +1,5 @@
 """TLS: certificates, handshakes, and the channel that encrypts.
 
-Here goes what listeners and the HTTP port need to speak TLS. It is imported when one of them does.
+This folder has what listeners and the HTTP port need for TLS. It is imported only if one of them
+uses TLS.
 """

@@ -1,8 +1,8 @@
-"""Reads certificates: whose they are and when they count; and the blocks of a PEM file.
+"""Reads certificates, their subjects and dates, and the blocks of a PEM file.
 
-The ``ssl`` module tells neither for a certificate of our own, nor the name of a client as Java
-writes it (RFC 2253), so the few fields are read here from their DER. OpenSSL has the say on whether
-a client's certificate is good; what is read here of one has passed that.
+The ``ssl`` module gives neither subject nor dates of our own certificate, nor a client's name as
+Java writes it (RFC 2253). So this module reads these few fields from the DER. OpenSSL decides
+whether a client's certificate is valid; this module reads it only after that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WIDTH: Final = 64
 
 
 class Certificate(NamedTuple):
-    """The fields that count here; ``subject`` is a distinguished name as of RFC 2253."""
+    """The fields that are needed; ``subject`` is a distinguished name in the form of RFC 2253."""
 
     subject: str
     not_before: datetime
@@ -55,24 +55,24 @@ class Certificate(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One block of a PEM file, with lines as OpenSSL wants them."""
+    """One block of a PEM file, with line breaks as OpenSSL needs them."""
 
     label: str
     text: str
 
     @property
     def is_key(self) -> bool:
-        """Whether it is a private key."""
+        """Whether the block is a private key."""
         return self.label.endswith("PRIVATE KEY")
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether it is a key that needs a password."""
+        """Whether the block is a key that needs a password."""
         return self.label == "ENCRYPTED PRIVATE KEY" or "ENCRYPTED" in self.text.splitlines()[1]
 
 
 def read_blocks(text: str) -> Iterator[Block]:
-    """Yield the blocks of a PEM text; one whose lines have become one is cut again."""
+    """Yield the blocks of a PEM text; a block on a single line is cut into lines again."""
     for match in _BLOCK.finditer(text):
         label, body = match["label"], match["body"].strip()
         if ":" not in body:  # the old form of an encrypted key has headers
@@ -87,7 +87,7 @@ def read_block(block: Block) -> Certificate:
     """Return what the certificate of a block says.
 
     Raises:
-        ValueError: The block has no certificate, or what counts of it cannot be read.
+        ValueError: The block has no certificate, or a needed field cannot be read.
     """
     body = "".join(block.text.splitlines()[1:-1])
     try:
@@ -100,7 +100,7 @@ def read_certificate(der: bytes) -> Certificate:
     """Return what a certificate says.
 
     Raises:
-        ValueError: It is not a certificate, or what counts of it cannot be read.
+        ValueError: It is not a certificate, or a needed field cannot be read.
     """
     try:
         [outer] = _values(der)

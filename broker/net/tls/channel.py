@@ -1,7 +1,7 @@
-"""A connection that is encrypted: the same calls as `broker.net.channel.PlainChannel` has.
+"""An encrypted connection, with the same methods as `broker.net.channel.PlainChannel`.
 
-OpenSSL works on the socket itself, through the ``ssl`` module. Small answers are encrypted on the
-loop; larger ones, and ranges of files with them, are read and encrypted by a sender thread.
+OpenSSL works on the socket itself, through the ``ssl`` module. The loop encrypts small answers; a
+sender thread reads and encrypts larger ones with their file ranges.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _NOTHING_YET: Final = -1
 class TlsChannel(Transport):
     """One client's socket, after the handshake (loop only).
 
-    Invariants: what is unsent leaves in order. While a sender has bytes (`Outlet`), it has the
-    socket, and the loop neither reads nor writes. What OpenSSL could not write is offered again
-    byte for byte: ``_offered`` of them at least. While reading, a call is due whenever OpenSSL
-    holds bytes that it has decrypted: the kernel does not report those.
+    Invariants: unsent parts leave in order. While a sender has bytes (`Outlet`), only the sender
+    uses the socket, and the loop neither reads nor writes. Bytes that OpenSSL could not write,
+    ``_offered`` of them, are offered again unchanged. ``on_input`` is also called when OpenSSL
+    holds decrypted bytes, since the kernel does not report those.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class TlsChannel(Transport):
         self._call_if_more()
 
     def stop_reading(self) -> None:
-        """Call no more."""
+        """Stop calling ``on_input``."""
         self._on_input = None
         self._loop.remove_reader(self.fileno)
 
@@ -101,7 +101,7 @@ class TlsChannel(Transport):
                     break
         except ssl.SSLWantReadError:
             pass
-        except OSError:  # also a record that is not what its sender wrote
+        except OSError:  # also if a record was altered
             self._is_ended = True
         if position > start:
             self._call_if_more()
@@ -109,7 +109,7 @@ class TlsChannel(Transport):
         return 0 if self._is_ended else _NOTHING_YET
 
     def is_ended(self) -> bool:
-        """Return whether the peer has closed, without taking any of its bytes."""
+        """Return whether the peer has closed; no bytes are consumed."""
         try:
             return self._is_ended or not sockets.peek(self._socket, 1)
         except (BlockingIOError, InterruptedError):
@@ -128,23 +128,23 @@ class TlsChannel(Transport):
             self.flush()
 
     def close(self) -> None:
-        """Close; what is unsent is dropped."""
+        """Close; unsent bytes are dropped."""
         self._outlet.close()
         self._on_lost = ignore
         self.fileno = -1
         is_whole = not self.unsent and not self._offered
         self.unsent.clear()
-        if self._outlet.handed:  # the sender lets go of the socket when it fails, see _on_sent
+        if self._outlet.handed:  # the sender returns the socket when it fails, see _on_sent
             with suppress(OSError):
                 sockets.shut(self._socket)
             return
         if is_whole:
             with suppress(OSError, ValueError):
-                self._socket.unwrap()  # tells the peer that nothing is missing; it need not answer
+                self._socket.unwrap()  # tells the peer that this is the end; no answer is needed
         self._socket.close()
 
     def _call_if_more(self) -> None:
-        """Have ``on_input`` called soon if there is more than the kernel has."""
+        """Schedule a call of ``on_input`` if OpenSSL still holds decrypted bytes."""
         if self._is_due or self._outlet.handed or self._on_input is None:
             return
         if self._is_ended or self._socket.pending():
@@ -159,7 +159,7 @@ class TlsChannel(Transport):
             self._call_if_more()
 
     def flush(self) -> None:
-        """Send what the socket takes, at most one turn's worth; the outlet waits for more room."""
+        """Send what the socket has room for, at most one turn's worth; then wait by the outlet."""
         budget = TURN_BYTES
         try:
             while self.unsent and budget > 0:
@@ -179,7 +179,7 @@ class TlsChannel(Transport):
             self._outlet.watch()
 
     def _gather(self) -> bytes | memoryview | None:
-        """Return the next bytes to encrypt; None while they are brought into memory."""
+        """Return the next bytes to encrypt; None while they are being read from the disk."""
         head = self.unsent[0]
         if len(self.unsent) == 1 and isinstance(head, bytes) and len(head) <= INLINE_BYTES:
             return head
@@ -197,7 +197,7 @@ class TlsChannel(Transport):
         return _SCRATCH[: fill(self.unsent, _SCRATCH[: INLINE_BYTES - left])]
 
     def _is_in_memory(self, part: FileSlice, size: int) -> bool:
-        """Return whether both ends of what is to leave of a range are in memory.
+        """Return whether the first and the last byte of the next piece of a range are in memory.
 
         Raises:
             OSError: The file is shorter than the range.
@@ -207,7 +207,7 @@ class TlsChannel(Transport):
         return self.is_in_memory(file, part.position) and self.is_in_memory(file, last)
 
     def _hand_over(self) -> bool:
-        """Hand what is unsent to a sender if it is much; return whether that has the socket now."""
+        """Hand unsent parts to a sender if they are large; return whether it has the socket now."""
         parts = []
         total = 0
         for part in islice(self.unsent, _MAX_PARTS):

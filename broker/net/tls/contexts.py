@@ -1,7 +1,7 @@
-"""From the settings of a listener to what it encrypts with: an ``ssl.SSLContext`` and its dates.
+"""Builds the ``ssl.SSLContext`` of a listener from its settings, with the dates of certificates.
 
-Every file is read once, and what was checked is what is used. A fault is one sentence: which file,
-what is wrong with it, and what to do.
+Every file is read once, so the checked content is the content in use. A fault is one sentence:
+which file, what is wrong with it, and what to do.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TlsError(Exception):
 
 
 class Endpoint(NamedTuple):
-    """The context that a listener encrypts with, and what operators want to know of it."""
+    """The context that a listener encrypts with, and facts about it for operators."""
 
     context: ssl.SSLContext
     certificate: Certificate
@@ -73,7 +73,7 @@ class Endpoint(NamedTuple):
     """Lines for the log: it works, but somebody should know."""
 
     def name_client(self, der: bytes) -> str:
-        """Return the name of the principal whose certificate was shown.
+        """Return the name of the principal for a client's certificate.
 
         Raises:
             ValueError: It names nobody, no rule applies, or the certificate has expired since it
@@ -92,14 +92,14 @@ class Endpoint(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """Where a text of PEM stands: a file, or a setting."""
+    """A PEM text and its origin: a file or a setting."""
 
     name: str
     text: str
 
 
 def make_endpoint(settings: TlsConfig) -> Endpoint:
-    """Return what a listener encrypts with. Blocks.
+    """Build the endpoint of a listener from its settings. Blocks.
 
     Raises:
         TlsError: A file, a key or a certificate cannot be used.
@@ -137,7 +137,7 @@ def _limit(context: ssl.SSLContext, settings: TlsConfig) -> None:
 
 
 def _read_key_store(settings: TlsConfig) -> tuple[list[Block], str, tuple[str, ...]]:
-    """Return the blocks of key and certificates, where the latter stand, and notes."""
+    """Return the blocks of key and certificates, the origin of the certificates, and warnings."""
     if settings.ssl_keystore_location is not None:
         path, password = settings.ssl_keystore_location, settings.ssl_keystore_password
         source = _read(path, "ssl.keystore", password, KEY_STORE_COMMAND)
@@ -156,7 +156,7 @@ def _note_rights(path: str) -> tuple[str, ...]:
 
 
 def _read(path: str, store: str, password: str | None, command: str) -> _Source:
-    """Read a PEM file, or a PKCS12 store as one: what the file is counts, not its type."""
+    """Read a PEM file, or a PKCS12 store as PEM: the content decides, not the configured type."""
     name = f"{store}.location {path}"
     try:
         data = files.read_checked(path, partial(_check, name), _MAX_FILE_BYTES + 1, follow=True)
@@ -193,18 +193,18 @@ def _check(name: str, status: os.stat_result) -> None:
 
 
 class StoreError(Exception):
-    """A store cannot be opened; the text ends a sentence that begins with its name."""
+    """A store cannot be opened; the text completes a sentence that begins with its name."""
 
 
 def read_store(data: bytes, password: str | None) -> str:
-    """Return what a PKCS12 store holds as PEM: its key, the key's certificates, all others.
+    """Return the content of a PKCS12 store as PEM: key, the key's certificates, all others.
 
-    The key in the text is not encrypted. `cryptography` comes with the extra ``oauth``, and is
-    imported by the first store, since PEM needs none of it (Java: PKCS12KeyStore).
+    The key in the text is not encrypted. The package `cryptography` comes with the extra ``oauth``.
+    It is imported only for a store, since PEM does not need it (Java: PKCS12KeyStore).
 
     Raises:
         LookupError: `cryptography` is not installed.
-        StoreError: The password is wrong, or it is no such store.
+        StoreError: The password is wrong, or the data is not a PKCS12 store.
     """
     try:
         from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415  # few need it
@@ -247,7 +247,7 @@ def _read_pkcs12(data: bytes, name: str, setting: str, password: str | None, com
 
 
 def _certificates(blocks: Sequence[Block], where: str) -> list[Certificate]:
-    """Return what the certificates of a key store say, the broker's own first."""
+    """Return the certificates of a key store, the broker's own first."""
     if not any(block.is_key for block in blocks):
         key_at = where.replace("ssl.keystore.certificate.chain", "ssl.keystore.key")
         raise TlsError(f"{key_at} has no private key; put one there (-----BEGIN PRIVATE KEY-----)")
@@ -315,7 +315,7 @@ def _why_unusable(error: ssl.SSLError, key_at: str, where: str, *, is_encrypted:
         )
     if error.reason == "KEY_TYPE_MISMATCH":
         return f"{where}: certificate and private key are of two types; put those of one pair there"
-    # Of PKCS #8 the ssl module does not know the reason.
+    # For PKCS #8 keys the ssl module does not give the reason.
     if is_encrypted and error.reason in {"BAD_DECRYPT", "BAD_PASSWORD_READ", None}:
         return f"{key_at}: ssl.key.password does not open the private key; give the right one"
     if error.reason in {"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"}:
@@ -327,7 +327,7 @@ def _why_unusable(error: ssl.SSLError, key_at: str, where: str, *, is_encrypted:
 
 
 def _load_authorities(context: ssl.SSLContext, settings: TlsConfig) -> None:
-    """Take the authorities whose clients are let in."""
+    """Load the authorities whose clients are accepted."""
     if settings.ssl_truststore_location is not None:
         path, password = settings.ssl_truststore_location, settings.ssl_truststore_password
         source = _read(path, "ssl.truststore", password, TRUST_STORE_COMMAND)

@@ -1,7 +1,7 @@
-"""The certificates and settings of TLS that every listener has now: of the start, or of a reload.
+"""The current certificates and TLS settings of every listener, from the start or a reload.
 
-A reload reads the files that the settings name again. It takes either all of them or, when one has
-a fault, none; connections that are open go on with what they began with.
+A reload reads the files that the settings name again. If one file has a fault, the reload uses none
+of them. Open connections keep the certificates that they began with.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Made(NamedTuple):
 class Endpoints:
     """The handshakes of each listener that encrypts, by its name (loop only).
 
-    ``on_taken`` is told what a reload puts in force.
+    ``on_taken`` is called with each endpoint that a reload puts in force.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class Endpoints:
         """Read keys and certificates. Blocks.
 
         Raises:
-            TlsError: One cannot be used.
-            OSError: There are no descriptors, or no memory.
+            TlsError: A file, a key or a certificate cannot be used.
+            OSError: The system lacks descriptors or memory.
         """
         turns = Turns(io)
         self._settings = settings
@@ -70,7 +70,7 @@ class Endpoints:
             _tell(name, each.endpoint)
 
     async def check(self, settings: Mapping[str, TlsConfig]) -> None:
-        """Read what other settings name, before they are in force.
+        """Read the files of new settings, before the settings are in force.
 
         Raises:
             ConfigError: It cannot be used; what runs goes on.
@@ -79,13 +79,13 @@ class Endpoints:
             await self._make(settings)
 
     async def follow(self, settings: Mapping[str, TlsConfig]) -> None:
-        """Encrypt by the settings that are in force now; a fault is only logged."""
+        """Switch to the settings that are now in force; a fault is only logged."""
         if settings != self._settings:
             self._settings = settings
             await self._renew()
 
     async def make(self, settings: Mapping[str, TlsConfig] | None = None) -> Made:
-        """Return what the files say now, for `take`; those of other settings, if these will count.
+        """Read the files for `take`: those of the given settings, or else of the current ones.
 
         Raises:
             ConfigError: One cannot be used; what runs goes on.
@@ -97,7 +97,7 @@ class Endpoints:
         try:
             made = await self._make(settings)
         except ConfigError as error:
-            if isinstance(error.__cause__, TlsError):  # else `look` tries again
+            if isinstance(error.__cause__, TlsError):  # otherwise `look` tries again
                 self._seen = seen
             raise
         self._seen = seen
@@ -106,15 +106,15 @@ class Endpoints:
     async def _make(self, settings: Mapping[str, TlsConfig]) -> dict[str, Endpoint]:
         try:
             return await self._io.run(lambda: dict(_make_all(settings)))
-        except OSError as error:  # of the machine, such as no descriptors
+        except OSError as error:  # a fault of the machine, such as no descriptors
             raise ConfigError([f"certificates cannot be read: {error}"]) from error
         except TlsError as error:
             raise ConfigError([str(error)]) from error
 
     def take(self, made: Made) -> None:
-        """Put in force what `make` has returned: for handshakes that begin from now on.
+        """Put the result of `make` in force, for handshakes that begin from now on.
 
-        It does not replace what was read later, and was taken while the reload of this waited.
+        It does not replace files that were read later and are already in force.
         """
         if made.number < self._taken:
             return
@@ -128,25 +128,25 @@ class Endpoints:
             self._on_taken(name, endpoint)
 
     async def watch(self) -> None:
-        """Take a file that has changed, as a reload does; a fault is only logged, once."""
+        """Reload files that have changed; a fault is only logged, once."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()
 
     async def look(self) -> None:
-        """Take the files if one of them has changed since they were read."""
+        """Reload the files if one of them has changed since the last read."""
         if await self._io.run(_look, self._settings) != self._seen:
             await self._renew()
 
     async def _renew(self) -> None:
         try:
             made = await self.make()
-            while made.settings is not self._settings:  # others were taken meanwhile
+            while made.settings is not self._settings:  # other settings came into force meanwhile
                 made = await self.make()
             self.take(made)
         except ConfigError as error:
             for fault in error.faults:
-                # TRY400: a file that somebody wrote, not a fault of ours.
+                # TRY400: a fault in a file of a user, not in the code.
                 _logger.error("certificates are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
 
 
@@ -170,5 +170,5 @@ def _make_all(settings: Mapping[str, TlsConfig]) -> Iterator[tuple[str, Endpoint
 
 
 def _look(settings: Mapping[str, TlsConfig]) -> list[files.Look | None]:
-    """Return what changes when a file does. Blocks."""
+    """Return the facts about files that show a change. Blocks."""
     return [files.look_at(path) for each in settings.values() for path in files_of(each)]

@@ -1,9 +1,10 @@
 """Handshakes of TLS: from an accepted socket to one that encrypts, or to a line in the log.
 
 OpenSSL works on io threads, one piece of a handshake at a time, so that the loop does no asymmetric
-cryptography. Before that a client costs its socket: the kernel reports its first record when all of
-it has come (SO_RCVLOWAT), so that a byte a second wakes nobody, and OpenSSL limits what a client
-may send before it is known. A client that does not end its handshake in time is closed.
+cryptography. Before the first step a client costs only its socket: the kernel reports its first
+record when the whole record has come (SO_RCVLOWAT), so a client that sends a byte a second does not
+wake the loop. OpenSSL limits how much a client may send in a handshake. A client that does not end
+its handshake in time is closed.
 """
 
 from __future__ import annotations
@@ -70,17 +71,17 @@ class _Step(Enum):
 
 
 class Opened(NamedTuple):
-    """A socket whose handshake is done, and the name in the client's certificate as mapped."""
+    """A socket whose handshake is done, and the mapped name from the client's certificate."""
 
     sock: ssl.SSLSocket
     name: str | None
 
 
 class Turns:
-    """A line in which pieces of handshakes stand for the io threads (loop only).
+    """A line in which pieces of handshakes wait for the io threads (loop only).
 
-    Few go at a time, and the first that came goes first: a thousand handshakes at once leave a
-    processor for those that are connected, and threads for their disk.
+    Only a few pieces run at a time, in the order of their arrival. So a thousand handshakes at once
+    leave a processor to connected clients, and threads to their disk reads.
     """
 
     def __init__(self, io: IoThreads) -> None:
@@ -89,7 +90,7 @@ class Turns:
         self._waiting: deque[_Handshake] = deque()
 
     def add(self, handshake: _Handshake) -> None:
-        """Have the next piece of a handshake done."""
+        """Add a handshake to the line, for its next piece."""
         self._waiting.append(handshake)
         self._go()
 
@@ -110,9 +111,9 @@ class Turns:
 
 
 class Handshakes:
-    """The handshakes of one listener, and what it encrypts with (loop only).
+    """The handshakes of one listener, and its endpoint (loop only).
 
-    ``endpoint`` may be exchanged at any time: handshakes that begin later use the new one.
+    ``endpoint`` may be replaced at any time: handshakes that begin later use the new one.
     """
 
     def __init__(
@@ -135,20 +136,20 @@ class Handshakes:
         on_open: Callable[[Opened], None],
         on_over: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin with an accepted socket; ``on_open`` gets it if all goes well.
+        """Begin a handshake on an accepted socket; ``on_open`` gets the socket on success.
 
-        ``on_over`` is called before that, or when the handshake has failed.
+        ``on_over`` is called before ``on_open``, or when the handshake has failed.
         """
         self.open[_Handshake(self._loop, self, sock, peer, on_open)] = on_over
 
     def forget(self, handshake: _Handshake) -> None:
-        """Drop one that is over."""
+        """Forget a handshake that is over."""
         on_over = self.open.pop(handshake, None)
         if on_over is not None:
             on_over()
 
     def close_oldest(self) -> None:
-        """End the oldest one of the address that has the most; there is one."""
+        """End the oldest handshake of the address that has the most; at least one must exist."""
         counts = Counter(each.host for each in self.open)
         max(self.open, key=lambda each: counts[each.host]).close()
 
@@ -158,13 +159,13 @@ class Handshakes:
             handshake.close()
 
     def note_success(self, peer: str, name: str | None) -> None:
-        """Count a handshake; ``name`` is the client's, if it has shown a certificate."""
+        """Count a handshake; ``name`` is the name in the client's certificate, None without one."""
         self.succeeded += 1
         if self._audit is not None and name is not None:
             self._audit.logged_in(str(Principal(USER, name)), peer, self._listener, _MECHANISM)
 
     def note_failure(self, peer: str, reason: str) -> None:
-        """Count a handshake that failed, and say so; at most one line a second."""
+        """Count a failed handshake, and log it; at most one line a second."""
         self.failed += 1
         if self._audit is not None:
             self._audit.login_failed(peer, self._listener, _MECHANISM, reason)
@@ -180,7 +181,7 @@ class Handshakes:
 
 
 class _Handshake:
-    """One handshake. Only `step` runs on an io thread; the loop leaves the socket alone then."""
+    """One handshake. Only `step` runs on an io thread; the loop does not use the socket then."""
 
     __slots__ = (
         "_deadline",
@@ -225,11 +226,11 @@ class _Handshake:
         loop.add_reader(sock.fileno(), self._on_readable)
 
     def step(self) -> _Step:
-        """Let OpenSSL go on until it needs the client. On an io thread.
+        """Let OpenSSL continue until it waits for the client. It runs on an io thread.
 
         Raises:
             OSError: The peer or the handshake fails.
-            ValueError: The client's certificate is not taken.
+            ValueError: The client's certificate is refused.
         """
         if self._tls is None:
             self._tls = sockets.wrap(self._endpoint.context, self._sock)
@@ -246,7 +247,7 @@ class _Handshake:
         return _Step.DONE
 
     def on_step(self, done: asyncio.Future[_Step]) -> None:
-        """Wait for what the piece that is done asks for, or end. On the loop again."""
+        """Wait for the event that the finished piece needs, or end. It runs on the loop."""
         self._is_stepping = False
         if self.is_over:
             self.abandon()
@@ -261,13 +262,13 @@ class _Handshake:
         elif done.result() is _Step.WRITE:
             self._loop.add_writer(self._sock.fileno(), self._on_writable)
         else:
-            # OpenSSL may have a part of the next record: where one begins nobody knows any more.
+            # OpenSSL may have a part of the next record, so its start is unknown now.
             self._is_aligned = False
             self._wait_for(1)
             self._loop.add_reader(self._sock.fileno(), self._on_readable)
 
     def close(self) -> None:
-        """End without a word."""
+        """End without a log line."""
         if self.is_over:
             if not self._is_stepping:
                 self._leave()
@@ -279,7 +280,7 @@ class _Handshake:
             self._sock.close()
 
     def abandon(self) -> None:
-        """Close the socket of a handshake that was ended while it stood in line or took a step."""
+        """Close the socket of a handshake that was ended while it waited in line or took a step."""
         self._sock.close()
 
     def _end(self) -> None:
@@ -299,11 +300,11 @@ class _Handshake:
         self._on_open(Opened(self._tls, self._name))
 
     def _wait_for(self, size: int) -> None:
-        """Have the kernel report that many bytes, not fewer."""
+        """Have the kernel report the socket when at least ``size`` bytes have come."""
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def _on_readable(self) -> None:
-        """Take a step, the first one if a whole record has come; else wait for the rest of it."""
+        """Take a step; if a record has not come completely, wait for its rest first."""
         try:
             head = sockets.peek(self._sock, _RECORD_HEAD.size)
         except (BlockingIOError, InterruptedError):
@@ -312,7 +313,7 @@ class _Handshake:
             self.close()
             return
         if not head:
-            if self._tls is None:  # a check of the port, say
+            if self._tls is None:  # for example a port check
                 self.close()
             else:
                 self._fail("it closed the connection")
@@ -331,7 +332,7 @@ class _Handshake:
         return not self._is_aligned or head[0] in _TYPES
 
     def _must_wait(self, head: bytes) -> bool:
-        """Return whether the rest of a record is to come; OpenSSL is given the end of a stream."""
+        """Return whether to wait for the rest of a record; at the end of the stream do not wait."""
         size = _RECORD_HEAD.size
         if len(head) == size:
             size += _RECORD_HEAD.unpack(head)[3]
@@ -354,7 +355,7 @@ class _Handshake:
         self._handshakes.turns.add(self)
 
     def _on_late(self) -> None:
-        if self._is_stepping:  # it is the broker that is late
+        if self._is_stepping:  # the broker is late, not the client
             self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._on_late)
         elif self._tls is None:
             self._fail(f"it has not begun within {HANDSHAKE_SECONDS:g} s")
@@ -362,10 +363,10 @@ class _Handshake:
             self._fail(f"it has not ended within {HANDSHAKE_SECONDS:g} s")
 
     def _fail(self, reason: str) -> None:
-        """Note why, and close once the client has had time to read what OpenSSL told it."""
+        """Note the reason, and close when the client has had time to read the alert."""
         self._end()
         self._handshakes.note_failure(self._peer, reason)
-        if self._sock.fileno() < 0:  # the client had gone before OpenSSL could begin
+        if self._sock.fileno() < 0:  # the client had closed before OpenSSL could begin
             self._handshakes.forget(self)
             return
         self._unwatch()
@@ -379,7 +380,7 @@ class _Handshake:
         self._loop.add_reader(self._sock.fileno(), self._discard)
 
     def _discard(self) -> None:
-        """Drop what still comes: closing on it would cost the client what it was told."""
+        """Drop further bytes: to close with unread bytes would lose the alert for the client."""
         try:
             got = len(sockets.receive(self._sock, min(self._left, 16 * 1024)))
         except (BlockingIOError, InterruptedError):

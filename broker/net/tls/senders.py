@@ -1,7 +1,7 @@
-"""The ``tls-sender-N`` threads: they read and encrypt large answers, so that the loop does not.
+"""The ``tls-sender-N`` threads: they read and encrypt large answers in place of the loop.
 
-AES of a megabyte takes a millisecond, and OpenSSL lets go of the GIL for it. A sender waits for
-sockets with room, of which all senders share one epoll set, and fills each as far as it takes.
+AES of a megabyte takes a millisecond, and OpenSSL releases the GIL meanwhile. A sender waits in an
+epoll set, which all senders share, for sockets with room, and fills each of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK_BYTES: Final = 128 * 1024
 
 @dataclass(slots=True)
 class _Row:
-    """The parts that one socket is to get, how much has left, and whom to tell when all has."""
+    """The parts for one socket, how many bytes have left, and the callback for the end."""
 
     tls: ssl.SSLSocket
     parts: Sequence[bytes | memoryview | FileSlice]
@@ -36,12 +36,12 @@ class _Row:
 
 
 class TlsSenders:
-    """``count`` threads (loop only, but for `_serve`).
+    """``count`` sender threads (loop only, except `_serve`).
 
     Invariants: a socket that was handed over belongs to the senders until ``finished`` is called
     for it, on the loop. Until then nobody else reads or writes it: OpenSSL keeps one state for
-    both. To close it, shut the socket down; it is then reported. A socket is watched for one report
-    of room (EPOLLONESHOT), so that one thread at a time has it.
+    both. To close such a socket, shut it down; then it is reported. A socket is watched for one
+    report of room (EPOLLONESHOT), so that only one thread at a time has it.
     """
 
     def __init__(self, count: int) -> None:
@@ -60,10 +60,10 @@ class TlsSenders:
         parts: Sequence[bytes | memoryview | FileSlice],
         finished: Callable[[str | None], None],
     ) -> None:
-        """Send ``parts``; ``finished`` gets None when all have left, or why they have not.
+        """Send ``parts``; ``finished`` gets None when all have left, or the reason of a failure.
 
         Raises:
-            OSError: The system watches no more sockets; nothing was handed over.
+            OSError: The kernel watches no more sockets; nothing was handed over.
         """
         socket = tls.fileno()
         self._owed[socket] = _Row(tls, parts, finished)
@@ -74,7 +74,7 @@ class TlsSenders:
             raise
 
     def close(self) -> None:
-        """End the threads; sending what they still have is cancelled."""
+        """End the threads; what they have not sent is dropped."""
         self._watch.end()
         for thread in self._threads:
             thread.join()
@@ -84,7 +84,7 @@ class TlsSenders:
         self._watch.close()
 
     def _serve(self) -> None:
-        """Send what sockets with room are to get, until the end (a sender's thread)."""
+        """Send the parts of sockets with room, until `close`. It runs on a sender thread."""
         scratch = memoryview(bytearray(CHUNK_BYTES))
         while (socket := self._watch.wait()) is not None:
             row = self._owed[socket]
@@ -104,10 +104,10 @@ class TlsSenders:
 
 
 def _send(row: _Row, scratch: memoryview) -> bool:
-    """Send what a socket takes; return whether that was all. A sender's thread.
+    """Send until a socket is full; return whether all was sent. It runs on a sender thread.
 
-    What it did not take is read again the next time. OpenSSL goes on with the record that it began,
-    and asks only that the same bytes come again.
+    Bytes that the socket did not accept are read again the next time. OpenSSL continues the record
+    that it began, and only needs the same bytes again.
 
     Raises:
         OSError: The peer or a file fails.
@@ -123,7 +123,7 @@ def _send(row: _Row, scratch: memoryview) -> bool:
 def fill(
     parts: Iterable[bytes | memoryview | FileSlice], scratch: memoryview, skipped: int = 0
 ) -> int:
-    """Copy ``parts`` to memory without their first bytes, as much as it holds; return how much.
+    """Copy ``parts`` without their first bytes until the memory is full; return how many bytes.
 
     Raises:
         OSError: A file fails, or is shorter than its range.

@@ -1,13 +1,13 @@
-"""The sockets that a listener encrypts by, each of whose failures stays its own.
+"""The encrypted sockets of a listener; a failure of one does not affect another.
 
-OpenSSL keeps errors in a queue of the thread, not of the connection. When a call did not end, the
-``ssl`` module looks there first for the reason. Since OpenSSL 3.2 a send that the kernel refuses
-leaves an entry in it, and the modules of Python 3.12.9, 3.13.2 and later raise OSError of it and
-leave it there. The next connection of this thread that only had to wait would be taken for the
-broken one, and so would all after it. So the queue is emptied where a call has failed; a call that
-succeeds, or has to wait, costs no more than before.
+OpenSSL keeps errors in a queue of the thread, not of the connection. If a call is incomplete, the
+``ssl`` module first looks into this queue for the reason. Since OpenSSL 3.2 a send that the kernel
+refuses leaves an entry in the queue; the modules of Python 3.12.9, 3.13.2 and later raise OSError
+for the entry and leave it there. Then the next connection of this thread that only had to wait
+would seem to be broken, and so would all later ones. So the queue is emptied when a call has
+failed; a call that succeeds, or has to wait, costs no more than before.
 
-A handshake needs none of this: OpenSSL begins each step of one with an empty queue.
+A handshake does not need this: OpenSSL empties the queue before each step of it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _REFUSING: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 def forget_errors() -> None:
     """Empty the error queue that OpenSSL keeps for this thread, in some 20 microseconds.
 
-    The ``ssl`` module has no call for just that. It empties the queue before it refuses a list
-    without a single suite that OpenSSL knows, and nothing changes by the refusal.
+    The ``ssl`` module has no call for this. But it empties the queue when it refuses a list of
+    cipher suites that OpenSSL does not know, and the refusal changes nothing else.
     """
     with suppress(ssl.SSLError):
         _REFUSING.set_ciphers(_NO_SUITES)

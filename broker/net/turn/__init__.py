@@ -1,4 +1,4 @@
 """One turn of a connection: receive, cut frames, answer, send.
 
-Here goes the compiled module of it. Nothing else.
+This folder has only its compiled module.
 """

@@ -1,4 +1,4 @@
-"""One turn of a connection: receive once, serve what is whole, send once."""
+"""One turn of a connection: receive once, serve the complete frames, send once."""
 
 import errno
 import os
@@ -38,13 +38,13 @@ cdef Py_ssize_t SHARED = SHARED_BYTES
 cdef object SCRATCH = memoryview(bytearray(SHARED_BYTES))
 
 
-cdef struct Joined:  # parts and their bytes, and what reading the last range gave
+cdef struct Joined:  # joined parts and bytes, and the result of the last read
     Py_ssize_t count
     Py_ssize_t filled
     Py_ssize_t got
 
 
-cdef struct Served:  # how far frames were served, where the next one ends, the size of the answers
+cdef struct Served:  # the end of the served frames, that of the next one, the size of the answers
     Py_ssize_t position
     Py_ssize_t end
     Py_ssize_t size
@@ -54,16 +54,18 @@ cdef class Turn
 
 
 cdef class Transport:
-    """Bytes from and to a socket that does not block (loop only).
+    """Receives from and sends to a non-blocking socket (loop only).
 
-    A call that copies at most a shared buffer keeps the GIL: it ends before another thread could
-    begin. If it let go, a thread that computes could keep the GIL for a whole switch interval.
+    A call that copies no more than a shared buffer keeps the GIL: it ends before another thread
+    could begin. If the call released the GIL, a computing thread could hold it for a whole switch
+    interval.
 
-    Invariants: ``unsent`` leaves before anything else does. ``fileno`` is -1 once the socket is
-    closed, since its number may then belong to another connection.
+    Invariants: the parts in ``unsent`` leave before any other bytes. ``fileno`` is -1 once the
+    socket is closed, since its number may then belong to another connection.
 
-    A base of `PlainChannel` and not a part of it: both change ``unsent``, and a turn calls
-    `receive` and `send_bytes` without a call of Python's (docs/decisions/0015-compiled-bases.md).
+    This is a base class of `PlainChannel` and not a member, since both change ``unsent``, and a
+    turn calls `receive` and `send_bytes` without a Python call
+    (docs/decisions/0015-compiled-bases.md).
     """
 
     cdef public object unsent, _on_lost
@@ -123,8 +125,8 @@ cdef class Transport:
         """Send the bytes and small ranges at the head of ``unsent`` in one call.
 
         Returns:
-            The bytes sent, SOCKET_IS_FULL if not all of them were taken, IS_COLD if the head is a
-            range that is not in memory.
+            The number of bytes sent, SOCKET_IS_FULL if the socket did not accept all of them,
+            IS_COLD if the head is a range that is not in memory.
 
         Raises:
             OSError: The peer or the file fails, or the file ends before the range does.
@@ -162,10 +164,10 @@ cdef class Transport:
         return sent
 
     cpdef bint is_in_memory(self, int file, long long position) except -1:
-        """Tell whether a byte of a file can be had without waiting for the disk.
+        """Tell whether a byte of a file can be read without waiting for the disk.
 
         Raises:
-            OSError: The file fails, or ends before it.
+            OSError: The file fails, or ends before this byte.
         """
         cdef Target room = no_target()
         cdef Py_ssize_t got
@@ -202,9 +204,9 @@ cdef class Transport:
 
 
 cdef Joined join(object parts, Target room) except *:
-    """Put bytes and small ranges into ``room`` as they follow each other, as long as there is room.
+    """Copy bytes and small ranges into ``room`` in their order, while there is room.
 
-    ``got`` is what reading the last range gave (see ``read_resident``).
+    ``got`` is the result of reading the last range (see ``read_resident``).
     """
     cdef Region region = no_region()
     cdef Py_ssize_t size
@@ -258,12 +260,12 @@ cdef class LoopRound:
 
     Connections that have bytes are served one after the other. Meanwhile the batches of their
     requests wait in their logs (`Appends`), their frames in ``shared`` below ``kept``, and their
-    answers in the turns. At its end each log writes what waits by one call, and the answers leave
-    one behind the other: a client with many connections, or many clients on one processor, wake up
-    once.
+    answers in the turns. At the end of the round each log writes its waiting batches in one call,
+    and then all answers leave. So a client with many connections, or many clients on one processor,
+    wake up only once.
 
-    To wait costs a call of the loop's, so a client that was alone in a round is answered at once
-    the next few times.
+    To wait for the end costs a callback of the loop. So if a client was alone in a round, it is
+    answered at once in its next few turns.
     """
 
     cdef readonly Appends appends
@@ -279,8 +281,8 @@ cdef class LoopRound:
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.kept = 0
         self._loop = loop
-        self._turns = []  # that owe answers
-        self._alone = 0  # so many turns yet do not wait for others
+        self._turns = []  # turns that owe answers
+        self._alone = 0  # how many more turns do not wait for others
         self._is_due = False
 
     cdef bint is_open(self) except -1:
@@ -306,7 +308,7 @@ cdef class LoopRound:
         return 0
 
     cpdef end(self):
-        """Write all that waits, and send all answers: each says what came of its own batches."""
+        """Write all waiting batches, then send all answers, each with its own results."""
         cdef list turns = self._turns
         if not turns:
             return
@@ -334,12 +336,12 @@ cdef class LoopRound:
 
 
 cdef bint has_rest(list answers) except *:
-    """Tell whether the last answer is not one frame, which would be sent with those before."""
+    """Tell whether the last answer is not a single frame, so that it is sent on its own."""
     return len(answers) > 0 and not isinstance(answers[len(answers) - 1], (bytes, Unwritten))
 
 
 cdef bint is_produce(object frames, Py_ssize_t start, Py_ssize_t end) except *:
-    """Tell whether a frame has the number of Produce, 0, behind its size."""
+    """Tell whether a frame is a Produce request: its API key is 0."""
     cdef Region region = no_region()
     cdef bint found
     acquire(frames, region)
@@ -351,10 +353,10 @@ cdef bint is_produce(object frames, Py_ssize_t start, Py_ssize_t end) except *:
 cdef class Turn:
     """Serves a connection when its socket has bytes: receive once, serve, send once (loop only).
 
-    Received bytes that cannot be served yet stand in ``_tail``, at most one receive buffer of them.
+    Received bytes that cannot be served yet are in ``_tail``, at most one receive buffer of them.
 
-    A base of `Connection` and not a part of it: the fields are the connection's, which its rarer
-    ways change as well. What it leaves to them raises NotImplementedError here
+    This is a base class of `Connection` and not a member, since the rarer methods of the connection
+    change the same fields. The methods that `Connection` must have raise NotImplementedError here
     (docs/decisions/0015-compiled-bases.md).
     """
 
@@ -385,7 +387,7 @@ cdef class Turn:
         self._appends = loop_round.appends
         self._owed = None  # answers that wait for the end of the round
         self._tail = b""
-        self._held = 0  # how much of the tail and the frame is counted
+        self._held = 0  # how many bytes of tail and frame are counted
         self._frame = None
         self._expects_large = False
         self._task = None
@@ -421,7 +423,7 @@ cdef class Turn:
             self._count()
 
     cpdef _receive(self):
-        """Receive into the shared buffer, behind what is left from last time."""
+        """Receive into the shared buffer, behind the rest from the last time."""
         cdef Py_ssize_t start = self._round.kept
         cdef bytes tail = self._tail
         cdef Py_ssize_t kept = len(tail)
@@ -439,12 +441,12 @@ cdef class Turn:
     cpdef _serve(self, Py_ssize_t start, Py_ssize_t filled):
         """Serve the complete frames of ``shared[start:filled]`` and send the answers together.
 
-        It ends early at a request that must wait, at file ranges, and when others are due. Batches
-        of several frames are written together, before the answers leave; so are those of several
-        connections in a round.
+        It ends early at a request that must wait, at file ranges, and when other connections are
+        due. The batches of several frames are written together, before the answers leave; so are
+        the batches of several connections in a round.
 
         Raises:
-            ProtocolError: As `_dispatch_all` and `_settle` do.
+            ProtocolError: `_dispatch_all` or `_settle` raises it.
         """
         cdef list answers = []
         cdef bint is_open = self._round.is_open()
@@ -491,10 +493,11 @@ cdef class Turn:
     ) except *:
         """Put the answers of complete frames into ``answers``; all but the last are one frame each.
 
-        With ``is_open`` batches wait for those of other connections if all answers are that.
+        With ``is_open`` batches wait for those of other connections, if all answers are single
+        frames.
 
         Raises:
-            ProtocolError: From `Gate.dispatch`, or a frame cannot have the size that it states.
+            ProtocolError: `Gate.dispatch` raises it, or a frame states an impossible size.
         """
         cdef Appends appends = self._appends
         cdef bint waits = False
@@ -551,10 +554,10 @@ cdef class Turn:
                 timer.end(self, began)
 
     cdef int _settle(self, list answers) except -1:
-        """Make answers what is sent: what waited to be written is, or has failed.
+        """Replace waiting answers by their bytes: their batches are written, or have failed.
 
         Raises:
-            ProtocolError: One has none, and the connection must close; those before it are left.
+            ProtocolError: One has no answer, so the connection must close; the ones before it stay.
         """
         cdef Py_ssize_t place = 0
         while place < len(answers):
@@ -594,15 +597,15 @@ cdef class Turn:
         raise NotImplementedError
 
     def _keep(self, rest, frame_size):
-        """Keep what was received and not served; it begins a frame of ``frame_size`` bytes."""
+        """Keep the bytes that were not served; they begin a frame of ``frame_size`` bytes."""
         raise NotImplementedError
 
     def _count(self):
-        """Tell `Buffers` how many bytes are kept."""
+        """Tell `Buffers` how many bytes this connection holds."""
         raise NotImplementedError
 
     def _note_unread(self):
-        """Tell `Unread` that answers have not left."""
+        """Tell `Unread` that some answers have not left."""
         raise NotImplementedError
 
     def _await(self, reply):
@@ -610,13 +613,13 @@ cdef class Turn:
         raise NotImplementedError
 
     def resume(self):
-        """Continue when an answer is sent or memory is free: kept bytes first, then new ones."""
+        """Continue when an answer has left or memory is free: kept bytes first, then new ones."""
         raise NotImplementedError
 
     def _refuse(self, error):
-        """Close the connection because of bytes that are no Kafka request."""
+        """Close the connection because of bytes that are not a Kafka request."""
         raise NotImplementedError
 
     def close(self, reason=None):
-        """Close at once; ``reason`` is logged when it is a fault of the peer or of a file."""
+        """Close at once; ``reason``, a fault of the peer or of a file, is logged."""
         raise NotImplementedError
