@@ -1,7 +1,7 @@
 """The command ``siltstone``; its commands are in `broker.commands`.
 
-Exit codes: 0 fine, 1 a fault (each in a sentence on stderr), 2 wrong usage or settings that cannot
-be taken.
+Exit codes: 0 fine, 1 a fault (each in a sentence on stderr), 2 wrong usage or settings that are not
+valid.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(options, "ca", None):
             os.environ["SILTSTONE_CA"] = options.ca
         exit_code: int = options.run(options)
-        sys.stdout.flush()  # while it can be said what becomes of it
+        sys.stdout.flush()  # while a failure can still be reported
     except ConfigError as error:
         for fault in error.faults:
             print(fault, file=sys.stderr)

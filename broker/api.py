@@ -1,8 +1,8 @@
 """The table of APIs: the server on one screen (versions as Apache Kafka 4.3.1 serves them).
 
-Dispatch, the ApiVersions answer, metric labels and ``docs/compatibility.md`` are derived from it.
-A handler is named by module and function in ``broker.handlers`` and imported when it is first
-called: together they would hold up the start.
+Dispatch, the ApiVersions answer, metric labels and ``docs/compatibility.md`` are derived from it. A
+handler is named by module and function in ``broker.handlers`` and imported when it is first called:
+importing all handlers at once would hold up the start.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Api:
     lowest served: librdkafka takes a Produce range without version 0 for a broker without
     compression, so Apache Kafka names 0 and refuses it (apache/kafka#18727).
 
-    ``max_elements`` is how many elements a request may have: fewer than others where nobody has a
-    use for as many, or where each of them costs much.
+    ``max_elements`` is how many elements a request may have. An API has a lower limit than others
+    where no client needs as many, or where each element costs much.
 
-    ``is_preloaded`` is for what clients ask: what administrators ask now and then is imported by
-    the first of them, so that a broker of whom nobody asks it does without.
+    ``is_preloaded`` is true for the APIs that clients use. The handler of an API that only
+    administrators use is imported by its first request, so most brokers never load it.
     """
 
     key: int

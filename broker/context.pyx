@@ -1,4 +1,4 @@
-"""Tells a handler of a request: its version, its client, and the parts of the broker to work with."""
+"""The context of a request for its handler: its version, its client and the broker's services."""
 
 cimport cython
 
@@ -27,7 +27,8 @@ cdef class RequestContext:
     ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
     ``stats`` are the figures of all APIs. ``connection`` is None in tests. ``rights`` are None if
     everybody may do everything. ``mutations`` are None if no quota counts them. ``may_wait`` says
-    that the request's bytes, and its connection, wait for the end of the round (`LoopRound`).
+    that the request's bytes stay valid until the end of the round, and that the answer may wait for
+    it (`LoopRound`).
     """
 
     def __init__(
@@ -46,7 +47,7 @@ cdef class RequestContext:
 
     @property
     def advertised(self):
-        """Host and port that the client is told for the listener that its request came in on."""
+        """Host and port that are advertised for the listener that received the request."""
         host, port = told = self.services.advertised[self.listener]
         if host == AUTO and self.connection is not None:
             return self.connection.reached, port
@@ -57,33 +58,33 @@ cdef class RequestContext:
         return self.rights is None or self.rights.may(operation, resource, name)
 
     cpdef bint sees(self, object operation, object resource, object name=CLUSTER_NAME) except *:
-        """Tell the same where what the client may not do is hidden, and not refused."""
+        """Tell the same as `may`, for what is hidden from the client and not refused."""
         return self.rights is None or self.rights.sees(operation, resource, name)
 
     def take_partitions(self, count):
-        """Count partitions that this request makes or deletes next, if it has a quota.
+        """Count the partitions that this request creates or deletes next, if a quota limits them.
 
         Raises:
-            ThrottlingQuotaExceeded: There have been too many.
+            ThrottlingQuotaExceeded: The client has exceeded its quota.
         """
         if self.mutations is not None:
             self.mutations.take(count)
 
 
 cdef class Unwritten:
-    """A request whose batches wait to be written, and so its response.
+    """A request whose batches wait to be written; its response waits for them.
 
-    A handler returns it where ``context.may_wait``. When the batches are written, or have failed,
-    the gate that the request came through asks it for its answer.
+    A handler may return it if ``context.may_wait`` is set. When the batches are written, or have
+    failed, the `Gate` of the request calls `answer`.
     """
 
     def __init__(self, context):
         self.context = context
 
     cpdef answer(self):
-        """Return the response, or None.
+        """Return the response; None if the client wants none.
 
         Raises:
-            ProtocolError: The connection must close instead (acks=0).
+            ProtocolError: acks=0 and a batch failed: the connection must close.
         """
         raise NotImplementedError

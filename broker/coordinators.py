@@ -1,7 +1,7 @@
 """The coordinators of groups and of transactions, and what they have in common.
 
-Their modules would be a sixth of all imports of a start, and the first request of most clients does
-not need them. So `broker.server` builds them when a request or a journal does.
+Their modules would be a sixth of all imports at a start, and the first requests of most clients do
+not need them. So `broker.server` builds the coordinators when a request or a journal needs them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Both coordinators (loop only). The topics are known when they are built.
+    """Both coordinators (loop only). They are built after the topics are known.
 
-    From then on they refuse what they do not know, until ``groups.run`` and `run_transactions` have
-    read their journals back.
+    At first they refuse requests for groups and ids whose journals are not replayed yet;
+    ``groups.run`` and `run_transactions` replay them.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Coordinators:
         )
 
     async def run_transactions(self) -> None:
-        """Read the journal back while clients are served, then look after time-outs."""
-        await self.groups.loaded.wait()  # the offsets that markers commit are known then
+        """Replay the journal while clients are served, then handle time-outs."""
+        await self.groups.loaded.wait()  # then the offsets that markers commit are known
         await self.transactions.load()
         await self.transactions.run()
 
     async def catch_up(self) -> None:
-        """Do at once what time has made due."""
+        """Do all work that is due now."""
         await self.groups.loaded.wait()
         await self.groups.catch_up()
         await self.transactions.catch_up()

@@ -1,4 +1,4 @@
-"""Reading the settings again while the broker runs: SIGHUP, `siltstone reload`, `diff`, an edit."""
+"""Reads the settings again while the broker runs: after SIGHUP, `reload`, `diff` or an edit."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _logger = logging.getLogger(__name__)
 
 
 async def plan_reload(settings: BrokerSettings, io: IoThreads) -> Plan:
-    """Return what a reload would do now (loop only); files are read on an io thread.
+    """Return the changes that a reload would make now (loop only); an io thread reads the files.
 
     Raises:
-        ConfigError: With every fault; a reload would change nothing.
+        ConfigError: The settings have faults, all of which it names; a reload would change nothing.
     """
     while True:
         layers = settings.layers
@@ -39,12 +39,12 @@ async def plan_reload(settings: BrokerSettings, io: IoThreads) -> Plan:
 async def reload(
     settings: BrokerSettings, io: IoThreads, certificates: Endpoints | None = None
 ) -> Plan:
-    """Put in force what may change while the broker runs, and name what needs a restart.
+    """Put the changes in force that need no restart, and return the plan, which names the others.
 
-    Keys and certificates are read again, from the files that the settings name then.
+    Keys and certificates are read again, from the files that the new settings name.
 
     Raises:
-        ConfigError: With every fault; nothing has changed.
+        ConfigError: The settings have faults, all of which it names; nothing has changed.
     """
     try:
         while True:
@@ -62,7 +62,7 @@ async def reload(
             _logger.error("settings are not reloaded, nothing has changed: %s", fault)  # noqa: TRY400
         raise
     known = set(settings.layers.warnings)
-    await settings.reload(plan.layers)  # in the turn in which the plan was found to be right
+    await settings.reload(plan.layers)  # in the same turn of the loop in which the plan was checked
     for warning in plan.layers.warnings:
         if warning not in known:
             _logger.warning("%s", warning)
@@ -97,9 +97,10 @@ LOOK_SECONDS: Final = 2.0
 
 
 class SettingsFile:
-    """Tells of a changed file, or reloads it with ``config.reload.on.change`` (loop only).
+    """Logs that the file has changed, or with ``config.reload.on.change`` reloads it (loop only).
 
-    An editor may write a file in pieces, so a change counts when two looks in a row saw the same.
+    An editor may write a file in pieces, so a change counts when two looks in a row see the same
+    file.
     """
 
     def __init__(
@@ -116,13 +117,13 @@ class SettingsFile:
         self._taken = self._last = files.look_at(path)
 
     async def run(self) -> None:
-        """Look every `LOOK_SECONDS`."""
+        """Look at the file every `LOOK_SECONDS`."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()
 
     async def look(self) -> None:
-        """Tell of a change that has settled, or take it."""
+        """Log a change that is complete, or reload the file."""
         seen = await self._io.run(files.look_at, self._path)
         has_settled, self._last = seen == self._last, seen
         if seen == self._taken or not has_settled:
@@ -130,7 +131,7 @@ class SettingsFile:
         self._taken = seen
         if self._settings.server.config_reload_on_change:
             _logger.info("reloading changed=%s", self._path)
-            with suppress(ConfigError):  # which is logged
+            with suppress(ConfigError):  # the reload logs it
                 await reload(self._settings, self._io, self._certificates)
         else:
             await self._tell()

@@ -37,8 +37,8 @@ _SERVING = "serving clients"
 def run(layers: Layers, trial: Trial = NO_TRIAL, ready_file: Path | None = None) -> int:
     """Serve until a signal of `_STOPS`, stop gracefully, and return the exit code.
 
-    `_RELOADS` has the settings read again, as of other daemons; nohup changes nothing in that.
-    ``ready_file`` is written when clients are served.
+    The signal `_RELOADS` makes the broker read its settings again, as in other daemons, also under
+    nohup. ``ready_file`` is written when the broker is ready.
 
     Raises:
         StartError: The broker cannot start; the text says why in a sentence.
@@ -54,7 +54,7 @@ async def _serve(layers: Layers, trial: Trial, ready_file: ReadyFile | None) -> 
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _STOPS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as of a job in the background
+        if signal.getsignal(number) is not signal.SIG_IGN:  # a job in the background ignores SIGINT
             loop.add_signal_handler(number, _on_signal, number, stop)
     hang_up = asyncio.Event()
     loop.add_signal_handler(_RELOADS, hang_up.set)
@@ -83,14 +83,14 @@ async def _serve(layers: Layers, trial: Trial, ready_file: ReadyFile | None) -> 
 
 
 async def _tell_ready(ready_file: ReadyFile, broker: Broker, stop: asyncio.Event) -> None:
-    """Write the file when the broker is ready; its reader must not wait for ever."""
+    """Write the file when the broker is ready; if that fails, stop: a reader would wait forever."""
     await broker.wait_until_ready()
     if not ready_file.write(broker.describe()):
         stop.set()
 
 
 async def _reload_on(hang_up: asyncio.Event, broker: Broker, manager: ServiceManager) -> None:
-    """Reload after each signal; those that come meanwhile, or during the start, count as one."""
+    """Reload after each signal; signals during a reload, or during the start, count as one."""
     while True:
         await hang_up.wait()
         hang_up.clear()
@@ -110,7 +110,7 @@ _SCARCE_FILES = 10_000
 
 
 def raise_open_files() -> int:
-    """Raise RLIMIT_NOFILE as far as the system lets us and return it; warn if that is little.
+    """Raise RLIMIT_NOFILE as far as the system allows, and return it; warn if it is low.
 
     Every partition and client needs an open file.
     """

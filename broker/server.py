@@ -1,9 +1,9 @@
-"""The composition root: builds every part, hands them to each other, starts and stops them.
+"""The composition root: builds, connects, starts and stops all parts.
 
 Start: bind sockets, lock folders, serve HTTP, recover the logs and join them with the topics,
 accept clients, run the cleaner, write and read back the probe's record. Stop: refuse new
-connections, answer the requests that are being served, end the cleaner's passes, flush and close
-the logs, write the clean-shutdown file.
+connections, answer the requests in progress, end the cleaner's passes, flush and close the logs,
+write the clean-shutdown file.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# The youngest are looked through in a fraction of a millisecond, those that survive in two.
+# To collect the youngest objects takes a fraction of a millisecond, the next generation two.
 _GC_THRESHOLDS = (10_000, 5, 2_000)
 _IDLE_SCAN_SECONDS = 5.0
 _JUDGE_SECONDS = 1.0
@@ -126,11 +126,12 @@ PAGE_MODULES = (
 
 
 class Broker:
-    """The whole broker (loop only). Each part is handed what it needs, which was built before it.
+    """The whole broker (loop only). Each part gets the parts that it needs, built before it.
 
-    ``start`` may be left half way by a ``StartError``; ``stop`` ends whatever was started, in
-    reverse, and is safe to call then too. A background task that fails sets the event ``stop``: the
-    broker would otherwise serve without retention, say, and nobody would know.
+    ``start`` may fail half way with a ``StartError``. ``stop`` ends all that was started, in
+    reverse order, and is also safe to call then. A background task that fails sets the event
+    ``stop``: otherwise the broker would run on without retention, for example, and nobody would
+    notice.
     """
 
     def __init__(
@@ -141,12 +142,12 @@ class Broker:
         self._stop = stop
         self._began = clock.monotonic()
         self._is_started = False
-        self._are_logs_sound = False  # all are open, and the start met no fault of the disk
+        self._are_logs_sound = False  # all logs are open, and no disk failed at the start
         self._tasks = Tasks(self._on_failed_task)
         given = layers.server()
         directories = [Path(name).absolute() for name in given.log_dirs]
 
-        # What the broker has kept from earlier runs
+        # The state from earlier runs
         io = self._io = IoThreads(given.num_io_threads)
         self._sending = SendingThreads(io, given.num_network_threads)
         self._writer = CatalogWriter(_read_catalog(directories), io, self._fail_first_directory)
@@ -189,7 +190,7 @@ class Broker:
         self._security.on_quotas(self._keep_quotas)
 
         # The HTTP side
-        self._loop_watch = LoopWatch(Clock())  # it measures the loop, wherever a test moves time
+        self._loop_watch = LoopWatch(Clock())  # a real clock, also if a test moves time
         self.probe = Probe(self.logs, self.topics.logs, io, clock)
         self._readiness = Readiness(
             clock, self.probe.round_trip, self._find_dead_threads, self._find_remarks
@@ -198,7 +199,7 @@ class Broker:
         self._http = self._make_http(directories[0])
 
     def _make_services(self) -> Services:
-        """Return what handlers work with; all of it is built."""
+        """Return the services of handlers; all parts are built by now."""
         server = self._settings.server
         sessions = FetchSessions(
             SessionRoom(
@@ -252,14 +253,14 @@ class Broker:
         )
 
     def _find_handshakes(self, name: str) -> Handshakes | None:
-        """Return what encrypts a listener, or the HTTP port by its name."""
+        """Return the TLS handshakes of a listener, or of the HTTP port; None without TLS."""
         return None if self.certificates is None else self.certificates.handshakes.get(name)
 
     async def start(self) -> None:
         """Return when clients are served.
 
         Raises:
-            StartError: A port, a folder or a file is in the way.
+            StartError: A port, a folder or a file prevents the start.
         """
         fault = self._trial.find_fault(self._settings.server)
         if fault is not None:
@@ -271,7 +272,8 @@ class Broker:
             self._settings.on_change(self._follow_certificates)
         try:
             self.logs.open()
-            # During a long recovery HTTP answers: alive, not ready yet.
+            # During a long recovery the HTTP port answers that the broker is alive and not ready
+            # yet.
             await self._http.start()
             await self._io.run(self.logs.load)
             await self._open_topics()
@@ -316,14 +318,14 @@ class Broker:
         self._try_advertised()
 
     async def wait_until_ready(self) -> None:
-        """Return when a record makes its round trip; the first is made by `start`."""
+        """Return when a record makes its round trip; `start` makes the first try."""
         is_ready = self._readiness.is_ready
         while not is_ready:
             await asyncio.sleep(_JUDGE_SECONDS)
             is_ready = await self._readiness.find_fault() is None
 
     def describe(self) -> dict[str, Any]:
-        """Return its identity and where it listens, as JSON values."""
+        """Return the identity of the broker and its addresses, as JSON values."""
         told = self._services.advertised
         protocols = {each.name: each.protocol for each in self._settings.server.bound_listeners}
         return {
@@ -346,7 +348,7 @@ class Broker:
         }
 
     async def _watch_file(self, path: Path) -> None:
-        # Late, since a start has no use for it.
+        # Imported late, since a start does not need it.
         from siltstone.broker.reload import SettingsFile  # noqa: PLC0415
 
         await SettingsFile(path, self._settings, self._io, self.certificates).run()
@@ -416,7 +418,7 @@ class Broker:
         self._services.advertised.update(self._find_advertised())
 
     async def _open_topics(self) -> None:
-        """Join the catalogue with the folders of the logs, and serve the topics that result.
+        """Match the catalogue with the folders of the logs, and serve the resulting topics.
 
         Raises:
             LogDirError: A repair cannot be written.
@@ -426,7 +428,7 @@ class Broker:
         self.topics.open(found)
 
     async def _readvertise(self) -> None:
-        """Tell clients from now on what advertised.listeners says after a change."""
+        """Advertise to clients what advertised.listeners says after a change."""
         told = self._find_advertised()
         if told == self._services.advertised:
             return
@@ -436,7 +438,7 @@ class Broker:
         self._try_advertised()
 
     def _find_advertised(self) -> dict[str, tuple[str, int]]:
-        """Return what clients of each listener are told by the settings; all are bound."""
+        """Return the advertised address of each listener; all listeners are bound by now."""
         return {
             each.name: (each.host, each.port or listener.port)
             for listener, each in zip(self.listeners, self._settings.server.advertised, strict=True)
@@ -447,7 +449,7 @@ class Broker:
         self._tasks.start(try_all(self._services.advertised, bound), "advertised addresses")
 
     async def _open_probe(self) -> None:
-        """Make the first round trip; if it fails the broker runs on, not ready, and logs why."""
+        """Make the first round trip; if it fails, log why: the broker runs on and is not ready."""
         first = self.listeners[0]
         is_guarded = first.logins or first.handshakes or self._security.authorizer is not None
         dial = first.dial if is_guarded else None
@@ -506,9 +508,9 @@ class Broker:
             self._buffers.judge(_JUDGE_SECONDS)
 
     async def _preload(self) -> None:
-        """Import what first requests need, one module at a time, once clients are served.
+        """Import what the first requests need, one module at a time, while clients are served.
 
-        It waits a moment first: clients that waited for the port are served before.
+        It waits a moment before: the clients that waited for the port are served first.
         """
         await asyncio.sleep(_FIRST_CLIENT_SECONDS)
         for _ in chain(self._dispatcher.preload(), self.coordinators.preload()):
@@ -516,17 +518,17 @@ class Broker:
         gc.freeze()
 
     async def _find_pages(self) -> Routes:
-        """Return the pages; others are served while the first connection has them imported."""
+        """Return the pages; the first connection has them imported, while others are served."""
         if self._pages.built is None:
             share = LoopShare()
             for _ in self._pages.preload():
                 await share.rest()
         return self._pages.get()
 
-    # Parts that a start has no time for
+    # Parts that are built after the start
 
     def _build_coordinators(self) -> Coordinators:
-        """Build both coordinators, which read their journals; the topics are known."""
+        """Build both coordinators and start the replay of their journals; the topics are known."""
         from siltstone.broker.coordinators import Coordinators  # noqa: PLC0415
 
         coordinators = Coordinators(
@@ -561,9 +563,9 @@ class Broker:
         )
 
     def _keep_quotas(self, quotas: Quotas) -> None:
-        """Have requests counted from the first quota on, and no more when the last is removed.
+        """Count requests for quotas as long as there is a quota.
 
-        A client that waits for a quota that is higher now, or gone, goes on the sooner.
+        If a quota is higher now, or removed, the clients that wait for it wait less long.
         """
         if not quotas.keys and self.meter.built is None:
             return
@@ -574,7 +576,7 @@ class Broker:
             listener.shorten_waits(meter.find_wait)
 
     def _build_cleaner_pool(self) -> CleanerPool:
-        """Make the cleaner's threads, with the history of earlier passes. Blocks."""
+        """Create the pool of cleaner threads, with the history of earlier passes. Blocks."""
         from siltstone.broker.topics.cleaner_pool import make_pool  # noqa: PLC0415
 
         paths = [directory.path for directory in self.logs.directories]
@@ -601,7 +603,7 @@ class Broker:
         return Routes(pages.routes(self._http.token.is_brought_by))
 
     def _build_trial_pages(self) -> TrialPages | None:
-        """Return what a test may ask for; nothing, and nothing imported, unless it was allowed."""
+        """Return the pages for tests; None, without any import, unless an option allows them."""
         if not any(self._trial):
             return None
         from siltstone.broker.http.control.passing_time import PassingTime  # noqa: PLC0415
@@ -624,7 +626,7 @@ class Broker:
         return TrialPages(passing_time, faults, state)
 
     def _fail_first_directory(self, error: OSError) -> None:
-        """Fail the first log directory too: the catalogue is in it."""
+        """Take the first log directory offline, too: the catalogue is in it."""
         self.logs.directories[0].fail(error)
 
     def _current(self) -> ServerConfig:
@@ -638,13 +640,13 @@ class Broker:
         return dead + self._cleaning.dead_threads
 
     def _find_remarks(self) -> list[str]:
-        """Return what an operator should see to, though clients are served."""
+        """Return sentences about what an operator should repair, although clients are served."""
         warnings = map(find_warning, self.logs.directories)
         return [*(each for each in warnings if each is not None), *self._cleaning.remarks()]
 
 
 def _reachable(listener: Listener, told: tuple[str, int]) -> str:
-    """Return where clients on this machine find a listener, whatever others are told."""
+    """Return the address of a listener for clients on this machine, not the advertised one."""
     if told[0] == AUTO:
         return show_address(reachable(listener.host), listener.port)
     return show_address(*told)
@@ -691,7 +693,7 @@ def _read_security(
 
 
 def _make_buffers(settings: BrokerSettings) -> Buffers:
-    """Return what counts requests that have not come whole and answers that nobody reads."""
+    """Return what limits the memory of incomplete requests and of answers that nobody reads."""
     note = settings.limits.note
     unread = Unread(lambda: settings.server.queued_max_response_bytes, partial(note, UNREAD_BYTES))
     return Buffers(settings.server.queued_max_request_bytes, partial(note, QUEUED_BYTES), unread)

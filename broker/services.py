@@ -1,8 +1,8 @@
 """The parts of the broker that a handler may use, called its services.
 
 Every part belongs to the event loop, so its state has no locks. Handlers get the parts in a
-``RequestContext``, beside the request, and return the response. The context itself is on the ground
-and knows none of the parts.
+``RequestContext``, beside the request, and return the response. The module of the context imports
+none of the parts.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ class Identity:
 class Services:
     """The parts of the broker that handlers work with; built once in ``broker.server``.
 
-    ``advertised`` maps a listener's name to the host and port that its clients are told, from the
-    moment when it is bound.
+    ``advertised`` maps the name of each bound listener to the host and port that its clients get.
     """
 
     settings: BrokerSettings

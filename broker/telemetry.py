@@ -1,7 +1,7 @@
-"""Metrics that clients push (KIP-714): which are asked of a client, and what came last.
+"""Metrics that clients push (KIP-714): which metrics clients push, and their last values.
 
-(Kafka: ``ClientMetricsManager``, which hands it to a plug-in; here it becomes series of the metrics
-page.) Subscriptions are dynamic settings; without one no client is asked for anything.
+(Kafka: ``ClientMetricsManager``, which hands metrics to a plug-in; here they become series of the
+metrics page.) Subscriptions are dynamic settings; without a subscription clients push nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _CLEARED_EVERY_MS: Final = 1000.0
 
 
 class Client(NamedTuple):
-    """The fields to choose a client by, in the order of `MATCHED`; `Telemetry` knows its id."""
+    """The fields by which subscriptions choose clients, in the order of `MATCHED`."""
 
     instance_id: str
     client_id: str
@@ -76,7 +76,7 @@ class Client(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """The prefixes of metrics that one client is asked for; an empty text asks for all."""
+    """The prefixes of the metrics that one client pushes; an empty prefix means all metrics."""
 
     id: int
     prefixes: tuple[str, ...]
@@ -101,7 +101,7 @@ class Instance:
 
 
 class Room(NamedTuple):
-    """How many points there is room for, and how many bytes they may have in memory."""
+    """The room that is left: a number of points, and the bytes that they may have in memory."""
 
     points: int
     size: int
@@ -127,8 +127,9 @@ class _Chosen(NamedTuple):
 class Telemetry:
     """The clients that asked what to push, the latest last (loop only).
 
-    At most 10,000 are known: then the one that was silent longest is forgotten, and begins again.
-    Of all of them together as many points are kept as the metrics page tells at most, of 64 MiB.
+    At most 10,000 clients are known; above that the client that was silent longest is forgotten,
+    and must subscribe again. All clients together may have as many points as the metrics page shows
+    at most, and 64 MiB.
     """
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
@@ -150,7 +151,7 @@ class Telemetry:
         """Return a client's instance, with a new id if it has none yet.
 
         Raises:
-            ThrottlingQuotaExceeded: It asks again before its interval is over.
+            ThrottlingQuotaExceeded: The client asks again before its interval is over.
         """
         if instance_id == NO_ID:
             instance_id = random_uuid().bytes
@@ -168,10 +169,10 @@ class Telemetry:
     def admit(
         self, instance_id: bytes, client: Client, subscription_id: int, codec: int, size: int
     ) -> Instance:
-        """Return the instance that pushes, if it may.
+        """Return the instance that pushes, if the push is allowed.
 
         Raises:
-            KafkaError: It may not; the client is told why, and asks for its subscription again.
+            KafkaError: The push is refused; the client asks for its subscription again.
         """
         if instance_id == NO_ID:
             raise InvalidRequest("a client pushes with the instance id that it was given")
@@ -194,7 +195,7 @@ class Telemetry:
         return instance
 
     def find_room(self, instance: Instance) -> Room:
-        """Return how many points of an instance may be kept now, and of how many bytes."""
+        """Return how many points and bytes of an instance may be kept now."""
         limit, now = self._settings.server.metrics_max_client_series, self._now()
         is_full = self._count >= limit or self._size >= _MAX_BYTES
         if is_full and now >= self._cleared_ms + _CLEARED_EVERY_MS:
@@ -207,9 +208,9 @@ class Telemetry:
         )
 
     def keep(self, instance: Instance, pushed: Pushed) -> None:
-        """Keep what an instance pushed instead of what it pushed before, as far as it is asked.
+        """Replace the kept points of an instance by those of its last push, as far as it may.
 
-        If others have pushed since it was told its room, and took all of it, that is nothing.
+        If other clients have used up the room since `find_room`, no points are kept.
         """
         prefixes = instance.subscription.prefixes
         wanted = [each for each in pushed.points if each.name.startswith(prefixes)]
@@ -222,7 +223,7 @@ class Telemetry:
             self._put(instance, pushed)
 
     def end(self, instance: Instance) -> None:
-        """Forget the metrics of a client that ends; it may not push again."""
+        """Forget the metrics of a client that terminates; it may not push again."""
         instance.is_terminating = True
         self._put(instance, _NOTHING)
 
@@ -252,7 +253,7 @@ class Telemetry:
                     self._put(forgotten, _NOTHING)
             else:
                 if instance.subscription != subscription:
-                    instance.asked_ms = float("-inf")  # it need not wait to learn of the change
+                    instance.asked_ms = float("-inf")  # it may ask again at once
                 instance.subscription = subscription
                 instance.made_from = current
         self._instances.move_to_end(instance_id)
@@ -264,7 +265,7 @@ class Telemetry:
         instance.points, instance.size, instance.omitted = pushed
 
     def _choose(self, instance_id: bytes, client: Client) -> Subscription:
-        """Return all that subscriptions ask a client for, and the shortest of their intervals."""
+        """Return the prefixes of all subscriptions to a client, with the shortest interval."""
         current = self._settings.client_metrics
         if self._made_from is not current:
             self._chosen = [_read(own) for own in current.values()]
@@ -289,7 +290,7 @@ def check_subscription(own: Mapping[str, str]) -> None:
 
     Raises:
         InvalidRequest: A name is unknown, or the interval is out of bounds.
-        InvalidConfig: A value is of another type, or what clients are chosen by is faulty.
+        InvalidConfig: A value has the wrong type, or an expression that chooses clients is faulty.
     """
     refusal = InvalidConfig if own.keys() <= CLIENT_METRICS.keys() else InvalidRequest
     try:
@@ -310,7 +311,7 @@ def _compile(text: str) -> Any:
     """Return an expression, compiled once however often subscriptions change.
 
     Raises:
-        InvalidRegularExpression: RE2 refuses it, or it is large; all are compiled in one turn.
+        InvalidRegularExpression: RE2 refuses it, or it is too large: all are compiled in one turn.
     """
     if len(text) > _MAX_EXPRESSION:
         raise InvalidRegularExpression(
