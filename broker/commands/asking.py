@@ -195,7 +195,7 @@ class Channel:
         return answer
 
     def _whom_to_ask(self, asked: tuple[str, int]) -> str:
-        """Return that nobody answers, and where the broker of the log directory does."""
+        """Return a sentence: no broker answers here, but one has the log directory open there."""
         sentence = nobody_answers(asked)
         address = _read_note(self._directory)
         if address is None:

@@ -36,7 +36,7 @@ _SCARCE_FILES = 10_000
 
 
 class Finding(NamedTuple):
-    """A thing that was tried, whether it is as it should be, and a sentence."""
+    """A thing that was tried, whether it works, and a sentence about it."""
 
     subject: str
     is_fine: bool

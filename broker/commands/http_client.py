@@ -53,8 +53,8 @@ def ask(
     """Send one request to host and port and return the answer; with ``trust`` over TLS. Blocks.
 
     Raises:
-        OSError: nobody listens, or nothing came in time.
-        ValueError: what came is not an HTTP answer.
+        OSError: No server listens, or no answer came in time.
+        ValueError: The answer is not HTTP.
     """
     host, port = address
     head = [

@@ -112,12 +112,12 @@ def seconds(text: str) -> float:
 
 
 def natural(text: str) -> int:
-    """Return a whole number from 0 on."""
+    """Return a whole number that is 0 or more."""
     return _number(text, 0)
 
 
 def positive(text: str) -> int:
-    """Return a whole number from 1 on."""
+    """Return a whole number that is 1 or more."""
     return _number(text, 1)
 
 

@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0-13: this broker, and the topics asked for.
+"""Metadata (3), versions 0-13: this broker, and the requested topics.
 
 v1 null means all · v4 allow_auto_topic_creation · v5 offline replicas · v7 leader epochs · v8
 authorized operations, until v10 for the cluster, too · v10 topic ids (KIP-516) · v12 topics by id ·
@@ -63,7 +63,7 @@ def handle(
     """Describe topics, and create those that are missing.
 
     A topic that the client may not describe is refused if it was named, whether it exists or not,
-    and left out where all topics were asked for.
+    and left out if the request was for all topics.
     """
     return _handle(context, request) if context.rights is None else _handle_seen(context, request)
 

@@ -92,7 +92,7 @@ class DiskCheck:
 
     @property
     def warning(self) -> str | None:
-        """Return a sentence about a problem that is near, or None."""
+        """Return a sentence about a problem that will come soon, or None."""
         return None if self._directory is None else find_warning(self._directory)
 
     async def find_fault(self) -> str | None:
@@ -133,7 +133,7 @@ class DiskCheck:
 
 
 def find_warning(directory: LogDirectory) -> str | None:
-    """Return a sentence about a problem of a log directory that is near, or None."""
+    """Return a sentence about a coming problem of a log directory, or None."""
     warning = directory.warning
     return None if warning is None else f"log directory {directory.path} {warning}"
 

@@ -226,7 +226,7 @@ class Listener:
                 _logger.warning("connections refused listener=%s others=%d", self.name, others)
 
     def close_idle(self) -> None:
-        """Close connections idle for ``connections.max.idle.ms``, also within a large frame.
+        """Close connections that are idle for ``connections.max.idle.ms``, even in a large frame.
 
         A connection that waits for an answer, or for its quota, counts as idle, as in Apache Kafka:
         no request may wait longer. A connection that is receiving an answer does not. `Buffers`

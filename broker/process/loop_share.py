@@ -196,7 +196,7 @@ class LoopShare:
         return perf_counter() > self._end
 
     def rest(self) -> Awaitable[None]:
-        """Let others be served if the share is used up; state may have changed after that."""
+        """Let others be served if the share is used up; they may change what was looked up."""
         return self.turn() if perf_counter() > self._end else _DONE
 
     async def turn(self) -> None:
@@ -311,7 +311,7 @@ class LoopShare:
     async def free(self, parts: list[Any]) -> None:
         """Free the parts of a message, and let others be served in between.
 
-        To free a message of 25,000 elements at once takes as long as to read it.
+        To free a message of 25,000 elements takes as long as to read it.
         """
         for some in self.pieces(range(len(parts))):
             del parts[-len(some) :]

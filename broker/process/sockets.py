@@ -88,7 +88,7 @@ def accept(listening: socket.socket) -> tuple[int, Address]:
 
     Raises:
         BlockingIOError: No client waits; likewise InterruptedError, ConnectionAbortedError.
-        OSError: No descriptor is left, say.
+        OSError: For example, no descriptor is left.
     """
     # Like accept(), but without a Python socket: to create one costs more than the call.
     fileno, address = listening._accept()  # type: ignore[attr-defined]  # noqa: SLF001
@@ -109,7 +109,7 @@ def close(fileno: int) -> None:
 
 
 def find_name(fileno: int) -> Address:
-    """Return the address of this machine that the client of a socket has reached."""
+    """Return the local address that the client of a socket has connected to."""
     sock = socket.socket(fileno=fileno)
     try:
         name: Address = sock.getsockname()
@@ -181,7 +181,7 @@ async def serve(
     port: int,
     read_bytes: int,
 ) -> asyncio.Server:
-    """Listen and have ``connected`` called for each client, which may be ahead by some bytes.
+    """Listen and call ``connected`` for each client; ``read_bytes`` limits the bytes read ahead.
 
     Raises:
         OSError: The address is taken, or is not this machine's.
@@ -193,7 +193,7 @@ async def connect(host: str, port: int) -> Stream:
     """Return a connection to a server.
 
     Raises:
-        OSError: It cannot be reached.
+        OSError: The server cannot be reached.
     """
     return await asyncio.open_connection(host, port)
 

@@ -85,7 +85,7 @@ class PartitionScan:
     def look(self, registry: TopicRegistry, late_since: int) -> Iterator[None]:
         """Walk over all logs once, with pauses; topics may be created or deleted meanwhile.
 
-        A transaction is late if the last request of its producer was before ``late_since``.
+        A transaction is late if the last batch of its producer was before ``late_since``.
         """
         by_topic: dict[str, tuple[TopicSums, str]] = {}
         for number, topic in enumerate(tuple(registry.topics.values()), 1):
@@ -140,7 +140,7 @@ class PartitionScan:
 
 
 def _is_late(log: Log, since_ms: int) -> bool:
-    """Tell whether a partition has a transaction whose producer is silent since before a time."""
+    """Tell whether a producer with an open transaction has written nothing since ``since_ms``."""
     producers = log.producers
     return any(
         producers.producers[producer_id].last_timestamp < since_ms

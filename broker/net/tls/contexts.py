@@ -76,8 +76,8 @@ class Endpoint(NamedTuple):
         """Return the name of the principal for a client's certificate.
 
         Raises:
-            ValueError: It names nobody, no rule applies, or the certificate has expired since it
-                was first shown.
+            ValueError: The certificate names no subject, no rule applies, or it has expired
+            meanwhile.
         """
         certificate = read_certificate(der)
         if not certificate.subject:

@@ -51,7 +51,7 @@ class Endpoints:
         audit: Audit | None = None,
         on_taken: Callable[[str, Endpoint], None] = lambda _name, _endpoint: None,
     ) -> None:
-        """Read keys and certificates. Blocks.
+        """Read all keys and certificates. Blocks.
 
         Raises:
             TlsError: A file, a key or a certificate cannot be used.

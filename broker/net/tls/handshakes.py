@@ -154,7 +154,7 @@ class Handshakes:
         max(self.open, key=lambda each: counts[each.host]).close()
 
     def close(self) -> None:
-        """End all of them."""
+        """End all handshakes."""
         for handshake in list(self.open):
             handshake.close()
 
