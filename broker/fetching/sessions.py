@@ -141,7 +141,7 @@ class FetchSessions:
         return self._plan_changed(session)
 
     def hold_against(self, session_id: int, rights: object) -> None:
-        """Mark all of a session as changed if it was last read with other rights."""
+        """Mark all partitions of a session as changed if it was last read with other rights."""
         session = self.sessions.get(session_id)
         if session is not None and self._read_by.get(session_id) != rights:
             self._read_by[session_id] = rights

@@ -3,7 +3,7 @@
 v0 of SaslHandshake is followed by bare tokens (KIP-43), v1 by SaslAuthenticate (KIP-152); v1 of
 SaslAuthenticate says how long the login is valid (KIP-368); v2 compact encoding. On a listener
 without SASL the answer is ILLEGAL_SASL_STATE, as in Apache Kafka, so the client can report it to
-its user at once. No text from the client is logged.
+its user at once. What a client claims about itself is never logged.
 
 Differs from Kafka: GSSAPI and delegation tokens are refused; OAUTHBEARER accepts unsigned tokens
 only on loopback and if a setting allows them, and only one token in a conversation; a request that
