@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 
 _FEW: Final = 1_000
-"""Of requests that name features, states, or the one partition of the quorum: dozens at most."""
+"""For requests that name features, states, or the one partition of the quorum: dozens at most."""
 
 _CHANGES: Final = 10_000
-"""Of requests that change topics, settings, users or rights: some for each of many topics."""
+"""For requests that change topics, settings, users or rights: a few elements for each topic."""
 
 _OF_ONE_MEMBER: Final = 12_000
-"""Of offsets of one member of a group in a transaction: of 6,000 topics at most."""
+"""For the offsets that one member of a group commits in a transaction: 6,000 topics at most."""
 
 _PRODUCED: Final = 20_500
-"""Of batches, one for each of 10,000 partitions: they are looked through as a whole first."""
+"""For 10,000 partitions with a batch each: a first look goes over all of the request at once."""
 
 _OF_BROKERS: Final = 2_000
-"""Of requests that only brokers send; there is no broker here but this one."""
+"""For requests that only brokers send; this broker is the only one of its cluster."""
 
 _USERS: Final = 2_000
-"""Of users that are named one by one; all of them are described by naming none."""
+"""For users that are named one by one; a request that names no user means all of them."""
 
 _MEMBERS: Final = 10_000
-"""Of members of one group that leave, by the word of an administrator: hundreds at most."""
+"""For members that an administrator removes from one group: hundreds at most."""
 
 _SUBSCRIPTION: Final = 35_000
-"""Of a member that subscribes to 10,000 topics, and has a partition of each, told by topic."""
+"""For a member that subscribes to 10,000 topics, and lists its one partition of each topic."""
 
 
 @dataclass(frozen=True, slots=True)

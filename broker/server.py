@@ -106,7 +106,7 @@ COORDINATOR_MODULES = (
     "siltstone.broker.transactions.coordinator",
     "siltstone.broker.coordinators",
 )
-"""The modules of the coordinators, in pieces of some milliseconds."""
+"""The modules of the coordinators, in pieces that take some milliseconds to import."""
 
 PAGE_MODULES = (
     "h11",
@@ -122,7 +122,7 @@ PAGE_MODULES = (
     "siltstone.broker.http.metrics.table",
     "siltstone.broker.http.pages",
 )
-"""The modules that a page over HTTP needs, in such pieces."""
+"""The modules that the HTTP pages need, in pieces that take some milliseconds to import."""
 
 
 class Broker:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 ACCEPTED: Final = (ZSTD, LZ4, GZIP, SNAPPY)
-"""How metrics may be compressed; they may also come as they are."""
+"""The codecs of pushed metrics; metrics may also be uncompressed."""
 _ALL: Final = "*"
 _MAX_INSTANCES: Final = 10_000
 _DEFAULT_INTERVAL_MS: Final = 300_000
@@ -61,7 +61,7 @@ _MAX_CLASSES: Final = 2
 _MAX_BYTES: Final = 64 << 20
 """How many bytes the points of all clients together may have in memory."""
 _CLEARED_EVERY_MS: Final = 1000.0
-"""How often those that have been silent for too long make room for others, if all is taken."""
+"""How often silent clients are removed to make room, if all room is used."""
 
 
 class Client(NamedTuple):

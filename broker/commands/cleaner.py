@@ -39,7 +39,7 @@ DRY_RUN_SECONDS = 3600.0
 _UNFINISHED = {"requested", "in-progress", "aborting"}
 _WHICH = "a topic or one of its partitions (default: all)"
 _PREVENTED = {"policy-not-compact", "cleaner-off", "directory-offline", "paused", "failed"}
-"""Rules by which a partition has no pass that may need one."""
+"""Rules that keep a partition from a pass that it may need."""
 
 
 def find(channel: Channel, name: str | None) -> tuple[Which, dict[str, Any]]:

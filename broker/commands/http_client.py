@@ -20,7 +20,7 @@ _MAX_ANSWER_BYTES = 16 << 20
 _READ_BYTES = 64 * 1024
 
 REMEDY = "start it, or name the http.listener of the one that is meant by --config or --set"
-"""Advice where nobody answers."""
+"""Advice for a user when no broker answers."""
 
 
 class ControlAnswer(NamedTuple):

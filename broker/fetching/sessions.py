@@ -80,7 +80,7 @@ class FetchSessions:
         self.evicted_count = 0
         self._read_by: dict[int, object] = {}  # the rights with which a whole session was last read
         self.partition_count = 0
-        """How many partitions stand in all sessions together."""
+        """How many partitions all sessions have together."""
         self._counted: dict[int, int] = {}  # the number of partitions, by session
 
     def __len__(self) -> int:

@@ -54,7 +54,7 @@ CLUSTER_REFUSED: Final[dict[str, Any]] = {
     "error_code": ClusterAuthorizationFailed.code,
     "error_message": ClusterAuthorizationFailed().message,
 }
-"""The fields of an answer, or of a part of one, to a client that has no right to the cluster."""
+"""The error fields of an answer, or of a row, for a client that has no right to the cluster."""
 
 OF_THE_CLIENT = -1
 """Stands for the operations of a client, which differ from topic to topic; see `form_for`."""

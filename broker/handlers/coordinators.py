@@ -41,7 +41,7 @@ _GROUP, _TRANSACTION, _SHARE_GROUP = 0, 1, 2
 _FIRST_WITH_KEYS = 4
 _FIRST_WITH_SHARE_GROUPS = 6
 _NO_ERROR = "NONE"
-"""The message of Kafka to old versions when nothing is wrong; to others it says nothing."""
+"""The message that Kafka sends to old versions when nothing is wrong; newer versions get none."""
 
 
 async def find(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

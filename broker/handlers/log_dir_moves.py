@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _TOLD = 10
-"""How many refused partitions of a request have a line of their own; the others are counted."""
+"""How many refused partitions of a request get a log line each; the others are only counted."""
 
 
 async def alter(

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 AT_ONCE = 500
-"""Of a request with more partitions others are served in between."""
+"""If a request has more partitions, others are served in between."""
 
 _PRODUCE = 0
 _ACKS = frozenset({-1, 0, 1})

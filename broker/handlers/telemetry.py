@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _POINT_BYTES = 200
 _MAX_UNFOLDED = 4
-"""How many times telemetry.max.bytes compressed metrics may unfold to."""
+"""The most that compressed metrics may unfold to, as a multiple of telemetry.max.bytes."""
 
 
 def subscribe(

@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 _HASHES = {PLAIN: PLAIN_HASH, **MECHANISMS}
 _MAX_CHECKS = 2
-"""How many passwords are checked at the same time, so that strangers leave io threads to others."""
+"""How many passwords are checked at the same time, so that some io threads stay free."""
 _HEALTH = frozenset({"/healthz", "/readyz"})
 
 

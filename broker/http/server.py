@@ -73,7 +73,7 @@ class Routes:
 _CLOSE = ("Connection", "close")
 _BACKLOG = 128
 PAUSE_SECONDS = 1.0
-"""How long the encrypted port accepts nothing when the process has no descriptors left."""
+"""How long the encrypted port stops accepting when the process has no descriptors left."""
 
 
 class HttpServer:

@@ -44,11 +44,11 @@ class Admission:
     """Which requests are served: those for these hosts, and all with the control token."""
 
     hosts: frozenset[str] = frozenset()
-    """Names in lower case; addresses and ``localhost`` need not be named. ``*`` is any name."""
+    """Names in lower case; addresses and ``localhost`` need not be listed. ``*`` means any name."""
     is_trusted: Callable[[Mapping[bytes, bytes]], bool] = lambda _headers: False
-    """Whether these headers bring the control token."""
+    """Whether these headers have the control token."""
     refuse: Callable[[HttpRequest], Awaitable[HttpResponse | None]] = nobody
-    """The answer to a reader that must prove its name and does not."""
+    """The refusal of a reader that must prove its name and does not; otherwise None."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class HttpResponse:
     content_type: str = PLAIN
     headers: tuple[tuple[str, str], ...] = ()
     after_seconds: float = 0.0
-    """For how long a refusal is held back."""
+    """For how many seconds a refusal is delayed."""
 
 
 Page: TypeAlias = "Callable[[HttpRequest], Awaitable[HttpResponse]]"
@@ -103,7 +103,7 @@ class Route:
     path: str
     handle: Page
     is_urgent: bool = False
-    """Whether it is answered, shortly, while all places are taken."""
+    """Whether the page is answered even while all places are taken."""
 
 
 def text(status: int, sentence: str, *headers: tuple[str, str]) -> HttpResponse:

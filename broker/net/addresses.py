@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from siltstone.config.server import ServerConfig
 
 _NO_LIMIT: Final = (1 << 31) - 1
-"""The largest INT, which is the default: as many as come."""
+"""The largest INT, which is the default: no limit."""
 
 
 class Addresses:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHARED_BYTES = 256 * 1024
 LARGE = 128 * 1024
 _OUR_TURN: Final = 0.1
-"""How much a second counts in which the client waits for the broker: 30 use up the grace."""
+"""The weight of a second in which the client waits for the broker; 30 use up the grace."""
 _SPARED_BYTES = 4096  # a client that holds less is not closed: that would free too little
 _POOLED_BYTES = 2 * 1024 * 1024
 _POOL_LIMIT = 8
@@ -38,7 +38,7 @@ class Client(Protocol):
     """A connection, as `Buffers` sees it."""
 
     received: int
-    """How many bytes have been received in all."""
+    """The number of bytes received from the client since it connected."""
 
     @property
     def is_its_turn(self) -> bool:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 EXEMPT: Final = "siltstone-testing"
-"""The id of a client that prepares a test: its requests neither fail nor wait."""
+"""The client id of a program that prepares a test: its requests neither fail nor wait."""
 
 _OF_FETCH_SESSIONS: Final = {
     ErrorCode.fetch_session_id_not_found,
@@ -209,7 +209,7 @@ _SAME: Final = (
     {"index", "partition", "partition_index"},
     {"key", "group_id", "transactional_id"},
 )
-"""Names that one thing has in requests and in answers."""
+"""Groups of field names that mean the same in requests and in answers."""
 
 
 def make_error_answer(

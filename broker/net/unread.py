@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GRACE_SECONDS: Final = 3.0
-"""How long a client may send nothing, or take nothing, before it counts as slow."""
+"""How long a client may send nothing, or read nothing, before it counts as slow."""
 WHOLE_SECONDS: Final = 30.0
-"""In this time a client must send, or take, as many bytes as are held for it."""
+"""In this time a client must send, or read, as many bytes as are held for it."""
 _PART_BYTES: Final = 200
 """How much memory a part takes besides its bytes."""
 

@@ -36,7 +36,7 @@ CONFIG_BYTES: Final = "configs.max.bytes"
 SESSION_PARTITIONS: Final = "fetch.session.partitions.max.count"
 
 MAX_TEXT: Final = 256
-"""Characters that are kept, or shown, of each thing that a client says of itself."""
+"""How many characters of each text that a client reports about itself are kept or shown."""
 
 _WORDS: Final = {
     TOPICS: "topics",

@@ -19,19 +19,19 @@ from siltstone.storage.manager import LogManager
 
 SLICE_SECONDS = 0.001
 DELETION_SECONDS = 0.5
-"""How often it is looked whether a delayed deletion is due."""
+"""How often housekeeping checks whether a delayed deletion is due."""
 DIRECTORY_SECONDS = 1.0
-"""How soon it is noticed that a full disk has room again, or that a log directory is gone."""
+"""How often housekeeping checks whether a full disk has room, or a log directory is gone."""
 SHORT_OF_ROOM_SECONDS = 5.0
-"""How often retention is applied while a disk has no room for produces: it may make some."""
+"""How often retention runs while a disk is too full for produces: it may free room."""
 LONGEST_FLUSH_PAUSE_MS = 1000
 SHORTEST_PAUSE_MS = 20
-"""A setting of 0 must not keep the loop busy."""
+"""The shortest interval: a setting of 0 must not keep the loop busy."""
 
 _logger = logging.getLogger(__name__)
 
 Step = Callable[[], Iterator[None]]
-"""A task's work once over: yields wherever it may be interrupted."""
+"""One run of a task: it yields wherever it may be interrupted."""
 
 
 class Housekeeping:

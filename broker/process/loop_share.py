@@ -33,13 +33,13 @@ Row = TypeVar("Row")
 
 SECONDS: Final = 0.002
 _TOGETHER_SECONDS: Final = 4 * SECONDS
-"""How much those want together that take turns: four large requests, or many small ones."""
+"""The sum of the shares of the requests that take turns: four large ones, or many small ones."""
 
 FIRST_SECONDS: Final = SECONDS / 16
-"""How long one may go on that begins where others wait: most are done by then, and never wait."""
+"""How long a new request may run while others wait: most are done by then and never wait."""
 
 FIRST_PIECE: Final = 200
-"""How many elements the first piece has; each further one as many as fit into some of the share."""
+"""How many elements the first piece has; later ones have as many as fit into part of a share."""
 _PIECES: Final = 8
 """How many pieces a share is meant to have; where others wait, a newcomer has the time of one."""
 _LONG: Final = 100
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
     number: int
     last: int
-    """When it went on last, counted in turns."""
+    """The turn in which the request last ran."""
     turn: asyncio.Future[None]
     seconds: float
 
@@ -138,7 +138,7 @@ _number_of: Final = attrgetter("number")
 _last_of: Final = attrgetter("last")
 _lines: dict[asyncio.AbstractEventLoop, _Line] = {}
 _busy: set[_Line] = set()
-"""The lines in which anybody waits: most requests need not look for theirs."""
+"""The lines that are not empty: most requests need not look for theirs."""
 
 
 def _line() -> _Line:

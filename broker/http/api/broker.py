@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from siltstone.config.layers import Layers
 
 MAX_ROWS: Final = 200
-"""Of connections: any client may make one more, by another name."""
+"""The most rows of connections in an answer: any client may add a row by a new name."""
 MAX_CLIENT_IDS: Final = 20
 UNSAID: Final = "does not say"
-"""The software of a client that has not said what it is (KIP-511)."""
+"""The software name of a client that has not sent one (KIP-511)."""
 
 
 class BrokerPages:

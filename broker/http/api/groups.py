@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_GROUPS: Final = 10_000
 MAX_ROWS: Final = 1000
 MAX_CHARACTERS: Final = 4 << 20
-"""Of the names of the groups in one answer: each may have 32,767, and clients make them up."""
+"""The most characters of group names in one answer: clients choose names of up to 32,767."""
 _AT_A_TIME: Final = 256
 
 

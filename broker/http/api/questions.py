@@ -21,10 +21,10 @@ STRICT_HEADERS: Final = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-"""Of every answer that a browser may get to see."""
+"""The headers of every answer to a browser."""
 
 SHARE_SECONDS: Final = 0.001
-"""How long an answer is worked on before others are served."""
+"""How long the work on an answer may hold the loop before others are served."""
 
 _DATA_POLICY = ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 _SAME = frozenset({b"same-origin", b"none"})

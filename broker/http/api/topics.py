@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_TOPICS: Final = 10_000
 MAX_PARTITIONS: Final = 100
 MAX_PIECES: Final = 200
-"""How many pieces a strip has at most; neighbours of a kind are put together above it."""
+"""The most pieces of a strip; above it neighbours of a kind are joined."""
 
 _SORTS = ("name", "size", "in", "out", "partitions")
 _ORDERS: Final = {

@@ -41,7 +41,7 @@ class Status:
     advertised: dict[str, str]
     """The address that clients of each listener get, as host:port."""
     log_dirs: dict[str, str]
-    """Each log directory: ``online``, or why it takes no writes and what to do."""
+    """Each log directory: ``online``, or why it accepts no writes and what to do."""
 
 
 class ControlChannel:

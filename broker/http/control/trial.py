@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from siltstone.broker.net.faults import Faults
 
 DISCONNECT: Final = "DISCONNECT"
-"""In place of an error: the connection closes."""
+"""In place of the name of an error: the connection closes."""
 
 _MAX_ADVANCE_MS: Final = 1000 * 365 * 86_400_000  # a thousand years; clocks of clients end later
 _MAX_SECONDS: Final = 3600.0

@@ -23,7 +23,7 @@ _SET: Final = 0x31
 _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""Tags that Java writes as text. It takes the bytes for UTF-8, also where the tag says other."""
+"""Tags that Java writes as text; it reads all of them as UTF-8, whatever the tag says."""
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -35,10 +35,10 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-"""Those that RFC 2253 has, and Java's X500Principal.getName writes; any other is its number."""
+"""The attribute names of RFC 2253 and Java's X500Principal.getName; others are numbers."""
 _ESCAPED: Final = {**{ord(each): f"\\{each}" for each in ',=+<>#;"\\'}, 0: "\\00"}
 _BLANKS: Final = " \r"
-"""At an end of a value each is escaped."""
+"""Characters that are escaped at the start or the end of a value."""
 
 _BLOCK: Final = re.compile(
     r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>.*?)-----END (?P=label)-----", re.DOTALL

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from siltstone.broker.net.tls.senders import TlsSenders
 
 HANDED_BYTES: Final = 2 * INLINE_BYTES
-"""From here on the loop would be held for longer than handing over costs."""
+"""From this size on, encryption on the loop costs more than a handover to a sender."""
 _RECORD_BYTES: Final = 16 * 1024
-"""The size of the largest record of TLS: after a shorter one the socket is likely empty."""
+"""The size of the largest TLS record: after a shorter one the socket is probably empty."""
 _MAX_PARTS: Final = 256
 _SCRATCH: Final = memoryview(bytearray(INLINE_BYTES))
 _NOTHING_YET: Final = -1

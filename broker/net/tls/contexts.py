@@ -47,7 +47,7 @@ _CLIENT_AUTH: Final = {
     "required": ssl.CERT_REQUIRED,
 }
 _SECURITY_LEVEL: Final = "@SECLEVEL=2"
-"""OpenSSL's: no RSA key below 2,048 bits, no SHA-1 in a certificate."""
+"""OpenSSL's security level 2: no RSA key below 2,048 bits, no SHA-1 in a certificate."""
 _MAX_FILE_BYTES: Final = 4 << 20
 _JKS: Final = bytes.fromhex("feedfeed")
 _JCEKS: Final = bytes.fromhex("cececece")
@@ -64,13 +64,13 @@ class Endpoint(NamedTuple):
 
     context: ssl.SSLContext
     certificate: Certificate
-    """The one that clients are shown."""
+    """The certificate that clients get."""
     rules: tuple[Rule, ...] | None
-    """How the name in a client's certificate becomes its principal; None: the name is."""
+    """Rules that map the name in a client's certificate to a principal; None: the name itself."""
     pem: str
-    """The same as text, for clients that are to trust it."""
+    """The certificate as PEM, for clients that must trust it."""
     notes: tuple[str, ...] = ()
-    """Lines for the log: it works, but somebody should know."""
+    """Warnings for the log: the settings work, but an operator should know."""
 
     def name_client(self, der: bytes) -> str:
         """Return the name of the principal for a client's certificate.

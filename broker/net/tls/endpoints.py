@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-"""How often the files are looked at for a change."""
+"""How often the files are checked for a change."""
 
 
 class Made(NamedTuple):
     """The content of the files when they were read, and the settings that named them."""
 
     number: int
-    """Higher for what was begun to be read later."""
+    """The order in which reads began: a later read has a higher number."""
     settings: Mapping[str, TlsConfig]
     endpoints: Mapping[str, Endpoint]
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""How long a client may keep the broker waiting in a handshake."""
+"""How long the broker waits for a client in a handshake."""
 _MECHANISM: Final = "TLS"
-"""Stands in the audit log where a login has the name of its mechanism."""
+"""The name in the audit log in place of the mechanism of a login."""
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 64 * 1024
 _RECORD_HEAD: Final = Struct(">BBBH")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 CHUNK_BYTES: Final = 128 * 1024
-"""How much is read and encrypted at a time; nothing is kept while a socket has no room."""
+"""How many bytes are encrypted at a time; none are kept while a socket has no room."""
 
 
 @dataclass(slots=True)

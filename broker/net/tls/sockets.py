@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _NO_SUITES: Final = "none"
 _REFUSING: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-"""A context for nothing but to refuse a list of cipher suites."""
+"""A context that is only used to refuse a list of cipher suites."""
 
 
 def forget_errors() -> None:
@@ -58,6 +58,6 @@ class TlsSocket(ssl.SSLSocket):
     """A socket that leaves no error to the other connections of its thread."""
 
     read = _leaving_no_error(ssl.SSLSocket.read)
-    """By which ``recv`` and ``recv_into`` get their bytes, too."""
+    """``recv`` and ``recv_into`` use it, too."""
     send = _leaving_no_error(ssl.SSLSocket.send)
     unwrap = _leaving_no_error(ssl.SSLSocket.unwrap)
