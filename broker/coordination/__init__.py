@@ -1,5 +1,5 @@
 """Code that the coordinators of groups and of transactions share.
 
-Here goes the journal that both write their state into. What is written is in `broker.groups` and
-`broker.transactions`; `broker.coordinators` makes both.
+This package has the journal into which both coordinators write their state. `broker.groups` and
+`broker.transactions` define the records; `broker.coordinators` creates both coordinators.
 """

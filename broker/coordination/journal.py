@@ -1,8 +1,8 @@
 """One internal topic as the journal of a coordinator (Kafka: ``CoordinatorRuntime``).
 
-A coordinator writes first and then publishes its new state, so what it has acknowledged is in the
-log. At the start the journal is read back: batches are read on io threads and applied on the loop
-in slices. Meanwhile requests for a partition that is not read yet are told so.
+A coordinator writes its new state before it publishes the state, so all that it has acknowledged is
+in the log. At the start the journal is read back: io threads read batches, and the loop applies
+them in slices. A request for a partition that is not read yet is refused meanwhile.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
 _SLICE_ENTRIES = 512
-_FREEZE_ENTRIES = 8192  # fewer objects than start a collection
+_FREEZE_ENTRIES = 8192  # fewer objects than the number that starts a garbage collection
 _PROGRESS_SECONDS = 5.0
 _SKIPPED_LINES = 10  # of one partition: a client that can write one such record can write a million
 
@@ -59,10 +59,10 @@ _SKIPPED_LINES = 10  # of one partition: a client that can write one such record
 class CoordinatorLog:
     """The partitions of one internal topic (loop only); the topics are known when it is built.
 
-    From then on a partition is loading until `load` has applied all that is in it; nothing may be
-    appended to it meanwhile. The topic is made when it is first needed. How many partitions it has
-    is read once: an id belongs to the same partition for ever. ``unflushed`` is what must be on the
-    disk before any client is answered.
+    From then on a partition is loading until `load` has applied all of its records; meanwhile
+    nothing may be appended to it. The topic is created when it is first needed. The number of its
+    partitions is read once, so that an id belongs to the same partition for ever. ``unflushed`` has
+    the logs that must be on the disk before any client is answered.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class CoordinatorLog:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there are partitions, and every one of them could be read."""
+        """Whether there are partitions, and all of them were read."""
         return not self._loading and not self._failed and self.name in self._topics.topics
 
     @property
     def count(self) -> int:
-        """How many partitions there are, or will be when the topic is made."""
+        """How many partitions there are, or will be when the topic is created."""
         if not self._count:
             topic = self._topics.topics.get(self.name)
             if topic is None:
@@ -116,7 +116,7 @@ class CoordinatorLog:
         return len(self._loading)
 
     def partition_for(self, name: str) -> int:
-        """Return the partition that holds what is known of a group or transactional id."""
+        """Return the partition that keeps the state of a group or transactional id."""
         return partition_for(name, self.count)
 
     def is_loading(self, name: str) -> bool:
@@ -124,7 +124,7 @@ class CoordinatorLog:
         return bool(self._loading) and self.partition_for(name) in self._loading
 
     def max_batch_bytes(self, partition: int) -> int:
-        """Return how large a batch in a partition may be; 0 where there is no such partition."""
+        """Return how many bytes a batch in a partition may have; 0 for a missing partition."""
         target = self._topics.logs.get((self.name, partition))
         return 0 if target is None else target.config.max_message_bytes
 
@@ -132,9 +132,9 @@ class CoordinatorLog:
         """Refuse to serve from a partition whose state is not known.
 
         Raises:
-            CoordinatorLoadInProgress: It is being read.
-            NotCoordinator: It could not be read; the log says why. Or the topic does not exist yet:
-                FindCoordinator creates it, as in Kafka.
+            CoordinatorLoadInProgress: The partition is being read.
+            NotCoordinator: The partition could not be read; the log says why. Or the topic does not
+                exist yet: FindCoordinator creates it, as in Kafka.
         """
         if not self.is_created:
             raise NotCoordinator
@@ -144,12 +144,12 @@ class CoordinatorLog:
             raise NotCoordinator(f"partition {partition} of {self.name} could not be read")
 
     def append(self, partition: int, rows: Sequence[Row], producer: Producer = NO_PRODUCER) -> int:
-        """Write the records as one batch, into the page cache, and return the first's offset.
+        """Write records as one batch into the page cache, and return the first record's offset.
 
         Raises:
-            CoordinatorNotAvailable: There is no such topic.
-            NotCoordinator: The disk does not take it.
-            UnknownServerError: The batch is larger than the topic takes.
+            CoordinatorNotAvailable: The topic does not exist.
+            NotCoordinator: The disk does not take the batch.
+            UnknownServerError: The batch is larger than the topic allows.
             InvalidProducerEpoch: A newer epoch of the producer has written.
         """
         target = self._topics.logs.get((self.name, partition))
@@ -187,7 +187,7 @@ class CoordinatorLog:
         """Create the topic if it does not exist; concurrent callers wait for the same creation.
 
         Raises:
-            CoordinatorNotAvailable: The disk did not take it.
+            CoordinatorNotAvailable: The disk did not take the topic.
         """
         if self.is_created:
             return
@@ -204,16 +204,16 @@ class CoordinatorLog:
         try:
             await self._topics.create(self.name, preset.partitions, preset.overrides)
         except TopicAlreadyExists:
-            pass  # a client has made it meanwhile
+            pass  # a client has created it meanwhile
         finally:
             self._creation = None
 
     async def close(self) -> None:
-        """Wait until the topic is made, if it was asked for."""
+        """Wait until the topic is created, if that was requested."""
         await self._tasks.finish()
 
     def forget(self) -> None:
-        """Count the partitions again: the topic was deleted."""
+        """Count the partitions again, because the topic was deleted."""
         self._count = 0
         self._failed.clear()
 
@@ -221,7 +221,7 @@ class CoordinatorLog:
         """Wait for the fsyncs that ``flush.messages`` of the topic asks for, and of ``more`` logs.
 
         Raises:
-            NotCoordinator: What was appended may not be on the disk.
+            NotCoordinator: The appended records may not be on the disk.
         """
         await flush_all(self._io, self.unflushed, *more)
 
@@ -245,10 +245,10 @@ class CoordinatorLog:
         *,
         has_offsets: bool = False,
     ) -> None:
-        """Read back every partition; ``apply`` gets its entries in order, then ``loaded`` its end.
+        """Read back every partition: call ``apply`` with its entries in order, then ``loaded``.
 
-        ``loaded`` may return steps. What is appended meanwhile is read, too: the end is looked at
-        last. With ``has_offsets`` each entry has its offset (`read_entries`).
+        ``loaded`` may return steps. Records that are appended meanwhile are read, too, since the
+        log's end is checked last. With ``has_offsets`` each entry has its offset (`read_entries`).
         """
         partitions = sorted(self._loading)
         if not partitions:
@@ -291,7 +291,7 @@ class CoordinatorLog:
         )
 
     def skip(self, partition: int, offset: int, reason: object) -> None:
-        """Log that what begins at an offset of the journal cannot be read and is left out."""
+        """Log that a record or batch of the journal cannot be read and is left out."""
         self.skipped += 1
         if self.skipped - self._skipped_before <= _SKIPPED_LINES:
             _logger.warning(
@@ -351,9 +351,10 @@ class CoordinatorLog:
         apply: Callable[[int, list[Entry]], None],
         share: LoopShare,
     ) -> None:
-        """Apply a compressed batch up to where it can be read, some entries at a time.
+        """Apply a compressed batch as far as it can be read, some entries at a time.
 
-        It may unfold to 64 MiB and millions of entries. A codec thread opens it part by part.
+        The batch may unfold to 64 MiB and millions of entries. A codec thread opens it part by
+        part.
         """
         parts = folded.unfold()
         try:
@@ -364,7 +365,7 @@ class CoordinatorLog:
                     entries: list[Entry] = []
                     try:
                         entries.extend(islice(left, _SLICE_ENTRIES))
-                    finally:  # entries before a broken one count
+                    finally:  # entries before a damaged entry count
                         apply(partition, entries)
                         self._count_loaded(len(entries))
                     is_over = len(entries) < _SLICE_ENTRIES
@@ -374,10 +375,10 @@ class CoordinatorLog:
             self.skip(partition, folded.offset, error)
 
     def _count_loaded(self, entries: int) -> None:
-        """Count entries, and keep the garbage collector from the objects made of them.
+        """Count entries, and exempt the objects made from them from garbage collection.
 
-        They stay; the collector would go through all of them again and again while all clients
-        wait.
+        These objects stay; the collector would go through all of them again and again while all
+        clients wait.
         """
         before = self.entries_loaded
         self.entries_loaded = before + entries

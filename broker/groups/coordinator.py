@@ -1,7 +1,7 @@
 """All groups of this broker, their committed offsets and their journal (Kafka: group coordinator).
 
-The state machines do no I/O. Their records are written to ``__consumer_offsets`` here, and read
-back at the start; their timers run here.
+The groups' state machines do no I/O. The coordinator writes their records to
+``__consumer_offsets``, reads them back at the start, and runs the timers.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 class GroupCoordinator:
     """Owner of groups, offsets and timers (loop only).
 
-    A group is kept in the partition of the journal that its id hashes to; while that is being read,
-    requests for the group are refused. ``groups`` has every group with members or a record of its
-    own. A group that has only committed offsets is made when it is asked for (`find`).
+    A group is kept in the partition of the journal that its id hashes to; while that partition is
+    being read, requests for the group are refused. ``groups`` has every group with members or with
+    a record of the group itself. For a group that has only committed offsets, `find` creates the
+    object.
     """
 
     def __init__(
@@ -95,14 +96,14 @@ class GroupCoordinator:
         topics.on_delete(self._topic_deleted)
 
     async def run(self) -> None:
-        """Read the journal back, then have offsets expire from time to time, until cancelled."""
+        """Read the journal back, then delete expired offsets from time to time, until cancelled."""
         await self.load()
         while True:
             await asyncio.sleep(self.settings.server.offsets_retention_check_interval_ms / 1000)
             await self._expire_offsets()
 
     async def catch_up(self) -> None:
-        """Do at once what time has made due: of the timers, and of what expires."""
+        """Do at once what is due: fire timers, and delete what has expired."""
         share = LoopShare()
         while self.timers.next_ms is not None and self.timers.next_ms <= self.timers.now_ms():
             self._run_timers()
@@ -122,7 +123,7 @@ class GroupCoordinator:
         self._deleted_topics.forget()
 
     def release(self) -> None:
-        """Answer all requests that wait: the broker stops, and clients ask again at its start."""
+        """Answer all parked requests because the broker stops; clients ask again after a start."""
         for group in self.groups.values():
             group.close(NotCoordinator.code)
 
@@ -135,7 +136,7 @@ class GroupCoordinator:
         await self.journal.close()
 
     def list_ids(self) -> list[str]:
-        """Return the names of all groups, of those with nothing but committed offsets too."""
+        """Return the names of all groups, including groups that have only committed offsets."""
         known = self.groups
         others = [group_id for group_id in self.offsets if group_id not in known]
         if self.journal.loading_count:
@@ -147,7 +148,7 @@ class GroupCoordinator:
 
         Raises:
             CoordinatorLoadInProgress: Its partition of the journal is being read.
-            NotCoordinator: It could not be read.
+            NotCoordinator: That partition could not be read.
             InvalidGroupId: No record can hold the name.
         """
         if len(group_id) > MAX_CHARACTERS:
@@ -158,7 +159,7 @@ class GroupCoordinator:
     def find(self, group_id: str) -> Group | None:
         """Return a group that exists, if only because of its committed offsets.
 
-        As long as its partition of the journal is read, more may be known of it soon.
+        A group is not found while its partition of the journal is being read.
         """
         group = self.groups.get(group_id)
         if group is None and group_id in self.offsets and not self.journal.is_loading(group_id):
@@ -167,12 +168,12 @@ class GroupCoordinator:
         return group
 
     def keep(self, group: Group) -> None:
-        """Keep a group that `check_commit` has made: it has committed something."""
+        """Keep a group that `check_commit` has created, since it has now committed offsets."""
         if group.group_id not in self.groups:
             self.add(group)
 
     def add(self, group: Group) -> None:
-        """Keep a group, and have its name counted until it is closed."""
+        """Keep a group, and count its name until it is closed."""
         self.groups[group.group_id] = group
         group.count_name()
 
@@ -217,7 +218,7 @@ class GroupCoordinator:
         Raises:
             InvalidGroupId: The group has no name, or one that no record can hold.
             UnknownMemberId: There is no such group, or no such member of it.
-            KafkaError: The group refuses for another reason, or its state is not known yet.
+            KafkaError: The group refuses for another reason, or the group's state is not known yet.
         """
         group_id, generation, member_id, instance_id = request
         if not group_id:
@@ -229,13 +230,13 @@ class GroupCoordinator:
         group.heartbeat(member_id, instance_id, generation)
 
     def add_classic(self, group_id: str) -> ClassicGroup:
-        """Add a group that is not in the journal yet, or only with its offsets."""
+        """Add a group that the journal does not have yet, or has only offsets of."""
         group = self._make_classic_group(group_id)
         self.add(group)
         return group
 
     def check_room(self, group_id: str) -> None:
-        """Refuse a new group where there are too many, or their names are too long.
+        """Refuse a new group if there are too many groups, or their names take too much memory.
 
         Raises:
             GroupMaxSizeReached: groups.max.count would be exceeded.
@@ -247,7 +248,7 @@ class GroupCoordinator:
             self.member_bytes.check(size_of_group(group_id))
 
     def _find_room(self, size: int, growth: int) -> int:
-        """Refuse offsets that would grow to too many bytes, and return how many more there may be.
+        """Refuse offsets if all would take too many bytes; return how many more bytes there may be.
 
         Raises:
             InvalidCommitOffsetSize: group.offsets.max.bytes would be exceeded.
@@ -257,10 +258,10 @@ class GroupCoordinator:
         return self.settings.server.group_offsets_max_bytes - size - growth
 
     def _admit_classic(self, group_id: str) -> ClassicGroup:
-        """Make a group that has offsets, or is about to have some.
+        """Create a group that has offsets or is about to get some.
 
         Raises:
-            GroupMaxSizeReached: There are too many.
+            GroupMaxSizeReached: There are too many groups.
         """
         self.check_room(group_id)
         return self._make_classic_group(group_id)
@@ -269,12 +270,12 @@ class GroupCoordinator:
         return ClassicGroup(group_id, self.journal.partition_for(group_id), self.classic_services)
 
     def find_or_create_classic(self, group_id: str, member_id: str) -> Group:
-        """Return the group that a member wants to join; it is made only for a new member.
+        """Return the group that a member wants to join; for a new member, create a missing group.
 
         Raises:
             UnknownMemberId: There is no such group, and so no such member.
-            GroupMaxSizeReached: There are too many.
-            KafkaError: The journal did not take it, ready to be answered.
+            GroupMaxSizeReached: There are too many groups.
+            KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         group = self.find(group_id)
         if group is not None:
@@ -295,16 +296,16 @@ class GroupCoordinator:
         """Write records of a group into the journal, in batches that it can take.
 
         Raises:
-            KafkaError: It did not take them, ready to be answered.
+            KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         for start in range(0, len(rows), TOMBSTONES_AT_A_TIME):
             self.journal.append(group.partition, rows[start : start + TOMBSTONES_AT_A_TIME])
 
     def delete(self, group: Group) -> None:
-        """Delete a group that is empty, its offsets first.
+        """Delete an empty group; its offsets are deleted first.
 
         Raises:
-            KafkaError: The journal did not take it, ready to be answered.
+            KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         group_id = group.group_id
         self.delete_offsets(group, self.offsets.list_all(group_id))
@@ -317,12 +318,12 @@ class GroupCoordinator:
         """Delete offsets of a group, and return how many there were.
 
         Raises:
-            KafkaError: The journal did not take it, ready to be answered.
+            KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         return self.offsets.delete(group.group_id, group.partition, named)
 
     def _topic_deleted(self, topic: Topic) -> None:
-        """Have the offsets of a deleted topic deleted; if it was the journal, forget everything."""
+        """Start to delete a deleted topic's offsets; if the journal was deleted, forget all."""
         if topic.name == OFFSETS_TOPIC:
             for group in self.groups.values():
                 group.close()
@@ -346,7 +347,7 @@ class GroupCoordinator:
                 return
             self._wake.cancel()
         self._wake = loop.call_at(when, self._run_timers)
-        self._wake_time = when  # uvloop's handle does not tell it once it is over
+        self._wake_time = when  # uvloop's handle no longer tells the time once it has fired
 
     def _run_timers(self) -> None:
         self._wake = None

@@ -1,9 +1,9 @@
-"""Deleting unused offsets, groups that have nothing else (KIP-211), and offsets of deleted topics.
+"""Deleting unused offsets (KIP-211), groups that have nothing else, and offsets of deleted topics.
 
-All topics that were deleted meanwhile are looked for in one walk over the groups, in slices. Until
-it is over the registry keeps their names, on the disk too, and a start walks again. A new topic of
-such a name may be used meanwhile: `Offsets` tells what is committed for it from the rest. (Kafka:
-``GroupCoordinator.onPartitionsDeleted``.)
+One walk over the groups, in slices, looks for the offsets of all topics that were deleted since the
+last walk. Until the walk ends, the registry keeps the names of these topics, also on the disk, so
+that the next start walks again. A new topic may have such a name at the same time: `Offsets` tells
+its offsets from those of the deleted topic. (Kafka: ``GroupCoordinator.onPartitionsDeleted``.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MINUTE_MS = 60_000
 
 
 def expire(owner: Owner) -> Iterator[None]:
-    """Delete what has expired, a group at each step, so that others are served in between."""
+    """Delete what has expired, one group at each step, so that others are served in between."""
     before = owner.offsets.expired_count
     groups = 0
     for group_id in {*owner.groups, *owner.offsets}:
@@ -54,7 +54,7 @@ def expire_group(owner: Owner, group: Group) -> bool:
         Whether the group is gone.
 
     Raises:
-        KafkaError: The journal did not take it; what was not deleted is tried next time.
+        KafkaError: The journal did not take the records; the next run tries the rest again.
     """
     offsets = owner.offsets
     now_ms = owner.clock.now_ms()
@@ -83,10 +83,11 @@ def _find_expired(owner: Owner, group: Group, now_ms: int) -> Iterator[tuple[str
 
 
 class DeletedTopics:
-    """The topics whose offsets groups still have (loop only); ``loaded`` tells when all are known.
+    """The deleted topics of which groups still have offsets (loop only).
 
-    `forget` begins a walk unless one is under way, which then does not end before another one.
-    What the journal did not take is tried again when offsets expire, and at the next start.
+    ``loaded`` is set when the offsets of all groups are known. `forget` begins a walk; if a walk is
+    under way, another walk follows it. If the journal refuses a deletion, it is tried again when
+    offsets expire, and at the next start.
     """
 
     def __init__(self, owner: Owner, loaded: asyncio.Event) -> None:
@@ -95,7 +96,7 @@ class DeletedTopics:
         self._is_walking = False
 
     def forget(self) -> None:
-        """Have the offsets deleted soon."""
+        """Start to delete the offsets."""
         if not self._is_walking and self._loaded.is_set() and self._owner.topics.retired:
             self._is_walking = True
             self._owner.start_task(self._run(), "offsets of deleted topics")
@@ -125,7 +126,7 @@ class DeletedTopics:
         return True
 
     async def _walk(self, names: AbstractSet[str]) -> bool:
-        """Delete the offsets; tell whether the journal took all of it."""
+        """Delete the offsets; tell whether the journal took all deletions."""
         offsets = self._owner.offsets
         is_whole = True
         share = LoopShare()

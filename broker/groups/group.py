@@ -1,4 +1,4 @@
-"""The interface of a group, whichever protocol its members speak; the states of a classic one."""
+"""The interface of a group, whichever protocol its members speak; the states of a classic group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GroupState(StrEnum):
-    """The states of a classic group by the names that tools print."""
+    """The states of a classic group; the values are the names that tools print."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -31,11 +31,11 @@ class GroupState(StrEnum):
 
 
 class Group(Protocol):
-    """A classic group or a consumer group; a check raises the `KafkaError` that is the answer."""
+    """A classic group or a consumer group; a check raises the `KafkaError` to answer with."""
 
     @property
     def type(self) -> str:
-        """The name of its kind in ListGroups, ``classic`` or ``consumer``."""
+        """The group's type as ListGroups names it: ``classic`` or ``consumer``."""
 
     @property
     def group_id(self) -> str:
@@ -43,7 +43,7 @@ class Group(Protocol):
 
     @property
     def partition(self) -> int:
-        """The partition of ``__consumer_offsets`` that it is kept in."""
+        """The partition of ``__consumer_offsets`` that keeps the group."""
 
     @property
     def state(self) -> str:
@@ -51,10 +51,10 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """The type of its members, ``consumer`` or something else; empty if it never had any."""
+        """The protocol type, ``consumer`` or something else; empty if there were never members."""
 
     def count_name(self) -> None:
-        """Have counted what its name takes in memory: it is one of the groups now."""
+        """Count the memory of the group's name: the coordinator keeps the group from now on."""
 
     @property
     def is_empty(self) -> bool:
@@ -88,13 +88,13 @@ class Group(Protocol):
         """
 
     def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:
-        """Return the check for each partition of a commit, None if there is nothing to check."""
+        """Return the check for each partition of a commit, or None if there is nothing to check."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Refuse an OffsetFetch of a sender that is no longer a member."""
 
     def check_offset_delete(self) -> None:
-        """Refuse to delete offsets while it is not known which are in use."""
+        """Refuse to delete offsets while it is not known which offsets are in use."""
 
     def check_delete(self) -> None:
         """Refuse to be deleted while there are members."""
@@ -103,7 +103,7 @@ class Group(Protocol):
         """Tell whether members read a topic, or may read it."""
 
     def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
-        """Return since when an offset is unused, in ms; None if it is in use."""
+        """Return the time in ms since which an offset is unused; None if it is in use."""
 
     def touch(self, member_id: str) -> None:
         """Note that a member has committed."""

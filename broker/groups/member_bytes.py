@@ -1,13 +1,14 @@
-"""A limit for what the members of all groups have the broker remember.
+"""A limit for the memory that the members of all groups take in the broker.
 
-A member may send metadata as large as a request, and its session outlives its connection; an id
-that was given out costs as much as the client id in it. So their bytes are counted over all groups,
-and what would go beyond ``group.members.max.bytes`` is refused. What the members of one user say,
-and what their leaders assign, may come to half of that: no user keeps all others out. Clients that
-have not logged in have the whole in common, since an address may stand for many or for one.
+A member may send metadata as large as a request, and its session outlives its connection; a member
+id that was given out takes as much memory as the client id in it. So these bytes are counted over
+all groups, and a member is refused if ``group.members.max.bytes`` would be exceeded. The members of
+one user, and the assignments of their leaders, may take half of that limit, so that no user keeps
+all others out. Clients that have not logged in share the whole limit, since one address may stand
+for one client or for many.
 
-A member that is refused is told that the coordinator loads, for which all clients wait and ask
-again: GROUP_MAX_SIZE_REACHED would end them for good, and there may soon be room.
+A refused member gets COORDINATOR_LOAD_IN_PROGRESS, so that the client waits and asks again:
+GROUP_MAX_SIZE_REACHED would stop the client for good, and there may soon be room.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ EACH_BYTES: Final = 1000
 class MemberBytes:
     """The bytes of the members of all groups, and of each user's (loop only).
 
-    A user is a principal that has logged in; an empty one stands for all others.
+    A user is a principal that has logged in; an empty name stands for all other clients.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class MemberBytes:
 
     @classmethod
     def of(cls, limits: Limits) -> MemberBytes:
-        """Return a count that a broker's settings limit."""
+        """Return a new count with the limits from the broker's settings."""
         return cls(
             lambda size: limits.check(MEMBER_BYTES, size, CoordinatorLoadInProgress),
             lambda size: limits.check_half(MEMBER_BYTES, size, CoordinatorLoadInProgress),
         )
 
     def check(self, more: int, user: str = "") -> None:
-        """Refuse so many more bytes than there are, all of a user's; fewer are always taken.
+        """Refuse ``more`` bytes of a user if there is no room; a negative number always passes.
 
         Raises:
             CoordinatorLoadInProgress: group.members.max.bytes would be exceeded, or half of it by
@@ -66,7 +67,7 @@ class MemberBytes:
         self.check_share(more, user)
 
     def check_share(self, more: int, user: str) -> None:
-        """Refuse a user so many more bytes than there are.
+        """Refuse ``more`` bytes of a user if half of the limit would be exceeded.
 
         Raises:
             CoordinatorLoadInProgress: Half of group.members.max.bytes would be exceeded.
@@ -75,12 +76,12 @@ class MemberBytes:
             self._refuse_share(self.of_users.get(user, 0) + more)
 
     def add(self, more: int, user: str = "") -> None:
-        """Count more bytes, or fewer."""
+        """Add to the count of bytes, or subtract from it."""
         self.size += more
         self.add_share(more, user)
 
     def add_share(self, more: int, user: str) -> None:
-        """Count more bytes as a user's, or fewer."""
+        """Add to a user's count of bytes, or subtract from it."""
         if user:
             self.of_users[user] = self.of_users.get(user, 0) + more
             if not self.of_users[user]:
@@ -90,7 +91,7 @@ class MemberBytes:
 class GroupBytes:
     """The part of one group: ``size`` bytes until it is closed.
 
-    ``refuse`` raises what a group is told that would have too many bytes by itself.
+    ``refuse`` raises the error for a group whose own bytes would be too many.
     """
 
     __slots__ = ("_all", "_of_users", "_refuse", "size")
@@ -104,7 +105,7 @@ class GroupBytes:
         self.size = 0
 
     def check(self, more: int, user: str = "") -> None:
-        """Refuse so many more bytes than there are.
+        """Refuse ``more`` bytes if there is no room for them.
 
         Raises:
             GroupMaxSizeReached: The group's own limit would be exceeded.
@@ -115,14 +116,14 @@ class GroupBytes:
         self._all.check(more, user)
 
     def add(self, more: int, user: str = "") -> None:
-        """Count more bytes, or fewer."""
+        """Add to the count of bytes, or subtract from it."""
         self.size += more
         self._all.size += more
         if user:
             self._add_share(more, user)
 
     def set_shares(self, of_users: Mapping[str, int]) -> None:
-        """Count what users have of them now."""
+        """Replace the counts by user: how many of the group's bytes each user has now."""
         known = self._of_users or {}
         for user in {*known, *of_users}:
             self._add_share(of_users.get(user, 0) - known.get(user, 0), user)
@@ -134,23 +135,23 @@ class GroupBytes:
         self._all.add_share(more, user)
 
     def close(self) -> None:
-        """Count nothing of the group any more."""
+        """Take the group's bytes out of the count."""
         self.set_shares({})
         self.add(-self.size)
 
 
 def size_of_group(group_id: str) -> int:
-    """Return how much memory a group takes that has no members."""
+    """Return how much memory a group without members takes."""
     return _GROUP_BYTES + bytes_of((group_id,))
 
 
 def bytes_of(values: Iterable[str | bytes | None]) -> int:
-    """Return how much memory values take that a client has sent."""
+    """Return how much memory the values take that a client has sent."""
     return sum(map(_size_of, values))
 
 
 def _size_of(value: str | bytes | None) -> int:
-    """Return the same for the same text at all times; what Python says of it may grow."""
+    """Return a size that never changes for a text; the size that Python reports may grow."""
     if value is None:
         return 0
     is_wide = isinstance(value, str) and not value.isascii()

@@ -1,4 +1,4 @@
-"""How long the metadata of a committed offset may be."""
+"""The limit for the length of a committed offset's metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST_PAIR = "\U00010000"
 
 
 def is_too_long(metadata: str, limits: ServerConfig) -> bool:
-    """Tell whether there are more characters than `offset.metadata.max.bytes`, as Java counts them.
+    """Tell whether metadata has more characters, as Java counts, than `offset.metadata.max.bytes`.
 
     Java counts a character beyond the first 65536 as two.
     """

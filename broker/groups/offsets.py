@@ -1,4 +1,4 @@
-"""The offsets of groups: what is committed, and what open transactions will commit.
+"""The offsets of groups: committed offsets, and offsets that open transactions will commit.
 
 (Kafka: ``OffsetMetadataManager``.) A committed offset is kept as the bytes of its record's value,
 and read on request: a million of them are a million small objects that the garbage
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
     from siltstone.protocol.records.journal import Producer, Row
 
-_SHARDS: Final = 64  # a dict grows at once; one of a million groups would stop the loop for 50 ms
+_SHARDS: Final = 64  # one dict of a million groups would stop the loop for 50 ms when it grows
 _NO_IDS: dict[str, bytes] = {}
 TOMBSTONES_AT_A_TIME: Final = 1000
 _NOTHING: Mapping[str, dict[int, bytes]] = {}
@@ -45,14 +45,16 @@ class Offsets:
     """The offsets of all groups, of every kind (loop only).
 
     ``append(partition, rows, producer)`` writes them into the journal; only then do they count
-    here. An offset in a transaction waits for the marker in the same partition of the journal.
+    here. An offset that a transaction commits waits for the marker in the same partition of the
+    journal.
 
-    ``find_room(size, growth)`` refuses offsets that grow from so many bytes in memory by so many,
-    and tells how many more there may be. As long as what commits could take at most is less than
-    it has told, it is not asked again.
+    All offsets take ``size`` bytes in memory: ``find_room(size, growth)`` refuses to let them grow
+    by ``growth`` if there is no room, and returns the room that is left. It is called again only
+    when the commits since then could have used up that room.
 
-    Offsets of deleted topics, ``retired``, do not show, and go with `delete_old`. A group has those
-    of one topic of a name: old ones go before any is committed for a new topic of the name.
+    Offsets of deleted topics, ``retired``, are not shown; `delete_old` deletes them. A group never
+    has offsets of two topics with one name: the offsets of the deleted topic are deleted before an
+    offset is committed for the new topic.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Offsets:
         self.expired_count = 0
         self.deleted_count = 0
         self._topic_count = 0
-        self._other_bytes = 0  # of groups, and what they have besides
+        self._other_bytes = 0  # of groups, and of what they have besides committed offsets
         self._append = append
         self._find_room = find_room or _no_limit
         self._retired = RetiredNames({}) if retired is None else retired
@@ -91,14 +93,14 @@ class Offsets:
         return self.count * OFFSET_BYTES + self._topic_count * TOPIC_BYTES + self._other_bytes
 
     def by_shard(self) -> Iterator[tuple[str, ...]]:
-        """Yield all groups, some at a time; others may be served in between."""
+        """Yield all groups, some at a time; other work may run in between."""
         for shard in self._shards:
             yield tuple(shard)
 
     def find_groups(self, topics: AbstractSet[str]) -> Iterator[list[str]]:
-        """Yield the groups with offsets of some topics, pending ones too, in steps.
+        """Yield the groups with offsets of some topics, pending offsets too, in steps.
 
-        Others may be served in between; a step without such a group yields none.
+        Other work may run in between; a step that finds no group yields an empty list.
         """
         for shard in self._shards:
             yield [
@@ -109,15 +111,16 @@ class Offsets:
             ]
 
     def append(self, group_id: str, partition: int, offsets: NewOffsets) -> None:
-        """Commit offsets of a group whose journal is this partition.
+        """Commit offsets of a group that this partition of the journal keeps.
 
         Raises:
-            KafkaError: The journal did not take them, or they would be too many bytes in memory.
+            KafkaError: The journal did not take the offsets, or they would take too many bytes in
+                memory.
         """
         ids = self._make_place(group_id, partition, offsets) if self._retired else _NO_IDS
         rows = offsets.journal_rows(group_id, ids)
         self._room -= offsets.max_bytes + _GROUP_BYTES + CHARACTER_BYTES * len(group_id)
-        if self._room < 0 or ids:  # values with ids are longer
+        if self._room < 0 or ids:  # a value with a topic id is longer
             growth = self._find_growth(group_id, offsets, rows)
             self._room = min(self._find_room(self.size, growth), _ROOM)
         self._append(partition, rows, NO_PRODUCER)
@@ -135,7 +138,8 @@ class Offsets:
         """Write offsets of a transaction; `complete` will commit or drop them.
 
         Raises:
-            KafkaError: The journal did not take them, or they would be too many bytes in memory.
+            KafkaError: The journal did not take the offsets, or they would take too many bytes in
+                memory.
         """
         ids = self._make_place(group_id, partition, offsets) if self._retired else _NO_IDS
         rows = offsets.journal_rows(group_id, ids)
@@ -162,7 +166,7 @@ class Offsets:
         return None if stored is None else read_offset(stored)
 
     def topics(self, group_id: str) -> Mapping[str, dict[int, bytes]]:
-        """Return what a group has committed by topic and partition, for `read_offset`."""
+        """Return a group's committed offsets by topic and partition; `read_offset` reads one."""
         group = self._find(group_id)
         if group is None:
             return _NOTHING
@@ -182,14 +186,14 @@ class Offsets:
         return _NO_OFFSETS if is_old else found
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Tell whether an open transaction has an offset."""
+        """Tell whether an open transaction will commit an offset of this partition."""
         group = self._find(group_id)
         if group is None or not group.pending or not group.is_pending(topic, partition):
             return False
         return topic not in self._retired or not self._is_old(group, topic)
 
     def has_pending(self, group_id: str) -> bool:
-        """Tell whether an open transaction has offsets of the group."""
+        """Tell whether an open transaction will commit offsets of the group."""
         group = self._find(group_id)
         return group is not None and any(group.pending.values())
 
@@ -197,7 +201,7 @@ class Offsets:
         """Delete offsets of a group, pending ones included, and return how many there were.
 
         Raises:
-            KafkaError: The journal did not take it, ready to be answered.
+            KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         group = self._find(group_id)
         if group is None:
@@ -219,23 +223,24 @@ class Offsets:
         return len(there)
 
     def delete_old(self, group_id: str, partition: int, names: AbstractSet[str]) -> int:
-        """Delete what a group has of deleted topics of some names, pending offsets too.
+        """Delete a group's offsets of the deleted topics with these names, pending offsets too.
 
         Raises:
-            KafkaError: The journal did not take it, ready to be answered.
+            KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         group = self._find(group_id)
         old = () if group is None else self._find_old(group, names)
         return self.delete(group_id, partition, self._list_of(group_id, old)) if old else 0
 
     def _make_place(self, group_id: str, partition: int, offsets: NewOffsets) -> dict[str, bytes]:
-        """Delete what a group has of deleted topics whose names are those of new offsets.
+        """Delete a group's offsets of deleted topics whose names the new offsets have.
 
         Returns:
-            The ids that tell the new topics of retired names from those before.
+            The ids of the new topics that have retired names; the ids tell them from the deleted
+            topics.
 
         Raises:
-            KafkaError: The journal did not take it, ready to be answered.
+            KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         ids = self._retired.new_ids({run.topic for run in offsets.runs})
         if ids:
@@ -297,13 +302,13 @@ class Offsets:
         self._count_change(group, topics, more_bytes)
 
     def _remove(self, group: GroupOffsets, topic: str, partition: int) -> None:
-        """Forget an offset of a group, pending or committed."""
+        """Forget a pending or committed offset of a group."""
         topics, more_bytes = len(group.committed), group.more_bytes
         self.count -= group.remove(topic, partition)
         self._count_change(group, topics, more_bytes)
 
     def _count_change(self, group: GroupOffsets, topics: int, more_bytes: int) -> None:
-        """Count what a group has more than before, or less."""
+        """Count the bytes that a group takes more, or less, than before."""
         self._topic_count += len(group.committed) - topics
         self._other_bytes += group.more_bytes - more_bytes
 
@@ -314,7 +319,7 @@ class Offsets:
         rows: Sequence[tuple[bytes, bytes]],
         producer_id: int,
     ) -> int:
-        """Return how many bytes more the offsets of a transaction take than those before."""
+        """Return how many bytes more a transaction's offsets take than those that they replace."""
         group = self._find(group_id)
         known = None if group is None else group.pending.get(producer_id)
         growth = _size_of_group(group_id) if group is None else 0
@@ -343,7 +348,7 @@ class Offsets:
             self._other_bytes -= _size_of_group(group_id)
 
     def list_all(self, group_id: str) -> list[tuple[str, int]]:
-        """Return the topics and partitions that a group has offsets of, pending ones included."""
+        """Return the topics and partitions of a group's offsets, pending offsets included."""
         group = self._find(group_id)
         if group is None:
             return []
@@ -351,7 +356,7 @@ class Offsets:
         return sorted(named.union(*group.pending.values()))
 
     def _list_of(self, group_id: str, names: AbstractSet[str]) -> list[tuple[str, int]]:
-        """Return the partitions of some topics that a group has offsets of, pending ones too."""
+        """Return the partitions of a group's offsets of some topics, pending offsets too."""
         group = self._find(group_id)
         if group is None:
             return []
@@ -362,7 +367,7 @@ class Offsets:
         return sorted(named)
 
     def forget(self, group_id: str) -> None:
-        """Forget a group that the journal says is deleted."""
+        """Forget a group that is deleted according to the journal."""
         group = self._shard(group_id).pop(group_id, None)
         if group is not None:
             self.count -= sum(map(len, group.committed.values()))
@@ -411,11 +416,11 @@ def _has_pending_of(group: GroupOffsets, topics: AbstractSet[str]) -> bool:
 
 
 def _no_limit(size: int, growth: int) -> int:
-    """Let offsets grow; for a table that has no limit."""
+    """Always let offsets grow: the table has no limit."""
     del size, growth
     return _ROOM
 
 
 def _size_of_group(group_id: str) -> int:
-    """Return how many bytes a group takes in memory, but for its topics and their offsets."""
+    """Return how many bytes a group takes in memory, without its topics and their offsets."""
     return _GROUP_BYTES + len(group_id) * (1 if group_id.isascii() else CHARACTER_BYTES)

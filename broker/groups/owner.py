@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """The owner of all groups; `broker.groups.coordinator` says what each of these does."""
+    """The owner of all groups; `broker.groups.coordinator` has these methods and explains them."""
 
     classic_services: ClassicServices
     clock: Clock
@@ -40,7 +40,7 @@ class Owner(Protocol):
         """Return a group that exists."""
 
     def add(self, group: Group) -> None:
-        """Keep a group, and have its name counted."""
+        """Keep a group and count its name."""
 
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Add a new classic group."""
@@ -61,4 +61,4 @@ class Owner(Protocol):
         """Delete offsets of a group, and return how many there were."""
 
     def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Do something a moment later."""
+        """Run a coroutine as a task."""

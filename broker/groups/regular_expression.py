@@ -1,4 +1,4 @@
-"""Regular expressions of clients, in RE2's syntax: their time grows with the text alone."""
+"""Regular expressions of clients, in RE2's syntax: the time grows only with the text's length."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def compile_expression(expression: str, max_classes: int = _MAX_CLASSES) -> Any:
         said = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
         raise InvalidRegularExpression(said) from error
     finally:
-        re2.purge()  # it would keep 128 of them, with what they take while they match
+        re2.purge()  # RE2 would keep 128 expressions, with the memory that matching takes
     if compiled.programsize > _MAX_STEPS:
         raise InvalidRegularExpression(
             f"{compiled.programsize} steps are too many, {_MAX_STEPS} may be"

@@ -1,4 +1,4 @@
-"""Reading the journal back: records of ``__consumer_offsets`` become groups and offsets again."""
+"""Reading the journal back: makes groups and offsets from the records of ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """Takes entries in their order; when a partition was read, it makes the classic groups.
+    """Applies entries in their order; creates the classic groups when a partition was read.
 
-    Only the last record of a group counts, so it is read at the end. Records of other types go to
-    ``others``. A record that cannot be read, or that a newer Kafka has written, is skipped.
+    Only the last record of a group counts, so that record is decoded at the end. Records of other
+    types go to ``others``. A record that cannot be read, or that a newer Kafka has written, is
+    skipped.
 
-    A group exists once it has a record of an offset, also where that was aborted or deleted
-    since, until a record deletes the group itself, as when offsets are expired.
+    A group exists as soon as it has a record of an offset, even if the offset was aborted or
+    deleted since. It exists until a record deletes the group itself, as happens when offsets
+    expire.
     """
 
     def __init__(self, owner: Owner, others: ConsumerGroups) -> None:
@@ -35,11 +37,11 @@ class Replay:
         self._others = others
         # partition -> group id -> last value and its offset
         self._groups: dict[int, dict[str, tuple[int, bytes]]] = {}
-        # partition -> groups that may have no committed offset and have had one, or nearly
+        # partition -> groups that had a committed or pending offset and may have none now
         self._named: dict[int, set[str]] = {}
 
     def apply(self, partition: int, entries: list[Entry]) -> None:
-        """Take some entries of a partition."""
+        """Apply some entries of a partition."""
         offsets = self._owner.offsets
         groups = self._groups.setdefault(partition, {})
         named = self._named.setdefault(partition, set())
@@ -66,7 +68,7 @@ class Replay:
         entry: Entry,
     ) -> None:
         match read_key(entry.key):
-            case OffsetCommitKey() as key:  # with a value of a form that the kernel does not know
+            case OffsetCommitKey() as key:  # its value has a form that the kernel does not know
                 if entry.value is not None:
                     read_offset(entry.value)
                 self._owner.offsets.replay(
@@ -84,7 +86,7 @@ class Replay:
                     named.discard(deleted)
 
     def finish(self, partition: int) -> Iterator[None]:
-        """Make the groups of a partition that was read to its end, one at each step."""
+        """Create the groups of a partition that was read to its end, one group at each step."""
         owner = self._owner
         for group_id, (offset, value) in self._groups.pop(partition, {}).items():
             try:

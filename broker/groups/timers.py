@@ -1,8 +1,9 @@
-"""Deadlines, thousands of which move every second and few of which are ever reached.
+"""Deadlines: thousands of them move every second, and few are ever reached.
 
-All of them are on one heap. A later deadline is only noted in its timer, and the heap is not
-touched until the earlier one comes due. A timer knows what it has to do only while it runs, and the
-heap knows only timers that run: neither keeps a removed or refused member in memory.
+All deadlines are on one heap. When a timer's deadline moves to later, only the timer notes it; the
+heap does not change until the earlier deadline comes due. A timer keeps its action only while it
+runs, and the heap keeps only running timers, so neither keeps a removed or refused member in
+memory.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _ROUNDING_MS = 0.001
 
 
 class Timer:
-    """One deadline and what happens then; durations and times in ms of the steady clock."""
+    """One deadline and its action; durations and times are in ms of the steady clock."""
 
     __slots__ = ("_action", "_entry", "_timers", "deadline")
 
     def __init__(self, timers: Timers) -> None:
         self.deadline: float | None = None
         self._action: Callable[[], None] | None = None
-        self._entry: _Entry | None = None  # its only one on the heap
+        self._entry: _Entry | None = None  # the only entry of this timer on the heap
         self._timers = timers
 
     @property
@@ -42,14 +43,14 @@ class Timer:
         return self.deadline is not None
 
     def start(self, after_ms: float, action: Callable[[], None]) -> None:
-        """Do something after ``after_ms``; what was meant before no longer counts."""
+        """Run ``action`` after ``after_ms``; this replaces the action and deadline from before."""
         if self.deadline is None:
             self._timers.running_count += 1
         self._action = action
         self.move(after_ms)
 
     def move(self, after_ms: float) -> None:
-        """Do after ``after_ms`` what is to be done; only while it runs."""
+        """Move the deadline to ``after_ms`` from now; call this only while the timer runs."""
         deadline = self._timers.now_ms() + after_ms
         self.deadline = deadline
         entry = self._entry
@@ -59,7 +60,7 @@ class Timer:
             self._entry = self._timers.push(deadline, self)
 
     def cancel(self) -> None:
-        """Do nothing; safe to call again."""
+        """Drop the action and the deadline; safe to call again."""
         if self.deadline is not None:
             self._timers.running_count -= 1
             self.deadline = self._action = None
@@ -68,7 +69,7 @@ class Timer:
             self._entry = None
 
     def come_due(self, now_ms: float) -> None:
-        """Fire, or go back on the heap if the deadline has moved; only `Timers` calls it."""
+        """Fire, or go back on the heap if the deadline has moved; only `Timers` calls this."""
         self._entry = None
         deadline, action = self.deadline, self._action
         if deadline is None or action is None:
@@ -83,8 +84,8 @@ class Timer:
 class Timers:
     """The heap (loop only). ``on_earlier`` is called when a timer is due before all others.
 
-    An entry has lost its timer when that was cancelled, or has an earlier one. Such entries are
-    removed when they are most of the heap.
+    An entry loses its timer when the timer is cancelled or gets an earlier entry. Entries without a
+    timer are removed when they are most of the heap.
     """
 
     __slots__ = ("_monotonic", "_pushed", "heap", "on_earlier", "running_count")
@@ -102,7 +103,7 @@ class Timers:
 
     @property
     def next_ms(self) -> float | None:
-        """When something may come due; None if nothing is on the heap."""
+        """The next time at which a timer may come due; None if the heap is empty."""
         return self.heap[0][0] if self.heap else None
 
     def push(self, deadline: float, timer: Timer) -> _Entry:

@@ -31,9 +31,9 @@ class ImageTopic(Protocol):
 
 
 class TopicImage(Protocol):
-    """The topics as they are now, which never change within a transition; the registry is one.
+    """The topics as they are now; they never change within a transition. The registry is one.
 
-    `version` rises when one is made, grows or is deleted.
+    `version` rises when a topic is created, grows or is deleted.
     """
 
     @property
@@ -51,7 +51,7 @@ class TopicImage(Protocol):
 
 
 def hash_topics(names: Iterable[str], image: TopicImage) -> int:
-    """Return a number that changes when one of these topics is made, grows, or is deleted.
+    """Return a number that changes when one of these topics is created, grows, or is deleted.
 
     0 stands for no topic at all. Kafka computes another number, so a group that moves between the
     two brokers is assigned again once.

@@ -1,4 +1,4 @@
 """Clients and their rights: principals, rules (ACLs), credentials, logins, quotas, the audit log.
 
-This package knows no sockets and no handlers: those ask it.
+This package knows no sockets and no handlers: sockets and handlers call it.
 """

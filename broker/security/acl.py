@@ -1,7 +1,7 @@
-"""ACLs as values: a rule, the pattern of the resources that it is for, and filters of rules.
+"""ACLs as values: a rule, the pattern for the resources of a rule, and filters for rules.
 
 Codes are those of Kafka's protocol (classes ResourceType, PatternType, AclOperation and
-AclPermissionType). UNKNOWN and ANY stand in filters alone, never in a rule.
+AclPermissionType). Only filters have UNKNOWN and ANY, never a rule.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WILDCARD: Final = "*"
 
 
 class _Code(IntEnum):
-    """A code of the protocol, which is hashed like its number: rules are found by it."""
+    """A code of the protocol, hashed like its number, since rules are looked up by codes."""
 
     __hash__ = int.__hash__
 
@@ -80,7 +80,7 @@ class Pattern(NamedTuple):
     name: str
 
     def matches(self, resource_type: int, name: str) -> bool:
-        """Return whether the resource is one of these."""
+        """Return whether the resource is one of the pattern's resources."""
         if self.resource_type != resource_type:
             return False
         if self.pattern_type == PatternType.PREFIXED:
@@ -110,7 +110,7 @@ class AclFilter(NamedTuple):
     permission: Permission = Permission.ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Return whether a rule is one of those."""
+        """Return whether a rule passes the filter."""
         return (
             self.resource_type in {ResourceType.ANY, acl.pattern.resource_type}
             and self._matches_pattern(acl.pattern)

@@ -1,8 +1,8 @@
 """The ACLs: ``siltstone-acls.json``, a file of the first log directory.
 
 JSON with an array for each rule: resource, pattern, name, principal, host, operation, permission.
-The file has the mode 0600 and is replaced atomically. What is removed is a rule, never a resource:
-whatever else was said about the resource stays (CVE-2024-27309).
+The file has the mode 0600 and is replaced atomically. A removal removes a rule, never a resource:
+the other rules for the resource stay (CVE-2024-27309).
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class AclWriter:
         self.file = PrivateWriter(directory / FILE_NAME, "ACLs", io)
 
     async def add(self, acls: Iterable[Acl]) -> None:
-        """Have rules on the disk, and then in force, when this returns, also if nobody awaits it.
+        """Write rules to the disk, then put them in force; completed even if the caller is cancelled.
 
         Raises:
             KafkaStorageError: The file could not be written, so nothing has changed.
-            PolicyViolation: They are too many.
+            PolicyViolation: There would be too many rules.
         """
         await self.file.make(self._add(acls))
 
     async def remove(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
-        """Have the rules that match gone from the disk and out of force; return them by filter.
+        """Remove the rules that match from the disk, then from force; return them by filter.
 
         Raises:
             KafkaStorageError: As in `add`.
@@ -102,7 +102,7 @@ def _encode(acls: list[Acl]) -> bytes:
 
 
 def encode_acl(acl: Acl) -> list[str]:
-    """Return a rule as the file has it."""
+    """Return a rule in the form of the file."""
     kind, pattern, name = acl.pattern
     return [
         kind.name,
@@ -119,7 +119,7 @@ def _decode(content: bytes) -> list[Acl]:
     """Return the rules.
 
     Raises:
-        ValueError: It is no such file (or KeyError, TypeError, AttributeError).
+        ValueError: The content is no such file (or KeyError, TypeError, AttributeError).
     """
     rows = read_version(content, _VERSION)["acls"]
     if not isinstance(rows, list):
@@ -131,7 +131,7 @@ def decode_acl(row: list[Any]) -> Acl:
     """Return the rule of a row.
 
     Raises:
-        ValueError: It is not a rule (or KeyError, TypeError, AttributeError, InvalidRequest).
+        ValueError: The row is no rule (or KeyError, TypeError, AttributeError, InvalidRequest).
     """
     kind, pattern, name, principal, host, operation, permission = row
     if not all(isinstance(each, str) for each in row):

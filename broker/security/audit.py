@@ -1,9 +1,9 @@
-"""The audit log: logins, refusals and changes with the name of the client, a JSON object a line.
+"""The audit log: logins, refusals and changes with the client's name, one JSON object in each line.
 
-It goes to the logger ``siltstone.audit``: to the file of ``audit.log.file``, or else to the
-broker's own log. No line has a key, a value, a password or what a setting was set to. Refusals are
-bounded: a stranger may cause many, so that beyond some a second they are only counted, in
-``others`` of the next line.
+The lines go to the logger ``siltstone.audit``, which writes to the file ``audit.log.file``, or
+without that to the broker's own log. No line has a key, a value, a password or the value of a
+setting. A stranger may cause many refusals, so only some lines are written in a second; the others
+are counted in ``others`` of the next line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MODE: Final = 0o600
 
 
 class AuditFile(logging.Handler):
-    """Writes lines to a file that nobody else reads; opens it again when it was moved away."""
+    """Writes lines to a file that no other user reads; opens a new file after it was moved away."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class AuditFile(logging.Handler):
         self._open()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; if the disk does not take it, the broker's log says so, once."""
+        """Write a line; if the disk does not take it, the broker's log says so once."""
         try:
             self._follow()
             disk.write(self._fd, record.getMessage().encode() + b"\n")
@@ -65,7 +65,7 @@ class AuditFile(logging.Handler):
         self._fd = disk.open(self._path, flags, _MODE)
 
     def _follow(self) -> None:
-        """Have the file that has the name now."""
+        """Open the file that has the name now, if another file had it before."""
         try:
             status = disk.stat(self._path)
             mine = disk.fstat(self._fd) if self._fd >= 0 else None
@@ -117,7 +117,7 @@ class Audit:
         )
 
     def login_failed(self, peer: str, listener: str, mechanism: str, why: str) -> None:
-        """Note that a client has not; what it calls itself may be a password, and is left out."""
+        """Note a failed login, without the name that the client gave: it may be a password."""
         self._warn(
             self._failed_logins,
             event="login failed",
@@ -128,7 +128,7 @@ class Audit:
         )
 
     def refused(self, principal: str, host: str, operation: str, resource: str, name: str) -> None:
-        """Note that a client may not do something."""
+        """Note that a client was refused an operation."""
         self.refused_count += 1
         self._warn(
             self._refusals,
@@ -141,7 +141,7 @@ class Audit:
         )
 
     def refused_connection(self, principal: str, peer: str, listener: str, reason: str) -> None:
-        """Note that a connection was not served, or no longer."""
+        """Note that a connection was refused or closed."""
         self._warn(
             self._refused_connections,
             event="connection refused",
@@ -152,14 +152,14 @@ class Audit:
         )
 
     def changed(self, principal: str, host: str, api: str, changes: list[dict[str, Any]]) -> None:
-        """Note what a client has changed or deleted."""
+        """Note that a client has changed or deleted something."""
         for each in changes:
             self._write(
                 logging.INFO, event="change", principal=principal, host=host, api=api, **each
             )
 
     def _warn(self, lines: BoundedLines, /, **fields: Any) -> None:
-        """Write a line if there is room for it, and how many were left out since the last."""
+        """Write a line if the rate allows it, with the number of lines left out since the last."""
         if lines.takes():
             silent = lines.others()
             self._write(logging.WARNING, **fields, **({"others": silent} if silent else {}))

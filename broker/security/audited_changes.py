@@ -1,6 +1,6 @@
 """Writes changes to the audit log: the names in a request that has succeeded, never a value.
 
-A change that is written there is made to its end, also if its client has gone.
+A change that the audit log records is completed even if its client has disconnected.
 """
 
 from __future__ import annotations
@@ -143,24 +143,24 @@ CHANGES: Final[dict[int, Callable[[Any, Any], Iterator[Change]]]] = {
 
 
 class Changes:
-    """The changes that clients make, which the audit log tells (loop only)."""
+    """The changes by clients that the audit log records (loop only)."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._tasks = Tasks()
 
     async def finish(self) -> None:
-        """Wait until the changes that clients have begun are made and told."""
+        """Wait until the changes that clients have begun are completed and recorded."""
         await self._tasks.finish()
 
     def follow(self, api: Api) -> Api:
-        """Return the row of an API whose changes are told."""
+        """Return the row of an API with a handler whose changes are recorded."""
         if api.key not in CHANGES:
             return api
         return _FollowedApi(**{each.name: getattr(api, each.name) for each in fields(Api)}, to=self)
 
     def tell(self, api: Api, handler: Handler) -> Handler:
-        """Return a handler whose changes are told."""
+        """Return a handler whose changes are recorded."""
         find = CHANGES[api.key]
 
         def serve(context: RequestContext[Any], request: Any) -> Any:
@@ -189,11 +189,11 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class _FollowedApi(Api):
-    """A row of the table of APIs whose changes are told."""
+    """A row of the table of APIs with a handler whose changes are recorded."""
 
     to: Changes | None = None
 
     def load(self) -> Handler:
-        """Import and return the handler, which tells its changes."""
+        """Import and return the handler, whose changes are recorded."""
         assert self.to is not None  # noqa: S101
         return self.to.tell(self, Api.load(self))

@@ -1,8 +1,9 @@
 """Decides whether a client may do something, as Kafka's StandardAuthorizer does.
 
-A rule forbids before another permits. A rule that permits READ, WRITE, DELETE or ALTER permits
-DESCRIBE too, and one that permits ALTER_CONFIGS permits DESCRIBE_CONFIGS; one that forbids them
-forbids nothing else. Without any rule for a resource ``allow.everyone.if.no.acl.found`` decides.
+A rule that forbids wins over a rule that permits. A rule that permits READ, WRITE, DELETE or ALTER
+permits DESCRIBE too, and a rule that permits ALTER_CONFIGS permits DESCRIBE_CONFIGS; a rule that
+forbids one of these operations forbids nothing else. If there is no rule for a resource,
+``allow.everyone.if.no.acl.found`` decides.
 
 The rules of a pattern are kept as bits by principal and host, and the patterns by name. An answer
 costs a few look-ups, however many rules there are: of the literal name, of ``*``, and of the
@@ -56,7 +57,7 @@ _HARD_CODED: Final = "hardcode"
 
 
 class _Rights:
-    """The rules of one pattern: by principal and host, a bit for each operation."""
+    """The rules of one pattern: a bit for each operation, by principal and host."""
 
     __slots__ = ("allowed", "denied")
 
@@ -100,7 +101,7 @@ def _allowed_bits(operation: Operation) -> int:
 
 
 def _find(table: dict[str, dict[str, int]], principal: str, host: str) -> int:
-    """Return the bits of a client: its own and everybody's, from its host and from every host."""
+    """Return a client's bits: those of its principal and of all, for its host and for all hosts."""
     bits = 0
     for who in (principal, _EVERYBODY):
         hosts = table.get(who)
@@ -114,7 +115,7 @@ class Authorizer:
 
     Invariants: ``_rights`` has an entry for each pattern of ``_acls`` and for no other;
     ``_prefixes`` has the prefixed ones of each resource type; ``_remembered`` holds answers of
-    these rules, ``_of_prefixes`` what all rules of a prefix allow and deny a client.
+    these rules; ``_of_prefixes`` holds what all rules of a prefix allow and deny a client.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class Authorizer:
             yield from acls
 
     def add(self, acls: Iterable[Acl]) -> None:
-        """Take rules; one that exists stays once."""
+        """Add rules; a rule that exists already is not added again."""
         changed = set()
         for acl in acls:
             known = self._acls.get(acl.pattern)
@@ -163,7 +164,7 @@ class Authorizer:
         self._renew(changed)
 
     def remove(self, acls: Iterable[Acl]) -> None:
-        """Drop rules; one that does not exist is passed over."""
+        """Remove rules; a rule that does not exist is ignored."""
         changed = set()
         for acl in acls:
             known = self._acls.get(acl.pattern)
@@ -178,13 +179,13 @@ class Authorizer:
         self._renew(changed)
 
     def find(self, wanted: AclFilter) -> list[Acl]:
-        """Return the rules that a filter asks for."""
+        """Return the rules that pass a filter."""
         return [acl for acl in self if wanted.matches(acl)]
 
     def allows(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
-        """Return whether a client may do it; ``principal`` is as ``Principal`` prints itself."""
+        """Return whether a client may do an operation; ``principal`` is a `Principal` as text."""
         question = operation, resource_type, name
         answers = self.find_answers(principal, host)
         answer = answers.get(question)
@@ -198,7 +199,7 @@ class Authorizer:
         return answer
 
     def find_answers(self, principal: str, host: str) -> Answers:
-        """Return what is remembered of a client: it is emptied when rules change."""
+        """Return the remembered answers for a client; they are emptied when rules change."""
         answers = self._remembered.get((principal, host))
         if answers is None:
             if len(self._remembered) >= _MAX_REMEMBERED:
@@ -218,14 +219,14 @@ class Authorizer:
         self._remembered_count -= len(oldest)
 
     def _forget_answers(self) -> None:
-        """Forget all; a client that keeps what it was given has an empty one from then on."""
+        """Forget all answers; the dicts that clients hold are emptied."""
         for answers in self._remembered.values():
             answers.clear()
         self._remembered.clear()
         self._remembered_count = 0
 
     def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Return whether a client may do it with some resource of a type, there or not.
+        """Return whether a client may do an operation with any resource of a type, existing or not.
 
         This takes two steps, as in Kafka's Authorizer.authorizeByResourceType. The first asks about
         a resource named ``hardcode``: implied rights count, so READ on ``*`` gives DESCRIBE. In the
@@ -290,7 +291,7 @@ class Authorizer:
     def _find_of_prefix(
         self, principal: str, host: str, resource_type: int, prefix: str
     ) -> tuple[int, int]:
-        """Return what a prefix, and those that it begins with, allow and deny a client."""
+        """Return what a prefix, and all shorter prefixes of it, allow and deny a client."""
         key = principal, host, resource_type, prefix
         found = self._of_prefixes.get(key)
         if found is None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Conversation(Protocol):
     """One login by one mechanism.
 
-    ``user`` is proven once ``is_complete``, for ``lifetime_ms``; 0: as long as the connection.
-    ``refusal`` is why the answer of the last step says no, None if it does not.
+    Once ``is_complete``, ``user`` is proven for ``lifetime_ms``; 0 means as long as the connection
+    lasts. ``refusal`` is the reason if the last step's answer is a refusal, else None.
     """
 
     @property
@@ -35,7 +35,7 @@ class Conversation(Protocol):
     def refusal(self) -> str | None: ...  # noqa: D102
 
     def blocks(self, token: bytes) -> bool:
-        """Return whether `step` would take long with this token: then an io thread takes it."""
+        """Return whether `step` would take long with this token; then it runs on an io thread."""
 
     def step(self, token: bytes) -> bytes:
         """Return the answer to the client's next token; raises SaslFailure."""
@@ -71,9 +71,7 @@ class Mechanisms:
             self._makers[OAUTHBEARER] = partial(conversation.OAuthBearerServer, checker)
 
     def max_lifetime_ms(self, mechanism: str, proven_ms: int) -> int:
-        """Return how long a login counts that is proven for a time; 0: as long as the connection.
-
-        Kafka's SaslServerAuthenticator takes the shorter of the two.
+        """Return for how many ms a login is valid; 0 means as long as the connection lasts.
         """
         allowed_ms = self._max_reauth_ms[mechanism]
         return min(proven_ms, allowed_ms) if proven_ms and allowed_ms else proven_ms or allowed_ms

@@ -1,4 +1,4 @@
-"""Files that nobody but the broker's own user may read or have written, and changes of them."""
+"""Files that only the broker's own user may read or write, and changes of such files."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class PrivateFileError(Exception):
 
 
 def read_private(path: Path) -> bytes | None:
-    """Return the content of a file, None if it does not exist. Blocks.
+    """Return the content of a file, or None if the file does not exist. Blocks.
 
     Raises:
-        PrivateFileError: Others may read or write it, it is another user's, no regular file, or
-            cannot be read.
+        PrivateFileError: Others may read or write the file, it belongs to another user, it is no
+            regular file, or it cannot be read.
     """
     try:
         return files.read_checked(path, partial(_check, path))
@@ -46,10 +46,10 @@ def read_private(path: Path) -> bytes | None:
 
 
 def load_private(path: Path, decode: Callable[[bytes], T], remedy: str) -> T | None:
-    """Return what a file holds, None without a file; ``remedy`` is for a damaged one. Blocks.
+    """Return a file's decoded content, or None; ``remedy`` says what to do about damage. Blocks.
 
     Raises:
-        PrivateFileError: It cannot be trusted, or is damaged.
+        PrivateFileError: The file cannot be trusted, or is damaged.
     """
     content = read_private(path)
     if content is None:
@@ -63,10 +63,10 @@ def load_private(path: Path, decode: Callable[[bytes], T], remedy: str) -> T | N
 
 
 def read_version(content: bytes, version: int) -> Any:
-    """Return the JSON object of a file, which says of which version it is.
+    """Return the JSON object of a file after a check of the version in it.
 
     Raises:
-        ValueError: It is no such file, or of another version (or KeyError, TypeError).
+        ValueError: The content is no such file, or has another version (or KeyError, TypeError).
     """
     parsed = read_json(content)
     if parsed["version"] != version:
@@ -95,8 +95,8 @@ def replace_private(path: Path, content: bytes) -> None:
     """Give a file new content with the mode 0600, atomically. Blocks.
 
     Raises:
-        OSError: The disk did not take it, and the old file has stayed, or was put back: a restart
-            must not find a user or a right of which it was said that it does not exist.
+        OSError: The disk did not take the content. The old file has stayed or was put back: after a
+            refused change, a restart must not find the change.
     """
     before = None
     with suppress(FileNotFoundError):
@@ -109,9 +109,9 @@ def replace_private(path: Path, content: bytes) -> None:
 
 
 class PrivateWriter:
-    """Changes such a file of a running broker, one change after the other (loop only).
+    """Changes a private file of a running broker, one change after the other (loop only).
 
-    ``what`` it holds is in the message of a refusal.
+    ``what`` names the content of the file in the message of a refusal.
     """
 
     def __init__(self, path: Path, what: str, io: IoThreads) -> None:
@@ -121,19 +121,19 @@ class PrivateWriter:
         self._changes = OneByOne(what, KafkaError)
 
     async def make(self, change: Coroutine[Any, Any, T]) -> T:
-        """Have a change made when this returns, also if nobody awaits it."""
+        """Run a change; it is completed even if the caller is cancelled."""
         return await self._changes.make(change)
 
     async def finish(self) -> None:
-        """Wait until what was begun is done."""
+        """Wait until all changes that have begun are completed."""
         await self._changes.finish()
 
     async def write(self, encode: Callable[[T], bytes], content: T) -> None:
-        """Have other content on the disk; a change calls it.
+        """Replace the content on the disk; only a change calls this.
 
         Raises:
             KafkaStorageError: The file could not be written, so the old content stays.
-            PolicyViolation: It is more than could be read again.
+            PolicyViolation: The content is larger than a start would read.
         """
         encoded = await self._io.run(encode, content)
         if len(encoded) > MAX_BYTES:
@@ -141,7 +141,7 @@ class PrivateWriter:
         await self.put(replace_private, self._path, encoded)
 
     async def put(self, write: Callable[..., None], *arguments: object) -> None:
-        """Call what writes the file, in another thread; a change calls it.
+        """Run ``write``, which writes the file, in another thread; only a change calls this.
 
         Raises:
             KafkaStorageError: The file could not be written, so the old content stays.

@@ -1,8 +1,8 @@
-"""Passwords that were right before: a client that comes again has not to be hashed again.
+"""Passwords that were right before: a client that logs in again needs no new slow hash.
 
-Of each only a keyed digest is kept, and the key is another at each start. Which verifier the
-password belongs to is part of it, so that nothing outlives a password or a user that is changed.
-A wrong password costs what it always costs, whether its user is remembered or not.
+Only a keyed digest of each password is kept, and each start makes a new key. The digest covers the
+verifier of the password, so that an entry is useless once the password or the user is changed. A
+wrong password always costs the same work, whether its user is remembered or not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_KNOWN: Final = 10_000
 
 
 class ProvenPasswords:
-    """The digests, by what is stored of the password; the oldest are forgotten."""
+    """The digests, by the stored form of the password; the oldest digests are forgotten."""
 
     def __init__(self) -> None:
         self._key = random_bytes(_KEY_BYTES)

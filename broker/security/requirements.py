@@ -1,9 +1,9 @@
-"""Rights that each API needs: the operation, the resource, and where the request names it.
+"""The rights that each API needs: the operation, the resource, and where the request names it.
 
-One row for each API that is served (Kafka: KafkaApis, AclApis, ControllerApis, AuthHelper), from
-which documents and tests are made: handlers ask for it themselves. A client that is refused sees it
-where Kafka says so: in the whole answer, in the element that names the resource, or not at all,
-since the element is left out.
+There is one row for each API that is served (Kafka: KafkaApis, AclApis, ControllerApis,
+AuthHelper). Documents and tests are made from the rows; handlers check rights themselves. A refused
+client gets the error in the same place as in Kafka: for the whole answer, or in the element that
+names the resource. Or it gets no error, since the element is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from siltstone.broker.security.acl import Operation, ResourceType
 
 
 class Refusal(Enum):
-    """Where the client learns that it may not."""
+    """The place in the answer where a client gets the refusal."""
 
     WHOLE = "whole"
     """The answer has one error, or the same one in every element."""
@@ -30,9 +30,9 @@ class Refusal(Enum):
 class Need(NamedTuple):
     """One thing that must be allowed.
 
-    ``names`` are the paths in the request at which names of the resource stand, a dot for each step
-    into an array or a structure; none for the cluster, which has one name. ``when`` says in words
-    for which requests it is needed, empty for all. Of the needs of an API that have the same
+    ``names`` has the paths to the resource's names in the request, with a dot for each step into an
+    array or a structure; it is empty for the cluster, which has one name. ``when`` says in words
+    which requests need the right; it is empty if all do. Of the needs of an API that have the same
     ``instead``, one is enough.
     """
 

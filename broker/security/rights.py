@@ -1,8 +1,8 @@
-"""The rights of one client: an authorizer's answers, and a line of the audit log for each no.
+"""The rights of one client: an authorizer's answers, and a line of the audit log for each refusal.
 
-Handlers ask by the context of a request, which has rights where there is an authorizer. Operations
-and kinds of resources are Kafka's numbers here: `acl` has them as types, which take milliseconds to
-make, and a start without an authorizer does without them.
+Handlers ask through the context of a request, which has rights if there is an authorizer.
+Operations and kinds of resources are Kafka's numbers here. `acl` has types for them; these take
+milliseconds to import, which a start without an authorizer saves.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Rights:
 
     @property
     def in_force(self) -> tuple[str, str, int]:
-        """The values by which rights differ from another client's, or from those by older rules."""
+        """The values in which these rights differ from another client's, or from those by older rules."""
         return self.principal, self.host, self.authorizer.change_count
 
     def may(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
@@ -81,7 +81,7 @@ class Rights:
         return answer
 
     def sees(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the client may do it; what it does not see is no refusal."""
+        """Return whether the client may do an operation; a "no" is not logged as a refusal."""
         answer = self._answers.get((operation, resource, name))
         if answer is None:
             answer = self.authorizer.allows(self.principal, self.host, operation, resource, name)
@@ -92,7 +92,7 @@ class Rights:
         return self.sees(DESCRIBE, TOPIC, name)
 
     def may_any(self, operation: int, resource: int) -> bool:
-        """Return whether the client may do it with some resource of a kind."""
+        """Return whether the client may do an operation with any resource of a kind."""
         if self.authorizer.allows_any(self.principal, self.host, operation, resource):
             return True
         self._note_refused(operation, resource, "")
@@ -103,11 +103,11 @@ class Rights:
         return self._operations(TOPIC, name, TOPIC_OPERATIONS)
 
     def group_operations(self, name: str) -> int:
-        """Return the same of a group."""
+        """Return a bit for each operation that the client may do with a group."""
         return self._operations(GROUP, name, GROUP_OPERATIONS)
 
     def cluster_operations(self) -> int:
-        """Return the same of the cluster; none to a client that may not describe it."""
+        """Return the bits for the cluster; none for a client that may not describe the cluster."""
         found = self._operations(CLUSTER, CLUSTER_NAME, CLUSTER_OPERATIONS)
         return found if found & 1 << DESCRIBE else 0
 

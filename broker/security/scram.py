@@ -1,8 +1,8 @@
 """SCRAM, the server's side (RFC 5802, RFC 7677; Kafka: ScramFormatter, ScramSaslServer).
 
-What is stored of a password can check it and cannot give it back. A user that does not exist is
-answered with a salt of its own, the same each time, and fails where a wrong password does, after
-the same work. No text of an error says which of the two it was.
+The stored form of a password can check the password but not reveal it. A user that does not exist
+gets an answer with a salt of its own, the same each time. Its login fails at the same step as with
+a wrong password, after the same work. No error text tells the two cases apart.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _CLIENT_FINAL = re.compile(
 
 
 class SaslFailure(Exception):  # noqa: N818  # what happened
-    """The client has not proven its name; the text is what it may be told.
+    """The client has not proven its name; the text may be sent to the client.
 
-    ``why`` is for the broker's log: it names the fault more exactly, and never a secret.
+    ``why`` is for the broker's log: it names the fault more exactly, but never a secret.
     """
 
     def __init__(self, text: str, why: str | None = None) -> None:
@@ -57,7 +57,7 @@ class SaslFailure(Exception):  # noqa: N818  # what happened
 
 
 class Mechanism(NamedTuple):
-    """One of Kafka's two: its name, its code in requests, and the hash."""
+    """One of Kafka's two SCRAM mechanisms: its name, its code in requests, and its hash."""
 
     name: str
     code: int
@@ -65,7 +65,7 @@ class Mechanism(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of a hash."""
+        """The number of bytes of a hash."""
         return hashlib.new(self.digest).digest_size
 
 
@@ -84,14 +84,14 @@ class Verifier(NamedTuple):
     server_key: bytes
 
     def __repr__(self) -> str:
-        """Hide it: with it one can try passwords, or pretend to be the server."""
+        """Hide the content: with it one could try passwords, or pretend to be the server."""
         return f"Verifier(iterations={self.iterations})"
 
 
 def salt_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
     """Return the salted password. Milliseconds of work, without the GIL.
 
-    As Kafka's, it takes the UTF-8 of the password as it is, without SASLprep.
+    As in Kafka, the UTF-8 of the password is used unchanged, without SASLprep.
     """
     return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
 
@@ -99,7 +99,7 @@ def salt_password(mechanism: Mechanism, password: str, salt: bytes, iterations: 
 def verifier_of(
     mechanism: Mechanism, salted_password: bytes, salt: bytes, iterations: int
 ) -> Verifier:
-    """Return what to store of a salted password."""
+    """Return the verifier to store for a salted password."""
     client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
     return Verifier(
         salt,
@@ -116,7 +116,7 @@ def make_verifier(
     iterations: int = MIN_ITERATIONS,
     salt: bytes | None = None,
 ) -> Verifier:
-    """Return what to store of a password. Blocks for some milliseconds."""
+    """Return the verifier to store for a password. Blocks for some milliseconds."""
     if salt is None:
         salt = random_bytes(_SALT_BYTES)
     salted = salt_password(mechanism, password, salt, iterations)
@@ -124,15 +124,15 @@ def make_verifier(
 
 
 def proves(mechanism: Mechanism, verifier: Verifier, password: str) -> bool:
-    """Return whether a password is the one that a verifier was made of. Blocks likewise."""
+    """Return whether a verifier was made from this password. Blocks for some milliseconds."""
     tried = make_verifier(mechanism, password, iterations=verifier.iterations, salt=verifier.salt)
     return hmac.compare_digest(tried.stored_key, verifier.stored_key)
 
 
 class SaltForm(NamedTuple):
-    """The part of a verifier that strangers see: its rounds, and the bytes of its salt.
+    """The part of a verifier that strangers see: its iterations, and the size of its salt in bytes.
 
-    A salt of Kafka's tools is no random bytes but a number of 130 bits as text; ``size`` is 0 then.
+    A salt from Kafka's tools is a number of 130 bits as text, not random bytes; then ``size`` is 0.
     """
 
     iterations: int
@@ -140,7 +140,7 @@ class SaltForm(NamedTuple):
 
 
 def form_of(verifier: Verifier) -> SaltForm:
-    """Return what strangers see of a verifier."""
+    """Return the part of a verifier that strangers see."""
     is_text = _TEXT_SALT.fullmatch(verifier.salt) is not None
     return SaltForm(verifier.iterations, 0 if is_text else len(verifier.salt))
 
@@ -153,13 +153,14 @@ SLOTS: Final = 4096
 
 
 class AbsentUsers:
-    """The verifiers for users that do not exist: always the same, and of no password.
+    """The verifiers for users that do not exist: always the same, and without a password.
 
-    Each looks like one of those that exist, whose ``forms`` these are, in the order in which they
-    came; none ever goes. A name keeps the form that it was once answered with, else forms that
-    come would tell: a user that exists keeps its own. So ``asked`` has, for each of `SLOTS` that
-    names fall into, one more than the number of forms when one of them was first asked for.
-    All have one key, which nobody sees: they fail whatever it is.
+    Each verifier looks like that of a user that exists. ``forms`` has the forms of the existing
+    users' verifiers in the order in which they came; a form is never removed. A name keeps the form
+    of its first answer, as a user that exists keeps its form: otherwise a new form would reveal
+    which names do not exist. So ``asked`` has a number for each of `SLOTS` slots into which names
+    fall: one more than the number of forms when a name of the slot was first asked for. All these
+    verifiers have the same key. Nobody sees the key, and every login fails whatever the key is.
     """
 
     def __init__(
@@ -178,15 +179,15 @@ class AbsentUsers:
         self._key = hmac.digest(secret, b"stored " + self._mark, mechanism.digest)
 
     def beside(self, forms: Iterable[SaltForm]) -> AbsentUsers:
-        """Return the same where there are users of other forms, too."""
+        """Return these absent users with the forms of more users added."""
         return AbsentUsers(self._mechanism, self._secret, (*self.forms, *forms), self.asked)
 
     def verifier_of(self, user: str) -> Verifier:
-        """Return the verifier of one of them; it takes the same time for each that is asked for."""
+        """Return the verifier of an absent user; this takes the same time for every name."""
         seed = hmac.digest(self._secret, self._mark + user.encode(), "sha256")
         form = self._form_of(seed)
         octets = hashlib.shake_256(seed).digest(form.size or _SALT_BYTES)
-        text = _salt_of_tools(seed) if self._has_text else b""  # also if not used
+        text = _salt_of_tools(seed) if self._has_text else b""  # computed even if it is not used
         return Verifier(octets if form.size else text, form.iterations, self._key, self._key)
 
     def _form_of(self, seed: bytes) -> SaltForm:
@@ -217,10 +218,10 @@ def _salt_of_tools(seed: bytes) -> bytes:
 
 
 class ScramServer:
-    """One conversation: two tokens come, two go.
+    """One conversation: the client sends two tokens and gets two answers.
 
-    ``user`` is the name that the client gives, proven once ``is_complete``. ``find`` returns the
-    verifier of a user, and whether there is such a user.
+    ``user`` is the name that the client gives; it is proven once ``is_complete``. ``find`` returns
+    the verifier of a user, and whether there is such a user.
     """
 
     lifetime_ms = 0
@@ -245,14 +246,14 @@ class ScramServer:
         self._is_known = False
 
     def blocks(self, _: bytes) -> bool:
-        """Return that it computes next to nothing."""
+        """Return False: a step takes very little time."""
         return False
 
     def step(self, token: bytes) -> bytes:
         """Return the answer to the client's next token.
 
         Raises:
-            SaslFailure: It is malformed, or the client does not know the password.
+            SaslFailure: The token is malformed, or the client does not know the password.
         """
         if len(token) > _LONGEST_TOKEN:
             raise SaslFailure(_INVALID, f"a token of {len(token)} bytes")

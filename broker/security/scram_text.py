@@ -1,4 +1,4 @@
-"""The texts by which ``kafka-storage format --add-scram`` makes users (Kafka: ScramParser)."""
+"""The texts by which ``kafka-storage format --add-scram`` creates users (Kafka: ScramParser)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIELDS: Final = {"name", "salt", "iterations", "password", "saltedpassword"}
 
 
 class ScramUser(NamedTuple):
-    """A user and one credential of it."""
+    """A user and one of its credentials."""
 
     name: str
     mechanism: Mechanism
@@ -33,11 +33,11 @@ class ScramUser(NamedTuple):
 def parse_scram(text: str) -> ScramUser:
     """Return the user of a text like ``SCRAM-SHA-256=[name=alice,password=secret]``. Blocks.
 
-    ``iterations`` and ``salt`` (base64) may be given, and ``saltedpassword`` (base64) with a salt
-    instead of the password. A value may stand in double quotes.
+    The text may also have ``iterations`` and ``salt`` (base64), and with a salt ``saltedpassword``
+    (base64) instead of the password. A value may be in double quotes.
 
     Raises:
-        ValueError: the text is not such a one; the message quotes nothing of it but names.
+        ValueError: the text has another form; of the text, the message quotes only names.
     """
     match = _TEXT.fullmatch(text.strip())
     mechanism = None if match is None else MECHANISMS.get(match[1])

@@ -1,6 +1,7 @@
 """The security of a broker: users, logins, rights, quotas and the audit log.
 
-The code of each is imported when a listener or a setting asks for it, or when there are users.
+The code of each part is imported only when a listener or a setting needs it, or when there are
+users.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MAX_KNOWN: Final = 10_000
 
 
 class SecurityFault(Exception):  # noqa: N818  # it is in the settings
-    """A listener cannot ask its clients for logins; the text says why and what to do."""
+    """A listener cannot let clients log in; the text says why and what to do."""
 
 
 class Client(Protocol):
@@ -48,20 +49,20 @@ class Client(Protocol):
 
     @property
     def principal(self) -> str:
-        """The principal that it has proven to be."""
+        """The principal that the client has proven to be."""
 
     @property
     def host(self) -> str:
-        """Where it comes from."""
+        """The host that the client connects from."""
 
 
 class Security:
     """Users, how clients log in at each listener, and what they may do (loop only).
 
-    ``mechanisms`` has an entry for each listener where they have to log in. ``authorizer`` and
-    ``acls`` are None if everybody may do everything, ``audit`` if besides nobody logs in and no
-    audit log is wanted: then no request is looked at. ``writer`` changes the ``users``,
-    ``quota_writer`` the ``quotas``.
+    ``mechanisms`` has an entry for each listener where clients have to log in. ``authorizer`` and
+    ``acls`` are None if all clients may do everything. ``audit`` is None if, besides, no client
+    logs in and no audit log is wanted: then no request is checked. ``writer`` changes the
+    ``users``, and ``quota_writer`` changes the ``quotas``.
     """
 
     def __init__(self, directory: Path, io: IoThreads, clock: Clock) -> None:
@@ -80,11 +81,11 @@ class Security:
         self._clock = clock
 
     def load(self, server: ServerConfig) -> None:
-        """Read users, quotas and ACLs, and what listeners ask. Blocks.
+        """Read users, quotas and ACLs, and prepare the logins of listeners. Blocks.
 
         Raises:
             PrivateFileError: A file of users, quotas or ACLs cannot be trusted, or is damaged.
-            SecurityFault: A listener takes tokens and has no keys to check them.
+            SecurityFault: A listener accepts tokens and has no keys to check them.
             OSError: The audit log cannot be written.
         """
         asked = {each.name: server.sasl_of(each) for each in server.bound_listeners}
@@ -115,7 +116,7 @@ class Security:
             self.audit = Audit(self._clock, file)
 
     def rights_of(self, client: Client | None) -> Rights | None:
-        """Return a client's rights, the same object for each of a name and a host; None: all."""
+        """Return a client's rights, one object for a principal and host; None if all is allowed."""
         if self.authorizer is None or self.audit is None:
             return None
         who = (_ANONYMOUS, "") if client is None else (client.principal, client.host)
@@ -134,13 +135,13 @@ class Security:
         return rights is None or rights.may(DESCRIBE, CLUSTER)
 
     def on_quotas(self, callback: Callable[[Quotas], None]) -> None:
-        """Call with the quotas: now if there may be some, and after each change."""
+        """Call ``callback`` with the quotas: now if there may be some, and after each change."""
         self._on_quotas = callback
         if self.quotas.built is not None:
             callback(self.quotas.built)
 
     async def finish(self) -> None:
-        """Wait for changes of users, ACLs and quotas that have begun; nobody asks any more."""
+        """Wait for changes of users, ACLs and quotas that have begun; no new ones come."""
         for each in (self.acls, self.writer.built, self.quota_writer.built):
             if each is not None:
                 await each.file.finish()
@@ -176,7 +177,7 @@ class Security:
         try:
             found = keys.Keys(settings, self._clock, key_sources.make_reader(settings))
             if path_of(settings.url) is None:
-                found.refresh()  # the server that has the keys may start later
+                found.refresh()  # the server with the keys may start later
             else:
                 found.load()
         except key_sources.SourceError as error:

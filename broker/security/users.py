@@ -1,9 +1,9 @@
-"""Users, and what is stored of their passwords: ``siltstone-users.json``, a log directory's file.
+"""Users and their stored verifiers: ``siltstone-users.json``, a file of the first log directory.
 
-The first log directory has it. JSON with an object for each user: for each mechanism the salt, the
-iterations, the stored key and the server key, in base64. ``secret`` makes the salts of users that
-do not exist, and ``absent`` has what they look like (`AbsentUsers`). The file has the mode 0600, is
-replaced atomically, and a start refuses one that others may have read.
+The file is JSON with an object for each user: for each mechanism the salt, the iterations, the
+stored key and the server key, in base64. ``secret`` is for the salts of users that do not exist,
+and ``absent`` has the forms of their answers (`AbsentUsers`). The file has the mode 0600 and is
+replaced atomically. A start refuses a file that others may have read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _Absent = dict[str, AbsentUsers]
 
 
 class UserStore:
-    """The users of one broker; read once, changed by the process that holds the log directory."""
+    """The users of one broker; only the process that holds the log directory changes them."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
@@ -65,13 +65,13 @@ class UserStore:
         self._absent = {
             name: AbsentUsers(mechanism, self._secret) for name, mechanism in _HASHES.items()
         }
-        self._kept: list[bytes] = []  # which absent ones the file says were asked for
+        self._kept: list[bytes] = []  # the absent users that were asked for, according to the file
 
     def load(self) -> None:
-        """Read the file; none is fine. Blocks.
+        """Read the file, if there is one. Blocks.
 
         Raises:
-            PrivateFileError: It cannot be trusted, or is damaged.
+            PrivateFileError: The file cannot be trusted, or is damaged.
         """
         held = load_private(self.path, _decode, "make the users again with siltstone users")
         if held is not None:
@@ -79,20 +79,20 @@ class UserStore:
             self._kept = self._asked()
 
     def find(self, mechanism: str, user: str) -> tuple[Verifier, bool]:
-        """Return the verifier of a user, and whether it exists: else it is of no password.
+        """Return the verifier of a user, and whether the user exists; if not, no password fits.
 
-        The verifier of an unknown user is made for each, so that time does not tell.
+        The verifier of an absent user is computed in both cases, so that the time reveals nothing.
         """
         absent = self._absent[mechanism].verifier_of(user)
         found = self.credentials.get(user, _NONE).get(mechanism)
         return (absent, False) if found is None else (found, True)
 
     def write(self, credentials: Credentials) -> None:
-        """Have other users from now on. Blocks.
+        """Replace the users. Blocks.
 
         Raises:
-            OSError: They are too many to be read again, or the disk did not take them; the old
-                ones stay.
+            OSError: The users are too many to be read again, or the disk did not take them; the old
+                users stay.
         """
         absent = _beside(self._absent, credentials)
         asked = self._asked()
@@ -103,10 +103,10 @@ class UserStore:
         self.credentials, self._absent, self._kept = credentials, absent, asked
 
     def keep(self) -> None:
-        """Have the next start answer to absent users what was answered to them. Blocks.
+        """Write the forms of absent users, so that the next start answers the same. Blocks.
 
         Raises:
-            OSError: The disk did not take it.
+            OSError: The disk did not take the file.
         """
         if self.credentials and self._asked() != self._kept:
             self.write(self.credentials)
@@ -116,7 +116,7 @@ class UserStore:
 
 
 def _beside(absent: _Absent, credentials: Credentials) -> _Absent:
-    """Return the absent users beside these."""
+    """Return the absent users that go with these users."""
     forms: dict[str, set[SaltForm]] = {}
     for own in credentials.values():
         for mechanism, verifier in own.items():
@@ -132,7 +132,7 @@ class UserWriter:
         self.file = PrivateWriter(store.path, "users", io)
 
     async def change(self, edit: Callable[[Credentials], None]) -> None:
-        """Have a change on the disk and in force when this returns, also if nobody awaits it.
+        """Write a change to the disk and put it in force; completed even if the caller is cancelled.
 
         Raises:
             KafkaStorageError: The file could not be written, so the change has not happened.
@@ -147,12 +147,12 @@ class UserWriter:
 
 
 def copy_of(credentials: Credentials) -> Credentials:
-    """Return what can be changed without changing these."""
+    """Return a copy that can be changed without changing these credentials."""
     return {user: dict(own) for user, own in credentials.items()}
 
 
 def remove(credentials: Credentials, user: str, mechanism: str) -> None:
-    """Drop one credential; a user goes with its last one."""
+    """Remove one credential; a user is removed with its last credential."""
     own = credentials.get(user, {})
     own.pop(mechanism, None)
     if not own:
@@ -174,7 +174,7 @@ def _encode(secret: bytes, credentials: Credentials, absent: _Absent) -> bytes:
 
 
 def encode_users(credentials: Credentials) -> dict[str, Any]:
-    """Return users as the file has them."""
+    """Return users in the form of the file."""
     return {
         user: {mechanism: _encode_one(verifier) for mechanism, verifier in sorted(own.items())}
         for user, own in sorted(credentials.items())
@@ -187,10 +187,10 @@ def _encode_one(verifier: Verifier) -> dict[str, Any]:
 
 
 def _decode(content: bytes) -> tuple[bytes, Credentials, _Absent]:
-    """Return the secret, the users, and those that are absent.
+    """Return the secret, the users, and the absent users.
 
     Raises:
-        ValueError: It is no such file (or KeyError, TypeError, AttributeError).
+        ValueError: The content is no such file (or KeyError, TypeError, AttributeError).
     """
     parsed = read_version(content, _VERSION)
     secret = base64.b64decode(parsed["secret"], validate=True)

@@ -1,5 +1,6 @@
-"""The topics of this broker: which there are, their partitions, and what may be done to them.
+"""The topics of this broker, their partitions, and the operations on them.
 
-Here goes what changes or watches a whole topic: making and deleting it, the catalogue, leaders,
-pins, and how the cleaner gets its logs. The records of a partition are in `storage`.
+This package has the code that changes or watches a whole topic: creation and deletion, the
+catalogue, leaders, pins, and how the cleaner gets its logs. The records of a partition are in
+`storage`.
 """

@@ -1,4 +1,4 @@
-"""Whether partitions may be placed as asked: on this broker, once each (Kafka: ReplicaPlacer)."""
+"""Checks that partitions are placed once each on this broker (Kafka: ReplicaPlacer)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_total(partitions: int) -> None:
     """Refuse a request that would add more partitions than one request may.
 
     Raises:
-        PolicyViolation: It would, with all its topics together.
+        PolicyViolation: The topics of the request together would add too many.
     """
     if partitions > MAX_PARTITIONS:
         raise PolicyViolation(
@@ -31,10 +31,11 @@ def check_total(partitions: int) -> None:
 
 
 def check_replicas(replicas: Sequence[int], node_id: int) -> None:
-    """Refuse the replicas of one partition unless they are this broker.
+    """Refuse the replicas of one partition unless they are this broker alone.
 
     Raises:
-        InvalidReplicaAssignment: None at all, one twice, or a broker that there is not.
+        InvalidReplicaAssignment: There is no replica, one is named twice, or a broker does not
+            exist.
     """
     if not replicas:
         raise InvalidReplicaAssignment("the assignment of a partition names no broker")
@@ -48,10 +49,10 @@ def check_replicas(replicas: Sequence[int], node_id: int) -> None:
 
 
 def check_indexes(indexes: Collection[int]) -> None:
-    """Refuse partitions that are not numbered from 0, each once.
+    """Refuse partitions unless their numbers begin with 0, without gaps and each once.
 
     Raises:
-        InvalidReplicaAssignment: One is named twice or missing.
+        InvalidReplicaAssignment: A number is named twice or missing.
     """
     if len(set(indexes)) < len(indexes):
         raise InvalidReplicaAssignment("the assignment names a partition twice")
@@ -63,7 +64,7 @@ def check_replication_factor(replication_factor: int) -> None:
     """Refuse more replicas than there are brokers; -1 stands for the default.
 
     Raises:
-        InvalidReplicationFactor: It is not 1 and not -1.
+        InvalidReplicationFactor: The factor is neither 1 nor -1.
     """
     if replication_factor == 0 or replication_factor < -1:
         raise InvalidReplicationFactor(

@@ -1,8 +1,8 @@
-"""Changes of the catalogue: many at once become one write.
+"""Changes of the catalogue: many that arrive together become one write.
 
-A change is a function that edits the next content of the file. While one write is on its way the
-changes that arrive collect, and the next write takes them all: creating a thousand topics costs
-some dozens of fsyncs, not a thousand.
+A change is a function that edits the next content of the file. Changes that arrive during a write
+are collected, and the next write has them all: creating a thousand topics costs some dozens of
+fsyncs, not a thousand.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _logger = logging.getLogger(__name__)
 class CatalogWriter:
     """The only writer of the catalogue (loop only).
 
-    ``state`` is what is on the disk. A change is in it, and on the disk, when `commit` returns; if
-    the write fails none of its changes has happened. Then ``on_failure`` is called, since the log
-    directory with the file may be unusable.
+    ``state`` is the content that is on the disk. When `commit` returns, its change is in ``state``
+    and on the disk. If a write fails, none of its changes has happened, and ``on_failure`` is
+    called, since the log directory with the file may be unusable.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class CatalogWriter:
         await done
 
     def defer(self, change: Change) -> None:
-        """Make a change along with the next `commit`, or at the stop."""
+        """Write a change with the next `commit`, or at the stop."""
         self._deferred.append(change)
 
     async def close(self) -> None:
-        """Write what was deferred; idempotent. A disk that does not take it is in the log."""
+        """Write the deferred changes; a disk that refuses them is logged. Idempotent."""
         if self._deferred or self._writing:
             try:
                 await self.commit(_change_nothing)
@@ -110,4 +110,4 @@ class CatalogWriter:
 
 
 def _change_nothing(state: CatalogState) -> None:
-    """Take the deferred changes along."""
+    """Change nothing: the write is for the deferred changes."""

@@ -1,4 +1,4 @@
-"""The threads of the cleaner with what they share; `broker.server` imports it late."""
+"""Builds the cleaner's threads and the objects that they share; `broker.server` imports it late."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 def make_pool(
     manager: CleanerManager, clock: Clock, server: ServerConfig, directories: Iterable[Path] = ()
 ) -> CleanerPool:
-    """Return the pool, not yet started, with the history that log directories have. Blocks."""
+    """Return the pool, not yet started, with the history of the log directories. Blocks."""
     settings = CleanerSettings.of(server)
     throttle = Throttle(clock, settings.bytes_per_second)
 
     def make_cleaner(settings: CleanerSettings) -> Cleaner:
         from siltstone.cleaner.one_pass.cleaner import Cleaner  # noqa: PLC0415  # in a cleaner's thread, by its first pass
 
-        # The loop has a thread beside it from now on: it runs in short bursts, a pass for seconds.
+        # From now on a thread runs beside the loop: the loop runs in short bursts, a pass for
+        # seconds.
         threads.ask_for_slice(threads.SHORT_NS, threads.find_main_id())
         return Cleaner.of(settings, clock, throttle)
 

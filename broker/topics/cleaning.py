@@ -1,6 +1,6 @@
-"""The event loop's side of the cleaner: other work on a log is announced to the cleaner here.
+"""The event loop's side of the cleaner: here other work on a log is announced to the cleaner.
 
-Work that takes a lock of the cleaner's, or waits for one of its threads, goes to an io thread.
+Work that takes a lock of the cleaner, or waits for a cleaner thread, runs on an io thread.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _MAX_TOLD = 100
 
 
 class Cleaning:
-    """The cleaner as the broker sees it (loop only, but for `delete`).
+    """The cleaner as the broker sees it (loop only, except for `delete`).
 
-    Started when clients are served, stopped before the logs are closed. ``pool`` has the threads,
-    their figures and history; nothing is cleaned before `start` builds it.
+    It starts when clients are served, and stops before the logs are closed. ``pool`` has the
+    threads, their figures and the history; nothing is cleaned before `start` builds the pool.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Cleaning:
         return [str(directory.path) for directory in self._logs.directories]
 
     def remarks(self) -> list[str]:
-        """Return a sentence for each partition whose last pass failed; a hundred of them."""
+        """Return a sentence for each partition whose last pass failed, for at most a hundred."""
         failures = sorted(self.manager.failures().items())
         if not failures:
             return []
@@ -84,12 +84,12 @@ class Cleaning:
         return told
 
     async def load(self) -> None:
-        """Read how far the cleaner has come; before clients are served."""
+        """Read how far the cleaner has come; called before clients are served."""
         paths = [directory.path for directory in self._logs.directories]
         await self._io.run(self.manager.load, paths)
 
     async def start(self) -> None:
-        """Start the threads; every log is open."""
+        """Start the threads; called when every log is open."""
         await self._io.run(self._recall)
         self.pool.get().start()
 
@@ -99,7 +99,7 @@ class Cleaning:
         return True if pool is None else await self._io.run(pool.stop)
 
     def delete(self, *topic_partitions: TopicPartition) -> None:
-        """Take partitions away from the cleaner and then from the disk. Blocks: io thread.
+        """Take partitions away from the cleaner, then delete their folders. Blocks: io thread.
 
         Raises:
             KafkaStorageError: A folder still exists.
@@ -116,11 +116,11 @@ class Cleaning:
         return self.manager.states.get(log.topic_partition) in {State.IN_PROGRESS, State.ABORTED}
 
     def is_reserved(self, log: Log) -> bool:
-        """Tell whether a log is being cleaned, or paused for a move; then nothing else trims it."""
+        """Tell whether a log is being cleaned or paused for a move; then nothing else trims it."""
         return self.manager.states.get(log.topic_partition) is not State.NONE
 
     def reconfigured(self, log: Log, before: TopicConfig) -> None:
-        """Tell the cleaner that a log obeys other settings now."""
+        """Tell the cleaner that a log's settings have changed."""
         topic_partition = log.topic_partition
         if before.is_compacted and not log.config.is_compacted and self.is_busy(log):
             self._io.run(self.manager.states.abort, topic_partition)
@@ -128,11 +128,11 @@ class Cleaning:
             self._io.run(self._take_back, topic_partition)
 
     def first_dirty_offset(self, log: Log) -> int:
-        """Return where the cleaner has come to in a log, as its checkpoint says; 0 if nowhere."""
+        """Return the offset that the cleaner has reached in a log, as its checkpoint says, or 0."""
         return self.manager.snapshot(log).checkpoint or 0
 
     def request(self, topic_partition: TopicPartition, *, is_forced: bool) -> None:
-        """Ask the cleaner to take a partition next. Blocks: io thread."""
+        """Ask the cleaner to clean a partition next. Blocks: io thread."""
         self.manager.request(topic_partition, is_forced=is_forced)
         self.pool.get().wake()
 
@@ -141,7 +141,7 @@ class Cleaning:
         self.pool.get().wake()
 
     def _recall(self) -> None:
-        """Take the last passes of the logs from what was noted. Blocks."""
+        """Read the results of the logs' last passes from the history. Blocks."""
         services = self.pool.get().services
         services.figures.recall(services.history.recent(), self._logs.logs)
 

@@ -1,9 +1,9 @@
 """The meaning of ``eligible.leader.replicas.version`` 1 on one node (KIP-966).
 
-A replica that leaves the set of those in sync may still be elected while the set is not smaller
-than ``min.insync.replicas``. The only replica never leaves it, so there are no others to name. But
-all brokers have to agree on that setting: it has a value for all of them, which can be changed and
-not removed, and none for a single one.
+A replica that leaves the set of replicas in sync may still be elected while the set is not smaller
+than ``min.insync.replicas``. The only replica never leaves the set, so there are no such replicas
+to name. But all brokers have to agree on that setting: the cluster has a value for it, which can be
+changed and not removed, and a single broker has none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEFAULT: Final = "1"
 
 
 def agree(features: Features, settings: BrokerSettings) -> None:
-    """Give all brokers the value that counts, and a single one none, if the feature is on."""
+    """If the feature is on, set min.insync.replicas for the cluster, not for this broker."""
     if not features.level(ELIGIBLE_LEADERS):
         return
     layers = settings.layers
@@ -36,7 +36,7 @@ def agree(features: Features, settings: BrokerSettings) -> None:
 
 
 def check_cluster(features: Features, own: Mapping[str, str], values: Mapping[str, str]) -> None:
-    """Refuse to remove min.insync.replicas of the cluster while ELR is on.
+    """Refuse to remove the cluster's min.insync.replicas while ELR is on.
 
     Raises:
         InvalidConfig: The change removes it.
@@ -48,10 +48,10 @@ def check_cluster(features: Features, own: Mapping[str, str], values: Mapping[st
 
 
 def check_broker(features: Features, changed: Iterable[str]) -> None:
-    """Refuse a value of min.insync.replicas of one broker while ELR is on.
+    """Refuse a change of min.insync.replicas of a single broker while ELR is on.
 
     Raises:
-        InvalidConfig: The change sets or removes one.
+        InvalidConfig: The change sets or removes the broker's value.
     """
     if features.level(ELIGIBLE_LEADERS) and _MIN_ISR in changed:
         raise InvalidConfig(

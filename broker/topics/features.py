@@ -1,7 +1,8 @@
-"""Which levels of Kafka's features are in force (KIP-584): what clients read in ApiVersions.
+"""The levels of Kafka's features that are in force (KIP-584), as clients read them in ApiVersions.
 
-The level of ``transaction.version`` decides how producers end transactions (KIP-890), that of
-``group.version`` whether groups may use the protocol of KIP-848. Levels are kept in the catalogue.
+The level of ``transaction.version`` decides how producers end transactions (KIP-890). The level of
+``group.version`` decides whether groups may use the protocol of KIP-848. The catalogue keeps the
+levels.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Range(NamedTuple):
-    """The levels that this broker knows, and the one in force by default."""
+    """The levels of a feature that this broker knows, and the default level."""
 
     lowest: int
     highest: int
@@ -46,7 +47,7 @@ _FIXED: Final = frozenset({"metadata.version"})
 
 
 class UpgradeType(IntEnum):
-    """In which direction a level may move."""
+    """The direction in which a level may move."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -57,7 +58,7 @@ _UPGRADE_TYPES: Final = frozenset(UpgradeType)
 
 
 class Update(NamedTuple):
-    """One feature and the level it is to have."""
+    """One feature and its wanted level."""
 
     feature: str
     level: int
@@ -73,7 +74,7 @@ class Features:
 
     @property
     def epoch(self) -> int:
-        """Return which edition of the levels this is, for clients that compare."""
+        """Return the number of the last change of levels, which clients compare."""
         return self._catalog.state.features_epoch
 
     def level(self, feature: str) -> int:
@@ -82,11 +83,11 @@ class Features:
         return SUPPORTED[feature].default if chosen is None else chosen
 
     async def update(self, updates: Sequence[Update], *, validate_only: bool) -> None:
-        """Change levels, all of them or none; of a feature that is named twice the last counts.
+        """Change all of the levels or none; if a feature is named twice, its last update counts.
 
         Raises:
-            InvalidUpdateVersion: A feature does not exist, or may not have that level, or there is
-                no such direction.
+            InvalidUpdateVersion: A feature does not exist or may not have that level, or the
+                direction does not exist.
             FeatureUpdateFailed: This feature's level never changes here.
             KafkaStorageError: The catalogue could not be written.
         """

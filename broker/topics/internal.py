@@ -1,4 +1,4 @@
-"""How topics of the broker's own are made, whether it or a client needs them first."""
+"""How the broker's own topics are created, whether the broker or a client needs them first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Preset(NamedTuple):
 
 
 def preset_for(name: str, server: ServerConfig) -> Preset:
-    """Return how a topic is made without a description."""
+    """Return the partitions and settings for a topic that is created without a description."""
     match name:
         case names.OFFSETS_TOPIC:
             partitions, codec = server.offsets_topic_num_partitions, "producer"

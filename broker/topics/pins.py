@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 
 class PinRefused(Exception):  # noqa: N818  # an answer, not a fault of the broker
-    """A pin is not given, or has ended; ``status`` is that of HTTP."""
+    """A pin is refused or has ended; ``status`` is the status for HTTP."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -49,13 +49,13 @@ class PinRefused(Exception):  # noqa: N818  # an answer, not a fault of the brok
 
 @dataclass(slots=True, kw_only=True)
 class Pin:
-    """One pin. ``held_bytes`` is what only pins keep on the disk, as last measured."""
+    """One pin. ``held_bytes`` is how much only pins keep on the disk, as last measured."""
 
     pin_id: str
     holder: str
     created_ms: int
     lease_ms: int
-    expires: float  # of the clock's monotonic()
+    expires: float  # a time of the clock's monotonic()
     directories: frozenset[Path]
     partitions: tuple[PinnedPartition, ...] = ()
     size: int = 0
@@ -68,15 +68,16 @@ class PinCounts:
     """The outcome of pins since the start."""
 
     created: int = 0
-    ended: Counter[str] = field(default_factory=Counter)  # by why: released, expired, over-budget
+    ended: Counter[str] = field(default_factory=Counter)  # reason: released, expired, over-budget
     refused: int = 0
 
 
 class PinRoom:
-    """All pins (loop only). They live in memory and in ``.pins``, which nothing outlives.
+    """All pins (loop only). They exist in memory and in ``.pins``, and end with the broker.
 
-    Limits: ``pins.max.count`` at once, and ``pins.max.bytes`` that only pins keep on the disk. A
-    pin above the second ends the oldest one, whose reader is told when it renews its lease.
+    There may be ``pins.max.count`` pins at once, and only pins may keep ``pins.max.bytes`` on the
+    disk. Above ``pins.max.bytes`` the oldest pin ends; its reader learns that when it renews the
+    lease.
     """
 
     def __init__(
@@ -96,15 +97,15 @@ class PinRoom:
         self._closed = False
 
     def all_pins(self) -> list[Pin]:
-        """Return the pins that there are, the oldest first."""
+        """Return all pins, the oldest first."""
         return [pin for pin in self._pins.values() if pin.is_linked]
 
     def seconds_left(self, pin: Pin) -> float:
-        """Return how long a lease lasts unless it is renewed."""
+        """Return how many seconds a lease lasts unless it is renewed."""
         return max(0.0, pin.expires - self._clock.monotonic())
 
     async def create(self, logs: Iterable[Log], lease_ms: int, holder: str) -> Pin:
-        """Pin logs as they are now, all of them at this instant.
+        """Pin all the logs as they are at this instant.
 
         Raises:
             PinRefused: A limit is reached, or the disk does not take the links.
@@ -159,7 +160,7 @@ class PinRoom:
         """Begin the lease of a pin again, with another length if one is given.
 
         Raises:
-            PinRefused: It is gone.
+            PinRefused: The pin has ended.
         """
         pin = self._get(pin_id)
         if lease_ms is not None:
@@ -171,7 +172,7 @@ class PinRoom:
         """End a pin because its reader is done.
 
         Raises:
-            PinRefused: It is gone.
+            PinRefused: The pin has ended.
         """
         await self._end(self._get(pin_id), "released")
 
@@ -183,7 +184,7 @@ class PinRoom:
             await self.look()
 
     async def look(self) -> None:
-        """End the pins whose lease has run out, and the oldest while too much is held for them."""
+        """End the pins whose lease has run out, and the oldest pins while pins hold too much."""
         now = self._clock.monotonic()
         for pin in self.all_pins():
             if pin.expires <= now:
@@ -198,11 +199,11 @@ class PinRoom:
             await self._measure(there)
 
     def held_bytes(self) -> int:
-        """Return what only pins keep on the disk, as last measured; an estimate from above."""
+        """Return how many bytes only pins keep on the disk, as last measured, or somewhat more."""
         return sum(pin.held_bytes for pin in self._pins.values())
 
     async def close(self) -> None:
-        """End all pins; their readers find no file any more."""
+        """End all pins; their readers find no files any more."""
         self._closed = True
         await self._linking.finish()
         for pin in self.all_pins():
@@ -228,7 +229,7 @@ class PinRoom:
             )
 
     def _freeze(self, logs: Iterable[Log]) -> list[FrozenLog]:
-        """Freeze all logs in the order of their names, or no log. No await: one instant."""
+        """Freeze all logs in the order of their names, or none. Without await: one instant."""
         frozen: list[FrozenLog] = []
         try:
             frozen.extend(
@@ -257,7 +258,7 @@ class PinRoom:
 
     async def _end(self, pin: Pin, why: str) -> None:
         if self._pins.pop(pin.pin_id, None) is None:
-            return  # another request was first, while the disk was waited for
+            return  # another request ended the pin while this one waited for the disk
         self.counts.ended[why] += 1
         level = logging.INFO if why in {"released", "stopped"} else logging.WARNING
         _logger.log(level, "pin ended id=%s holder=%r why=%s", pin.pin_id, pin.holder, why)
@@ -274,5 +275,5 @@ class PinRoom:
             pin.held_bytes = size
 
     async def _do(self, work: Callable[[], T]) -> T:
-        """Run work on the pins' thread, to its end even if the client disconnects."""
+        """Run work on the pins' thread; the work is completed even if the client disconnects."""
         return await asyncio.shield(asyncio.wrap_future(self._thread.submit(work)))

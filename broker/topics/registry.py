@@ -1,7 +1,7 @@
 """The topics that exist, and the logs of their partitions (Kafka: MetadataCache and TopicsImage).
 
-What the catalogue holds decides: it is written before folders are made and before they are taken
-away, so that after a crash a topic exists with all of its partitions or not at all.
+The catalogue decides which topics exist. It is written before folders are created and before they
+are removed, so that after a crash a topic exists with all of its partitions or not at all.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ _logger = logging.getLogger(__name__)
 class TopicRegistry:
     """Every topic by name and id, and every log by topic and partition (loop only).
 
-    ``logs`` may also hold logs of no topic, which are in no Metadata. ``version`` grows with each
-    change of topics and partitions, which also empties ``listings``: what answers about all topics
-    say of each, kept like `Topic.answers`. A name is reserved while its topic is being created,
-    altered or deleted: other requests for it wait. ``retired`` are names of deleted topics of which
-    groups may still have offsets, until `release`; a topic may have such a name again. Work that
-    has begun runs to its end even if its client disconnects.
+    ``logs`` may also hold logs that belong to no topic; Metadata does not list those. ``version``
+    grows with each change of topics and partitions. Such a change also empties ``listings``, which
+    keeps parts of the answers about all topics, as `Topic.answers` does. A name is reserved while
+    its topic is being created, altered or deleted: other requests for the name wait. ``retired``
+    has the names of deleted topics of which groups may still have offsets, until `release`; a new
+    topic may have such a name. Work that has begun is completed even if its client disconnects.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class TopicRegistry:
         self._manager = logs
         self._cleaning = cleaning
         self._names = Reservations()
-        self._alike: dict[str, set[str]] = {}  # topics by their name with "_" for "."
+        self._alike: dict[str, set[str]] = {}  # topics by their name with each "." replaced by "_"
         self._partition_count = 0
-        self._coming = Counter[str]()  # partitions that are being made, by topic
+        self._coming = Counter[str]()  # partitions that are being created, by topic
         self._tasks = Tasks()
         self._deleted: list[Callable[[Topic], None]] = []
         self._before_removal: list[Callable[..., Awaitable[None]]] = []
@@ -110,7 +110,7 @@ class TopicRegistry:
         return self._catalog.state.generation
 
     def sorted_names(self) -> list[str]:
-        """Return the names of all topics in their order; the list is kept until they change."""
+        """Return the sorted names of all topics; the list is kept until the topics change."""
         if self._sorted_names is None:
             self._sorted_names = sorted(self.topics)
         return self._sorted_names
@@ -128,14 +128,14 @@ class TopicRegistry:
         return self.by_id.get(topic_id.bytes)
 
     def on_delete(self, callback: Callable[[Topic], None]) -> None:
-        """Call ``callback`` with every deleted topic, once no request can find it."""
+        """Have ``callback`` called with every deleted topic, once no request can find it."""
         self._deleted.append(callback)
 
     async def release(self, deleted: Mapping[str, UUID]) -> None:
-        """Forget deleted topics by name: no group has offsets of them.
+        """Forget deleted topics by name, because no group has offsets of them any more.
 
-        First on the disk: what is committed afterwards for a topic of the name has no id, and a
-        start that found the name retired would take it for the old topic's.
+        The disk comes first: an offset that is committed afterwards for a topic of that name has no
+        id, and a start that found the name retired would take it for an offset of the old topic.
 
         Raises:
             KafkaStorageError: The catalogue could not be written; the names stay retired.
@@ -144,11 +144,11 @@ class TopicRegistry:
         self.retired.remove(deleted)
 
     def before_removal(self, callback: Callable[..., Awaitable[None]]) -> None:
-        """Await ``callback`` with the partitions before their folders are removed."""
+        """Have ``callback`` awaited with the partitions before their folders are removed."""
         self._before_removal.append(callback)
 
     def open(self, topics: Mapping[str, CatalogTopic]) -> None:
-        """Serve the topics that a start has found, by name; their logs are loaded."""
+        """Begin to serve the topics that a start has found, by name; their logs are loaded."""
         for name, entry in topics.items():
             self._publish(name, entry)
         self.retired.update(self._catalog.state.retired)
@@ -175,7 +175,7 @@ class TopicRegistry:
         return found
 
     def get_log(self, key: TopicKey, partition: int) -> Log | None:
-        """Return the log that a request names, if there is one."""
+        """Return the log that a request names, or None."""
         if isinstance(key, bytes):
             topic = self.by_id.get(key)
             if topic is None:
@@ -184,7 +184,7 @@ class TopicRegistry:
         return self.logs.get((key, partition))
 
     def name_all(self, topics: Sequence[TopicProduceData]) -> list[TopicProduceData]:
-        """Return topics that a request tells by id with their names, "" for unknown ones."""
+        """Return a request's topics by name instead of by id; an unknown id gets the name ""."""
         by_id = self.by_id
         return [
             each._replace(name=by_id[each.topic_id].name if each.topic_id in by_id else "")
@@ -192,7 +192,7 @@ class TopicRegistry:
         ]
 
     def is_unserved(self, key: TopicKey, partition: int) -> bool:
-        """Tell whether a partition exists and has no log: it was set aside, or left alone."""
+        """Tell whether a partition exists without a log, because it was set aside or left alone."""
         topic = self.by_id.get(key) if isinstance(key, bytes) else self.topics.get(key)
         return (
             topic is not None
@@ -201,10 +201,11 @@ class TopicRegistry:
         )
 
     def check_collision(self, name: str) -> None:
-        """Refuse a name whose metrics could not be told from another topic's.
+        """Refuse a name whose metrics would have the same names as another topic's metrics.
 
         Raises:
-            InvalidTopic: A topic exists that differs only in ``.`` against ``_``.
+            InvalidTopic: The name of another topic differs only in having ``.`` for ``_``, or ``_``
+                for ``.``.
         """
         others = self._alike.get(name.replace(".", "_"), set()) - {name}
         if others and ("." in name or "_" in name):
@@ -214,10 +215,10 @@ class TopicRegistry:
             )
 
     def check_count(self, name: str, partitions: int) -> None:
-        """Refuse more partitions than a topic of this name has folders for.
+        """Refuse partitions with numbers too long for the names of this topic's folders.
 
         Raises:
-            InvalidPartitions: The last ones could not be made.
+            InvalidPartitions: The folders of the last partitions could not be created.
         """
         most = most_partitions(name)
         if partitions > most:
@@ -227,7 +228,7 @@ class TopicRegistry:
             )
 
     def check_room(self, name: str, partitions: int, topics: int = 1) -> None:
-        """Refuse more topics and partitions than there may be; the broker's own are always made.
+        """Refuse topics and partitions beyond the limits; the broker's own always pass.
 
         Raises:
             PolicyViolation: topics.max.count or partitions.max.count would be exceeded.
@@ -240,18 +241,18 @@ class TopicRegistry:
         limits.check(PARTITIONS, self._partition_count + self._coming.total() + partitions)
 
     async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
-        """Make a topic of a legal name and valid settings; it is visible to all when this returns.
+        """Create a topic with a legal name and valid settings; all see it when this returns.
 
         Raises:
-            InvalidPartitions: There are no folders for so many.
-            PolicyViolation: There are too many.
-            TopicAlreadyExists: It exists, or another request was first.
-            KafkaStorageError: The disk did not take it; nothing is left of it.
+            InvalidPartitions: There cannot be folders for so many partitions.
+            PolicyViolation: There would be too many topics or partitions.
+            TopicAlreadyExists: The topic exists, or another request was first.
+            KafkaStorageError: The disk did not take the topic; nothing of it is left.
         """
         return await self._finish(self._create(name, partitions, overrides))
 
     async def delete(self, topic: Topic) -> None:
-        """Take a topic away: its folders are renamed and its name is free when this returns.
+        """Delete a topic: when this returns, its folders are renamed and its name is free.
 
         Raises:
             UnknownTopicOrPartition: Another request was first.
@@ -260,27 +261,28 @@ class TopicRegistry:
         await self._finish(self._delete(topic))
 
     async def add_partitions(self, topic: Topic, count: int) -> None:
-        """Make a topic have ``count`` partitions.
+        """Raise the number of a topic's partitions to ``count``.
 
         Raises:
-            InvalidPartitions: It has as many or more, or there are no folders for so many.
-            PolicyViolation: There are too many.
+            InvalidPartitions: The topic has as many or more, or there cannot be folders for so
+                many.
+            PolicyViolation: There would be too many topics or partitions.
             UnknownTopicOrPartition: The topic was deleted meanwhile.
-            KafkaStorageError: The disk did not take them; the topic is as it was.
+            KafkaStorageError: The disk did not take the partitions; the topic is as it was.
         """
         await self._finish(self._add_partitions(topic, count))
 
     async def alter(self, topic: Topic, overrides: Mapping[str, str]) -> None:
-        """Replace a topic's own settings, which are valid; as `edit` does."""
+        """Replace a topic's own settings with valid ones, in the same way as `edit`."""
         await self.edit(topic, lambda _: overrides)
 
     async def edit(
         self, topic: Topic, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> None:
-        """Have ``change`` make a topic's own settings of those that the change before has left.
+        """Change a topic's own settings: ``change`` gets the present ones and returns the new ones.
 
-        They are in force at once and on the disk when this returns. What ``change`` raises is
-        raised, and nothing has changed.
+        The new settings are in force at once, and on the disk when this returns. If ``change``
+        raises, the error is passed on and nothing has changed.
 
         Raises:
             PolicyViolation: There would be too many bytes of settings.
@@ -316,7 +318,7 @@ class TopicRegistry:
         async with self._names.hold(topic.name):
             self._check_current(topic)
 
-            # Where nobody is told there are no groups, and nobody would release the name.
+            # Without callbacks there are no groups, and nothing would release the name.
             retired = {topic.name: topic.id} if self._deleted else {}
 
             def change(state: CatalogState) -> None:
@@ -359,10 +361,10 @@ class TopicRegistry:
         topics: int = 1,
         overrides: Mapping[str, str] = MappingProxyType({}),
     ) -> Iterator[None]:
-        """Have partitions counted that are about to exist, and a new topic's own settings.
+        """Count partitions that are about to exist, and a new topic's own settings.
 
         Raises:
-            PolicyViolation: There is no room for them.
+            PolicyViolation: There is no room for the partitions or the settings.
         """
         self.check_room(name, partitions, topics)
         own = {} if name in INTERNAL_TOPICS else overrides
@@ -396,7 +398,7 @@ class TopicRegistry:
         await create_partitions(self._manager, self._io, partitions, entry.id, config)
 
     async def _retract(self, name: str, entry: CatalogTopic, before: CatalogTopic | None) -> None:
-        """Undo a change whose partitions could not all be made; ``before`` is what there was."""
+        """Undo a change if not all partitions could be created; ``before`` is the old topic."""
 
         def change(state: CatalogState) -> None:
             if before is None:
@@ -413,7 +415,7 @@ class TopicRegistry:
         await self._delete_logs(name, entry.id, range(first, entry.partitions))
 
     async def _delete_logs(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> None:
-        """Take folders away; what a failing disk does not take, the next start does by its id."""
+        """Remove folders; if a disk fails, the next start removes the rest by their topic id."""
         partitions = [TopicPartition(name, index) for index in indexes]
         there = [each for each in partitions if self._manager.has_folder(each)]
         for told in self._before_removal:
@@ -490,7 +492,7 @@ class TopicRegistry:
         """Apply the broker's settings as they are now to every log."""
         share = LoopShare()
         for topic in list(self.topics.values()):
-            if self.topics.get(topic.name) is topic:  # else it was deleted meanwhile
+            if self.topics.get(topic.name) is topic:  # otherwise the topic was deleted meanwhile
                 self._configure(topic, topic.overrides)
             await share.rest()
 
@@ -524,8 +526,8 @@ def _forget(state: CatalogState, topic_id: UUID) -> None:
     state.deleted -= {topic_id}
 
 
-# More threads would make no folder faster: they wait for one disk, and fetches want some too.
-# More threads would make no folder faster: they wait for one disk, and fetches want some too.
+# More threads would not be faster: they wait for one disk, and fetches need threads, too. More #
+# threads would not be faster: they wait for one disk, and fetches need threads, too.
 _WIDTH = 4
 
 

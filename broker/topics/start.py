@@ -1,7 +1,8 @@
-"""Making catalogue and folders agree when the broker starts, with a line for each oddity.
+"""Making the catalogue and the folders agree at a start, with a line in the log for each oddity.
 
-What is to be done is decided purely (`join`): folders by name and id come in, a plan comes out. No
-folder with a topic's id in it is ever given up, except those of a topic whose deletion was begun.
+`join` decides what to do, as a pure function: it gets folders by name and id, and returns a plan.
+No folder with a topic's id in it is ever given up, except those of a topic whose deletion was
+begun.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ async def recover_topics(
     io: IoThreads,
     now_ms: int,
 ) -> dict[str, CatalogTopic]:
-    """Carry out what joining catalogue and folders comes to; return the topics there are, by name.
+    """Make the catalogue and the folders agree; return the topics that result, by name.
 
     Raises:
         LogDirError: A repair cannot be written.
@@ -63,7 +64,7 @@ async def recover_topics(
         state.topics = plan.topics
         state.deleted = frozenset()
         if plan.adopted and not catalog.found:
-            # The ids given away are not known, but they were fewer than one in a millisecond.
+            # The ids already given out are unknown, but there were fewer than one in a millisecond.
             state.next_producer_id = max(state.next_producer_id, now_ms)
 
     try:
@@ -95,9 +96,9 @@ def _take_settings(
     known: Mapping[UUID, Mapping[str, str]],
     settings: BrokerSettings,
 ) -> int:
-    """Give new topics the settings that Apache Kafka's metadata log has; return how many it knows.
+    """Give new topics their settings from Apache Kafka's metadata log; return how many it knows.
 
-    A setting that is not obeyed here, or a value that cannot be, is left out.
+    A setting that this broker does not obey, or an invalid value, is left out.
     """
     count = 0
     for name in names:
@@ -168,8 +169,9 @@ class Plan:
     """The plan for each folder, and the topics that result.
 
     ``adopted`` are names that the catalogue lacked or knew with fewer partitions; ``unmarked``
-    folders get the id of their topic; ``foreign`` ones have another topic's id, or none that can be
-    right, and are left alone; ``missing`` ones are made empty; ``doomed`` ones are deleted.
+    folders get the id of their topic; ``foreign`` folders have another topic's id, or no id that
+    can be right, and are left alone; ``missing`` partitions get an empty folder; ``doomed`` folders
+    are deleted.
     """
 
     topics: dict[str, CatalogTopic] = field(default_factory=dict)
@@ -181,7 +183,7 @@ class Plan:
 
 
 def join(state: CatalogState, folders: Mapping[TopicPartition, UUID]) -> Plan:
-    """Return the topics of the catalogue and of the folders, and what is to be done for them."""
+    """Return a plan: the topics of the catalogue and of the folders, and what to do for them."""
     plan = Plan()
     found: dict[str, dict[int, UUID]] = {name: {} for name in state.topics}
     for topic_partition, topic_id in folders.items():
@@ -202,9 +204,10 @@ def join(state: CatalogState, folders: Mapping[TopicPartition, UUID]) -> Plan:
 
 
 def _entry(name: str, known: CatalogTopic | None, ids: Mapping[int, UUID]) -> CatalogTopic | None:
-    """Return the topic that the folders and the catalogue mean, None if no id can be right.
+    """Return the topic according to the folders and the catalogue; None if no id can be right.
 
-    Where the catalogue says nothing, and folders differ, most of them decide, then the lowest.
+    If the catalogue does not have the topic and the folders have different ids, the id of most
+    folders wins; after a tie, the id of the lowest partition.
     """
     if known is None:
         candidates = Counter(ids[index] for index in sorted(ids) if ids[index] != UNKNOWN_TOPIC_ID)

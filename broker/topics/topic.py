@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def keep(kept: dict[Form, T], form: Form, answer: T) -> None:
-    """Keep an answer beside those in other forms; if these are too many, they go."""
+    """Keep an answer beside answers in other forms; if there are too many of those, drop them."""
     if len(kept) >= MAX_FORMS:
         kept.clear()
     kept[form] = answer
@@ -32,9 +32,9 @@ def keep(kept: dict[Form, T], form: Form, answer: T) -> None:
 class Topic:
     """One topic (loop only). ``logs`` has None for a partition that cannot be served.
 
-    ``answers`` has the topic's part of answers of Metadata and DescribeTopicPartitions as bytes,
-    for their handlers to `keep`; it is emptied when partitions change. The rest of what they tell
-    never does.
+    ``answers`` has the topic's part of the answers to Metadata and DescribeTopicPartitions as
+    bytes; their handlers `keep` them there. It is emptied when partitions change, since nothing
+    else in these parts ever changes.
     """
 
     __slots__ = (
@@ -50,7 +50,7 @@ class Topic:
     )
 
     def __init__(self, name: str, topic_id: UUID, logs: tuple[Log | None, ...]) -> None:
-        self.name = name  # constant, as are id, key and is_internal
+        self.name = name  # constant, like id, key and is_internal
         self.id = topic_id
         self.key = topic_id.bytes
         self.is_internal = is_internal(name)
@@ -62,5 +62,5 @@ class Topic:
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are, those that cannot be served included."""
+        """How many partitions there are, including those that cannot be served."""
         return len(self.logs)

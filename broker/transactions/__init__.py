@@ -1,1 +1,1 @@
-"""Transactions: which producer writes in which, and how partitions learn the end (KIP-98, 890)."""
+"""Transactions: their producers, and how partitions learn how a transaction ended (KIP-98, 890)."""

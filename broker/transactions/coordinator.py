@@ -1,10 +1,11 @@
 """The requests of producers about their transactions, and timeouts (TransactionCoordinator).
 
-A decision is in ``__transaction_state`` before any client sees it. A transaction ends in three
-steps, each of which can be repeated after a crash. The prepared state is written; from here on the
-outcome is fixed. The markers are written to all partitions. The completed state is written. On one
-node these are some appends to the page cache, so all three are done before the client is answered,
-unless a disk refuses or there are too many partitions: then `settle` continues later.
+A decision is written to ``__transaction_state`` before any client sees it. A transaction ends in
+three steps, each of which can be repeated after a crash. First the prepared state is written, which
+fixes the outcome. Then the markers are written to all partitions. Last the completed state is
+written. On one node these are a few appends to the page cache, so all three steps are done before
+the client is answered. If a disk refuses an append, `settle` continues later; if there are very
+many partitions, a task does.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _INLINE_MARKERS: Final = 256
 class TransactionCoordinator:
     """Decides on requests and carries out what is decided (loop only).
 
-    ``_slow`` are the ids whose markers are being written in slices, each by a task of ``_tasks``;
-    ``ended`` and ``refused_count`` are for metrics.
+    ``_slow`` holds the transactional ids whose markers are being written in slices; ``_tasks`` has
+    a task for each. ``ended`` and ``refused_count`` are for metrics.
     """
 
     def __init__(
@@ -85,16 +86,16 @@ class TransactionCoordinator:
 
     @property
     def size(self) -> int:
-        """How many bytes all transactional ids have in memory, with their partitions."""
+        """How many bytes all transactional ids take in memory, with their partitions."""
         return self._states.size
 
     @property
     def active_count(self) -> int:
-        """How many transactions are open, or decided and not completed."""
+        """How many transactions are open, or decided but not completed."""
         return len(self._states.active)
 
     def late_since(self, patience_ms: int) -> int:
-        """Return the time since which no transaction may have been silent."""
+        """Return a time: an open transaction that has been silent since before it is late."""
         longest_ms = self._settings.server.transaction_max_timeout_ms
         return self._clock.now_ms() - longest_ms - patience_ms
 
@@ -112,22 +113,23 @@ class TransactionCoordinator:
         """Wait for those fsyncs, and for those of ``more`` logs.
 
         Raises:
-            NotCoordinator: What was written may not be on the disk.
+            NotCoordinator: The written records may not be on the disk.
         """
         await self.journal.flush(self.markers.unflushed, *more)
 
     async def initialise(
         self, transactional_id: str, expected: Expected | None, timeout_ms: int
     ) -> Transaction:
-        """Begin the next epoch of an id, for a producer that starts or recovers.
+        """Begin the next epoch of a transactional id, for a producer that starts or recovers.
 
         Raises:
             InvalidRequest: The id is empty.
-            InvalidTransactionTimeout: It is not in the range that the broker allows.
-            PolicyViolation: The id is new, and there are too many, or too many bytes of them.
+            InvalidTransactionTimeout: The timeout is not in the range that the broker allows.
+            PolicyViolation: The id is new, and there are too many ids, or they take too many bytes.
             ConcurrentTransactions: A transaction has to end first; this call may have ended it.
             ProducerFenced: The producer has been replaced.
-            CoordinatorLoadInProgress: The journal is being read. Likewise its other refusals.
+            CoordinatorLoadInProgress: The journal is being read. Its other refusals are raised,
+                too.
         """
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
@@ -151,7 +153,7 @@ class TransactionCoordinator:
         elif new_producer_id < 0 and initialising.takes_new_id(
             before, expected, self._states.version
         ):
-            raise ConcurrentTransactions  # others have used the epochs up since we looked
+            raise ConcurrentTransactions  # other requests have used up the epochs since the check
         else:
             after = initialising.initialise(
                 before,
@@ -168,7 +170,7 @@ class TransactionCoordinator:
         return after
 
     def _check_count(self, before: Transaction | None) -> None:
-        """Refuse an id that is new, where there are too many; `write` looks at their bytes."""
+        """Refuse a new id if there are too many ids; `write` checks their bytes."""
         if before is None:
             self._settings.limits.check(TRANSACTIONAL_IDS, len(self._states.all) + 1)
 
@@ -181,7 +183,7 @@ class TransactionCoordinator:
         *,
         client_version: int,
     ) -> None:
-        """Make partitions part of the open transaction; the first opens it.
+        """Add partitions to the open transaction; the first partition opens it.
 
         Raises:
             KafkaError: See `transaction.add_partitions` and the journal.
@@ -209,11 +211,11 @@ class TransactionCoordinator:
         verify_partition(self._states.find(transactional_id), producer_id, epoch, partition)
 
     async def end(self, transactional_id: str, end: End) -> Transaction:
-        """End a transaction of which `end_at_once` has to wait for a producer id."""
+        """End a transaction; await this where `end_at_once` returned None."""
         return self._end(transactional_id, end, await self._producer_ids.allocate())
 
     def end_at_once(self, transactional_id: str, end: End) -> Transaction | None:
-        """End a transaction and return what the producer continues with; None: await `end`.
+        """End a transaction and return the producer's next id and epoch; if None, await `end`.
 
         Raises:
             KafkaError: See `ending.end_transaction` and the journal.
@@ -237,11 +239,11 @@ class TransactionCoordinator:
         return complete(after, now_ms)
 
     def describe(self, transactional_id: str) -> Transaction:
-        """Return what is known of an id.
+        """Return the state of a transactional id.
 
         Raises:
             InvalidRequest: The id is empty.
-            TransactionalIdNotFound: It is unknown.
+            TransactionalIdNotFound: The id is unknown.
         """
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
@@ -260,7 +262,7 @@ class TransactionCoordinator:
         return list(self._states.all.items())
 
     async def abort_timed_out(self) -> None:
-        """Abort what is open for too long, which fences its producer."""
+        """Abort transactions that are open for too long, and fence their producers."""
         share = LoopShare()
         for transactional_id in tuple(self._states.active):
             await share.rest()
@@ -281,7 +283,7 @@ class TransactionCoordinator:
         return [each for each in self._states.active if self._states.all[each].state is ongoing]
 
     async def abort_open(self, spared: Container[str]) -> None:
-        """Abort what is open, but of the ids in ``spared``, which fences the producers."""
+        """Abort the open transactions whose ids are not in ``spared``; fence their producers."""
         for transactional_id in self.list_open():
             if transactional_id in spared:
                 continue
@@ -290,7 +292,7 @@ class TransactionCoordinator:
                 await self._abort(transactional_id, transaction, "abort")
 
     async def _abort(self, transactional_id: str, transaction: Transaction, how: str) -> None:
-        """Abort an open transaction, unless it has changed when there is a producer id for it."""
+        """Abort an open transaction, unless it changes while a new producer id is allocated."""
         version = self._states.version
         new_producer_id = -1
         try:
@@ -316,7 +318,7 @@ class TransactionCoordinator:
         self._complete(transactional_id)
 
     async def settle(self) -> None:
-        """Complete what is prepared and was not completed, because of a disk or a crash."""
+        """Complete prepared transactions that a disk's failure or a crash left uncompleted."""
         share = LoopShare()
         for transactional_id in tuple(self._states.active):
             await share.rest()
@@ -326,7 +328,7 @@ class TransactionCoordinator:
                 self._complete(transactional_id)
 
     async def remove_expired(self) -> None:
-        """Forget the ids that were not used for ``transactional.id.expiration.ms``."""
+        """Forget transactional ids that were not used for ``transactional.id.expiration.ms``."""
         expiration_ms = self._settings.server.transactional_id_expiration_ms
         now_ms = self._clock.now_ms()
         share = LoopShare()
@@ -345,17 +347,17 @@ class TransactionCoordinator:
                 )
 
     async def load(self) -> None:
-        """Read the journal back and carry out what it says was decided."""
+        """Read the journal back and complete the transactions that were decided."""
         await self._states.load(self._complete)
 
     async def run(self) -> None:
-        """Look after time-outs and expiry, each at its own interval, until cancelled."""
+        """Handle time-outs and expiry, each at its own interval, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._abort_often(), name="transaction time-outs")
             tasks.create_task(self._remove_often(), name="transactional ids' expiry")
 
     async def catch_up(self) -> None:
-        """Do at once what time has made due; nothing, while the journal is being read."""
+        """Handle the time-outs and expiries that are due now, unless the journal is being read."""
         if not self.journal.loading_count:
             await self.settle()
             await self.abort_timed_out()
@@ -382,7 +384,7 @@ class TransactionCoordinator:
         await self.journal.close()
 
     def _complete(self, transactional_id: str) -> None:
-        """Write the markers of a prepared transaction and complete it, later if need be."""
+        """Write the markers of a prepared transaction and complete it, now or later."""
         transaction = self._states.all[transactional_id]
         if len(transaction.partitions) > _INLINE_MARKERS:
             self._slow.add(transactional_id)
@@ -395,7 +397,7 @@ class TransactionCoordinator:
             self._say_unsettled(transactional_id, error)
 
     async def _complete_slowly(self, transactional_id: str) -> None:
-        """Complete a transaction of very many partitions, some at a time."""
+        """Complete a transaction with very many partitions, some partitions at a time."""
         transaction = self._states.all[transactional_id]
         outcome = _outcome(transaction)
         share = LoopShare()

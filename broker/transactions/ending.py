@@ -1,7 +1,7 @@
 """EndTxn, time-outs and fencing: how a transaction gets from open to prepared (KIP-98, KIP-890).
 
-Clients of ``transaction.version`` 2 get the epoch of their next transaction with the end of this
-one, so that late batches are of an epoch that has passed. Older ones keep theirs.
+Clients with ``transaction.version`` 2 get the epoch of their next transaction when this transaction
+ends, so that late batches have an old epoch. Older clients keep their epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 
 
 class End(NamedTuple):
-    """The wish of an EndTxn, and the ``transaction.version`` whose rules it follows."""
+    """The request of an EndTxn, and the ``transaction.version`` whose rules it follows."""
 
     producer_id: int
     producer_epoch: int
@@ -42,7 +42,7 @@ class End(NamedTuple):
 
     @property
     def wanted(self) -> str:
-        """Return what is wanted, for a message."""
+        """Return the name of the wanted end, for a message."""
         return "commit" if self.is_commit else "abort"
 
 
@@ -54,15 +54,15 @@ def takes_new_id(transaction: Transaction, end: End) -> bool:
 def end_transaction(
     transaction: Transaction | None, end: End, *, new_producer_id: int, now_ms: int
 ) -> Transaction:
-    """Return the prepared state; the same value if the request was sent again after the end.
+    """Return the prepared state; the given value if the request is a retry after the end.
 
-    ``new_producer_id`` counts if `takes_new_id`.
+    ``new_producer_id`` is used only if `takes_new_id` says so.
 
     Raises:
-        InvalidProducerIdMapping: The id is unknown, or of another producer id.
-        ProducerFenced: The producer has another epoch, or would have to go on with the last one.
+        InvalidProducerIdMapping: The transactional id is unknown, or has another producer id.
+        ProducerFenced: The producer has another epoch, or could go on only with the last epoch.
         ConcurrentTransactions: The same end is being carried out.
-        InvalidTxnState: There is nothing to end, or it has ended the other way.
+        InvalidTxnState: There is nothing to end, or the transaction has ended the other way.
     """
     if end.client_version < FIRST_WITH_EPOCH_BUMP:
         return _end_keeping_epoch(transaction, end, now_ms)
@@ -86,9 +86,9 @@ def end_transaction(
 def prepare(
     transaction: Transaction, end: End, *, new_producer_id: int, now_ms: int
 ) -> Transaction:
-    """Return the state whose record decides the transaction: from here on it will be completed.
+    """Return the state whose record decides the transaction: once written, it will be completed.
 
-    ``new_producer_id`` counts if `takes_new_id`.
+    ``new_producer_id`` is used only if `takes_new_id` says so.
     """
     is_open = transaction.state is TransactionState.ONGOING
     is_bumped = end.client_version >= FIRST_WITH_EPOCH_BUMP
@@ -105,17 +105,17 @@ def prepare(
 
 
 def fencing(transaction: Transaction, version: int) -> End:
-    """Return the end that the broker itself, of a ``transaction.version``, gives to an open one."""
+    """Return the `End` with which the broker itself aborts a transaction in this version."""
     return End(transaction.producer_id, transaction.producer_epoch, False, version)
 
 
 def fence(
     transaction: Transaction, *, version: int, new_producer_id: int, now_ms: int
 ) -> Transaction:
-    """Return the prepared abort of an open transaction, with an epoch that its producer lacks.
+    """Return the prepared abort of an open transaction, with an epoch unknown to its producer.
 
-    ``version`` is the broker's ``transaction.version``; ``new_producer_id`` counts if
-    `takes_new_id`.
+    ``version`` is the broker's ``transaction.version``; ``new_producer_id`` is used only if
+    `takes_new_id` says so.
     """
     end = fencing(transaction, version)
     prepared = prepare(transaction, end, new_producer_id=new_producer_id, now_ms=now_ms)
@@ -135,7 +135,7 @@ def _end_keeping_epoch(transaction: Transaction | None, end: End, now_ms: int) -
 
 
 def _is_retry(transaction: Transaction, end: End) -> bool:
-    """Whether the end that this asks for has given the producer its next epoch already."""
+    """Whether the producer has its next epoch already, from the end that this retry asks for."""
     if transaction.state not in PREPARED | COMPLETED:
         return False
     if end.producer_id == transaction.producer_id:

@@ -19,7 +19,7 @@ from siltstone.protocol.errors import ProducerFenced
 
 
 class Expected(NamedTuple):
-    """The id and epoch that a producer believes to have, when it asks for the next epoch."""
+    """The producer id and epoch that a producer says it has, when it asks for the next epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -42,9 +42,10 @@ def begin(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
 
 
 def takes_new_id(transaction: Transaction, expected: Expected | None, version: int) -> bool:
-    """Whether the next producer needs another producer id, since this one's epochs are used up.
+    """Whether the next producer needs a new producer id, because this id's epochs are used up.
 
-    ``version`` is the broker's ``transaction.version``, by which an open transaction is aborted.
+    ``version`` is the broker's ``transaction.version``, whose rules apply if an open transaction is
+    aborted.
     """
     if transaction.state is TransactionState.ONGOING:
         return ending.takes_new_id(transaction, ending.fencing(transaction, version))
@@ -61,12 +62,11 @@ def initialise(
     version: int,
     now_ms: int,
 ) -> Transaction:
-    """Return the state with the next producer's epoch; in `PREPARE_ABORT` if it has to wait.
+    """Return the state with the next producer's epoch; `PREPARE_ABORT` means: it has to wait.
 
-    An open transaction is aborted with an epoch that is told to no client, which fences its
-    producer; the caller answers ConcurrentTransactions and the client asks again.
-    ``new_producer_id`` counts if `takes_new_id`; ``version`` is the broker's
-    ``transaction.version``.
+    An open transaction is aborted with an epoch that no client gets, which fences its producer; the
+    caller answers ConcurrentTransactions and the client asks again. ``new_producer_id`` is used
+    only if `takes_new_id` says so; ``version`` is the broker's ``transaction.version``.
 
     Raises:
         ConcurrentTransactions: The transaction before is being completed.
@@ -105,7 +105,7 @@ def initialise(
 
 
 def _may_go_on(transaction: Transaction, expected: Expected) -> bool:
-    """Whether the id is the current one, or the one before whose last answer got lost."""
+    """Whether the id is the current one, or the one before because the last answer got lost."""
     if expected.producer_id == transaction.producer_id:
         return True
     is_previous = expected.producer_id == transaction.previous_producer_id

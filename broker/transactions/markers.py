@@ -30,10 +30,10 @@ _FIRST_EPOCH: Final = 0
 
 
 class Outcome(NamedTuple):
-    """How the transaction of a producer ended, and by which coordinator's word.
+    """How a producer's transaction ended, and which coordinator decided that.
 
-    Without an epoch it is this broker's word: that of the newest coordinator, whatever epoch others
-    had before.
+    Without an epoch this broker decided, as the newest coordinator; the epochs of earlier
+    coordinators do not matter.
     """
 
     producer_id: int
@@ -45,8 +45,8 @@ class Outcome(NamedTuple):
 class MarkerWriter:
     """Appends markers (loop only).
 
-    ``offsets`` gets each marker in a partition of ``__consumer_offsets``, since offsets that groups
-    have committed in the transaction count from then on, or never.
+    ``offsets`` is called for each marker in a partition of ``__consumer_offsets``, since the marker
+    commits or drops the offsets of the transaction.
     """
 
     def __init__(self, topics: TopicRegistry, offsets: Offsets, clock: Clock) -> None:
@@ -56,13 +56,13 @@ class MarkerWriter:
         self._clock = clock
 
     def write_all(self, outcome: Outcome, partitions: Iterable[tuple[str, int]]) -> None:
-        """Write the marker to each partition; one that it has already gets another.
+        """Write the marker to each partition, again if the partition has one already.
 
-        A partition that is gone needs none. Neither does one in which a newer epoch has written:
-        it knows how everything before ended.
+        A deleted partition needs no marker. A partition in which a newer epoch has written needs
+        none either: it knows how all earlier transactions ended.
 
         Raises:
-            KafkaStorageError: A disk does not take it, or a partition is set aside.
+            KafkaStorageError: A disk does not take the marker, or a partition is set aside.
         """
         logs = self._topics.logs
         for topic, index in partitions:
@@ -88,7 +88,7 @@ class MarkerWriter:
         Raises:
             InvalidProducerEpoch: A newer epoch of the producer has written.
             TransactionCoordinatorFenced: A newer coordinator has written.
-            KafkaStorageError: The disk does not take it.
+            KafkaStorageError: The disk does not take the marker.
         """
         now_ms = self._clock.now_ms()
         batch = build_marker(
@@ -122,9 +122,10 @@ class MarkerWriter:
 
 
 def _coordinator_epoch(target: Log, outcome: Outcome) -> int:
-    """Return the epoch for a marker; ours is never older than what the partition knows.
+    """Return the coordinator epoch for a marker; this broker's is never below the partition's.
 
-    It may know a greater one: from an administrator, or from the cluster that wrote it before.
+    The partition may know a greater epoch, from an administrator or from the cluster that wrote it
+    before.
     """
     if outcome.coordinator_epoch is not None:
         return outcome.coordinator_epoch

@@ -1,6 +1,6 @@
-"""Producer ids: unique for ever, handed out of blocks that the catalogue has given away.
+"""Producer ids: unique for ever, given out from blocks that are reserved in the catalogue.
 
-Kafka's controller gives its brokers blocks of 1000 likewise; a stop loses the rest of one.
+Kafka's controller likewise gives its brokers blocks of 1000; the rest of a block is lost at a stop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK = 1000
 
 
 class ProducerIds:
-    """The rest of the current block (loop only): ids below ``_end`` are ours on the disk."""
+    """The rest of the current block (loop only): ids below ``_end`` are reserved on the disk."""
 
     def __init__(self, catalog: CatalogWriter) -> None:
         self._catalog = catalog
@@ -28,7 +28,7 @@ class ProducerIds:
         self._tasks = Tasks()
 
     async def allocate(self) -> int:
-        """Return a new id; waits for the disk once in a block.
+        """Return a new id; only the first id of a block waits for the disk.
 
         Raises:
             KafkaStorageError: The catalogue could not be written.
@@ -42,7 +42,7 @@ class ProducerIds:
         return producer_id
 
     async def close(self) -> None:
-        """Wait until a block that was asked for has come."""
+        """Wait until a block that was requested is reserved."""
         await self._tasks.finish()
 
     async def _reserve(self) -> None:

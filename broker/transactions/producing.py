@@ -1,8 +1,8 @@
-"""The transaction that one Produce request writes in, and whether its producer may (KIP-890).
+"""The transaction of one Produce request, and whether its producer may write (KIP-890).
 
-A batch that belongs to no open transaction would open one in its partition that nobody ends, and
-hold up every reader of committed records. So the first batch in a partition is held against the
-coordinator; requests of newer versions make the partition part of the transaction by the way
+A batch that belongs to no open transaction would open one in its partition. Nobody would end that
+transaction, and every reader of committed records would wait. So the coordinator checks the first
+batch in a partition; a request of a newer version also adds the partition to the transaction
 (Kafka: ``AddPartitionsToTxnManager``).
 """
 
@@ -49,7 +49,7 @@ TEMPORARY: Final = (
 
 
 class Rules(NamedTuple):
-    """Abilities of a request's version: add partitions by the way; know TransactionAbortable."""
+    """What a request's version can do: add partitions itself; understand TransactionAbortable."""
 
     adds: bool
     knows_abortable: bool
@@ -65,15 +65,15 @@ def admit(
 ) -> None:
     """Return if the producer may append to the log now.
 
-    ``partitions`` are those of the whole request, the log's among them: if they have to be added,
-    all of them take one record.
+    ``partitions`` are all partitions of the request, the log's included: if they have to be added,
+    one record adds all.
 
     Raises:
         InvalidRequest: The transactional id is empty.
         InvalidProducerIdMapping: The transactional id is unknown, or another producer's.
         InvalidProducerEpoch: The producer has been replaced.
-        TransactionAbortable: The partition is not part of the transaction; InvalidTxnState for
-            older clients.
+        TransactionAbortable: The partition is not part of the transaction; older clients get
+            InvalidTxnState.
         KafkaError: One of `TEMPORARY`.
     """
     if producer.id < 0:
@@ -100,7 +100,7 @@ def admit(
 
 
 def _translate(error: KafkaError, rules: Rules) -> KafkaError:
-    """Return a refusal as the clients of these requests know it."""
+    """Return a refusal as an error that the request's version knows."""
     if isinstance(error, ProducerFenced):
         return InvalidProducerEpoch(error.message)
     if isinstance(error, TransactionAbortable) and not rules.knows_abortable:
@@ -113,7 +113,7 @@ _FIRST_THAT_ADDS: Final = 12
 
 
 class TransactionalProduce:
-    """Holds the batches of a request against their transaction, one after the other."""
+    """Checks the batches of a request against their transaction, one after the other."""
 
     __slots__ = ("_by_id", "_coordinator", "_producer", "_request", "_rules", "_topics")
 
@@ -137,7 +137,7 @@ class TransactionalProduce:
         Raises:
             TransactionalIdAuthorizationFailed: The request names no transactional id.
             InvalidProducerIdMapping: Another producer's batch is in the same request.
-            NotEnoughReplicas: That cannot be told now; every client sends the batch again.
+            NotEnoughReplicas: The check is not possible now; every client sends the batch again.
             KafkaError: See the function `admit`.
         """
         transactional_id = self._request.transactional_id
@@ -170,12 +170,12 @@ class TransactionalProduce:
     def check_first(self, log: Log, batch: ValidatedBatch) -> None:
         """Refuse a producer's first batch in a log if it is not the first of its epoch.
 
-        Otherwise the second of two batches could open the transaction while the first has to be
-        sent again, and the first would never fit. Older clients are not checked: they keep their
-        epoch after the log has forgotten them.
+        Without this check, the second of two batches could open the transaction while the first has
+        to be sent again; then the first would never fit. Older clients are not checked: they keep
+        their epoch after the log has forgotten them.
 
         Raises:
-            OutOfOrderSequence: It is not.
+            OutOfOrderSequence: The batch is not the first.
         """
         if not self._rules.adds or not batch.base_sequence:
             return
@@ -187,7 +187,7 @@ class TransactionalProduce:
             )
 
     def _find_partitions(self) -> Iterator[tuple[str, int]]:
-        """Yield the partitions of the request that there are."""
+        """Yield the partitions of the request that exist."""
         for name, topic_id, partitions in self._request.topic_data:
             key = topic_id if self._by_id else name
             for index, _ in partitions:

@@ -44,8 +44,8 @@ _OPEN: Final = PREPARED | {TransactionState.ONGOING}
 class TransactionStates:
     """The transactional ids by name, never ahead of ``__transaction_state`` (loop only).
 
-    ``active`` are those with an open or a prepared transaction: what time-outs and unfinished ends
-    are looked for in. ``size`` is how many bytes all of them have in memory.
+    ``active`` holds the ids with an open or a prepared transaction: time-outs and unfinished ends
+    are looked for among them. ``size`` is how many bytes all ids take in memory.
     """
 
     def __init__(self, journal: CoordinatorLog, features: Features, limits: Limits) -> None:
@@ -62,7 +62,7 @@ class TransactionStates:
         return self._features.level("transaction.version")
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """Return where an id stands, None if it was never used.
+        """Return the state of an id; None if the id was never used.
 
         Raises:
             CoordinatorLoadInProgress: What is known of it is not read yet.
@@ -74,7 +74,7 @@ class TransactionStates:
         return found
 
     def check_loaded(self) -> None:
-        """Refuse to speak of all ids before all are known.
+        """Refuse a request about all ids before all are known.
 
         Raises:
             CoordinatorLoadInProgress: Some are not read yet.
@@ -83,10 +83,11 @@ class TransactionStates:
             raise CoordinatorLoadInProgress
 
     def write(self, transactional_id: str, transaction: Transaction) -> None:
-        """Write the next state of an id, and publish it.
+        """Write the next state of an id to the journal, then publish it here.
 
         Raises:
-            PolicyViolation: It has more partitions, or is new, and there are too many bytes.
+            PolicyViolation: The id is new or has more partitions, and all would take too many
+                bytes.
             KafkaError: The journal does not take it; nothing has changed.
         """
         self.check_growth(transactional_id, transaction.partitions)
@@ -97,7 +98,7 @@ class TransactionStates:
     def check_growth(
         self, transactional_id: str, partitions: frozenset[tuple[str, int]] = NO_PARTITIONS
     ) -> None:
-        """Refuse an id that is new, or has more partitions, if that would be too many bytes.
+        """Refuse a new id, or more partitions of an id, if that would take too many bytes.
 
         Raises:
             PolicyViolation: transactional.ids.max.bytes would be exceeded.
@@ -120,7 +121,7 @@ class TransactionStates:
         self._forget(transactional_id)
 
     async def load(self, carry_out: Callable[[str], None]) -> None:
-        """Read the journal back; ``carry_out`` gets each id whose end was decided."""
+        """Read the journal back; ``carry_out`` is called with each id whose end was decided."""
 
         def loaded(partition: int) -> None:
             for transactional_id in tuple(self.active):
@@ -172,7 +173,7 @@ class TransactionStates:
 
 
 def _size_of(transactional_id: str, partitions: frozenset[tuple[str, int]]) -> int:
-    """Return how many bytes an id has in memory; where transactions are small, that is quick."""
+    """Return how many bytes an id takes in memory; quick where transactions are small."""
     size = _EACH_BYTES + len(transactional_id) * (1 if transactional_id.isascii() else 4)
     if partitions:
         size += getsizeof(partitions) + len(partitions) * _PARTITION_BYTES

@@ -1,9 +1,9 @@
 """The state of one transactional id, as a value (Kafka: ``TransactionMetadata``, KIP-98, KIP-890).
 
-A transition takes the value and returns the next one, or raises what the client is told; the
-coordinator writes it to ``__transaction_state`` before any client sees it. So nothing is ever
-pending: a failed write leaves the value as it was. `broker.transactions.initialising` and
-`broker.transactions.ending` hold the two transitions with many cases.
+A transition gets the value and returns the next value, or raises the error for the client. The
+coordinator writes the next value to ``__transaction_state`` before any client sees it. So there is
+no pending state: after a failed write the old value still holds. `broker.transactions.initialising`
+and `broker.transactions.ending` hold the two transitions with many cases.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIRST_WITH_EPOCH_BUMP: Final = 2
 
 
 class TransactionState(IntEnum):
-    """Where a transactional id stands; the number is that of the record, the name Kafka's."""
+    """The state of a transactional id; the number is that in the record, the name is Kafka's."""
 
     EMPTY = 0
     ONGOING = 1
@@ -60,9 +60,9 @@ BETWEEN: Final = COMPLETED | {TransactionState.EMPTY}
 class Transaction(NamedTuple):
     """A transactional id: its producer, and its open or last transaction.
 
-    The fields are those of the record, in its order, and ``last_epoch``, which is lost by a
-    restart as in Kafka: the epoch before this one, by which a request sent again is known.
-    ``client_version`` is the ``transaction.version`` that the client's requests speak.
+    The fields are those of the record, in its order, and ``last_epoch``: the epoch before this one,
+    by which a retry is recognised. A restart loses ``last_epoch``, as in Kafka. ``client_version``
+    is the ``transaction.version`` of the client's requests.
     """
 
     producer_id: int
@@ -79,10 +79,10 @@ class Transaction(NamedTuple):
 
     @classmethod
     def of(cls, value: TransactionLogValue) -> Transaction:
-        """Return what a record says.
+        """Return the transaction of a record.
 
         Raises:
-            ValueError: There is no such state, or it cannot be left.
+            ValueError: The state does not exist, or is open in the epoch that only fences.
         """
         state = TransactionState(value.status)
         if state is TransactionState.ONGOING and value.producer_epoch >= MAX_EPOCH:
@@ -91,7 +91,7 @@ class Transaction(NamedTuple):
 
     @property
     def logged(self) -> TransactionLogValue:
-        """Return what is written of it."""
+        """Return the value for the record."""
         return TransactionLogValue(*self[:-1])
 
     @property
@@ -101,7 +101,7 @@ class Transaction(NamedTuple):
 
     @property
     def is_commit(self) -> bool:
-        """Whether the transaction is, or is to be, committed."""
+        """Whether the transaction is committed or will be."""
         return self.state in {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
 
     def is_timed_out(self, now_ms: int) -> bool:
@@ -110,7 +110,7 @@ class Transaction(NamedTuple):
         return is_open and self.started_ms + self.timeout_ms < now_ms
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether the id was not used for so long that it is forgotten."""
+        """Whether the id was unused for so long that it can be forgotten."""
         return self.state in BETWEEN and self.updated_ms <= now_ms - expiration_ms
 
 
@@ -118,7 +118,7 @@ def check_producer(transaction: Transaction | None, producer_id: int, epoch: int
     """Return the transaction of a known id if it is this producer's.
 
     Raises:
-        InvalidProducerIdMapping: The id is unknown, or of another producer id.
+        InvalidProducerIdMapping: The transactional id is unknown, or has another producer id.
         ProducerFenced: The producer has another epoch.
     """
     if transaction is None:
@@ -127,7 +127,7 @@ def check_producer(transaction: Transaction | None, producer_id: int, epoch: int
         raise InvalidProducerIdMapping(
             f"the transactional id belongs to producer {transaction.producer_id}, not {producer_id}"
         )
-    if transaction.producer_epoch != epoch or epoch >= MAX_EPOCH:  # the last one only fences
+    if transaction.producer_epoch != epoch or epoch >= MAX_EPOCH:  # the last epoch only fences
         raise ProducerFenced(
             f"epoch {epoch} of producer {producer_id} is not its current one, "
             f"{transaction.producer_epoch}"
@@ -136,10 +136,10 @@ def check_producer(transaction: Transaction | None, producer_id: int, epoch: int
 
 
 def check_settled(transaction: Transaction) -> None:
-    """Refuse while markers of the transaction are yet to be written.
+    """Refuse a request while markers of the transaction are still to be written.
 
     Raises:
-        ConcurrentTransactions: They are.
+        ConcurrentTransactions: Markers are still to be written.
     """
     if transaction.state in PREPARED:
         raise ConcurrentTransactions
@@ -172,7 +172,7 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Transaction:
-    """Return the open transaction with more partitions; the same value if it has them all.
+    """Return the open transaction with more partitions; the given value if it has them all.
 
     Raises:
         InvalidProducerIdMapping: See `check_producer`.
@@ -197,7 +197,7 @@ def add_partitions(
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """Return what follows a prepared transaction whose markers are all written."""
+    """Return the state that follows a prepared transaction once all markers are written."""
     is_commit = transaction.state is TransactionState.PREPARE_COMMIT
     completed = transaction._replace(
         state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
@@ -206,7 +206,8 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
     )
     if transaction.next_producer_id == NO_PRODUCER_ID:
         return completed
-    # The epochs of the old id are used up. The client has seen the last but one, and 0 comes next.
+    # The epochs of the old id are used up. The client has seen the last epoch but one; 0 comes
+    # next.
     return completed._replace(
         producer_id=transaction.next_producer_id,
         previous_producer_id=transaction.producer_id,
@@ -216,7 +217,7 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def refuse_state(transaction: Transaction, wanted: str) -> InvalidTxnState:
-    """Return the refusal of what cannot be done in this state."""
+    """Return the refusal of an operation that this state does not allow."""
     return InvalidTxnState(
         f"producer {transaction.producer_id} cannot {wanted} in state {transaction.state.title}"
     )

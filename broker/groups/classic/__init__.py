@@ -1,4 +1,5 @@
 """Groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Here goes the state machine of such a group, without I/O. The coordinator runs it and writes for it.
+This package has the state machine of such a group, without I/O. The coordinator runs the state
+machine and writes its records.
 """

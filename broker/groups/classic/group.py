@@ -1,8 +1,9 @@
 """A group in the classic protocol: a state machine without I/O (Kafka: ``ClassicGroup``).
 
-Requests come in as values, answers leave through the ``reply`` that came with a request, at once
-or when the others have come. What must survive a restart is written through ``write`` before it is
-true here; if that fails the group is as it was. Time comes from the timers alone.
+Requests come in as values. Answers leave through the ``reply`` that came with a request, at once or
+when the requests of the other members have come. State that must survive a restart is written
+through ``write`` before it changes here; if the write fails, the group stays as it was. Time comes
+only from the timers.
 
 | state | join | sync | heartbeat | left by |
 | --- | --- | --- | --- | --- |
@@ -71,7 +72,8 @@ protocols, of which the record has one, and each costs more in memory than there
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first join of a member may stay parked: it cannot heartbeat before the answer."""
 
-# For heartbeats and commits: in Python 3.11 to find a member of an enum costs more than the rest.
+# For heartbeats and commits: the look-up of an enum's member in Python 3.11 costs more than the
+# rest.
 _COMPLETING = GroupState.COMPLETING
 _DEAD = GroupState.DEAD
 _EMPTY = GroupState.EMPTY
@@ -83,8 +85,8 @@ _STABLE = GroupState.STABLE
 class ClassicServices:
     """The objects that all classic groups share.
 
-    ``write`` appends rows to a partition of the journal, which takes batches of ``max_batch_bytes``
-    at most.
+    ``write`` appends rows to a partition of the journal; a batch in it has at most
+    ``max_batch_bytes``.
     """
 
     clock: Clock
@@ -96,7 +98,7 @@ class ClassicServices:
 
 
 class _Pending(NamedTuple):
-    """An id that was given out: its time, and to whose client."""
+    """A member id that was given out: until when it is valid, and for which client."""
 
     timer: Timer
     user: str
@@ -107,10 +109,10 @@ class ClassicGroup:
 
     Invariants: the generation only grows; a stable group has a leader and all members have an
     assignment of this generation; a parked join is answered when the join phase ends, a parked sync
-    when the leader's has come, and both at the latest when their member goes.
+    when the leader's sync has come, and both at the latest when their member leaves the group.
 
-    ``pending`` are the ids that were given out and have not joined yet. The protocol type is empty
-    in a group that only committed offsets.
+    ``pending`` holds the member ids that were given out and whose members have not joined yet. The
+    protocol type is empty in a group that has only committed offsets.
     """
 
     __slots__ = (
@@ -165,7 +167,7 @@ class ClassicGroup:
         return self.state is GroupState.EMPTY
 
     def count_name(self) -> None:
-        """Have counted what it takes in memory, with its name."""
+        """Count the memory that the group takes, its name included."""
         self.members.bytes.add(size_of_group(self.group_id))
 
     @property
@@ -180,12 +182,12 @@ class ClassicGroup:
     # Joining
 
     def join(self, request: JoinRequest, reply: JoinReply) -> None:
-        """Take a member in, or back; answered at once or when the join phase ends.
+        """Let a member join or rejoin; the answer comes at once or when the join phase ends.
 
         Raises:
             GroupMaxSizeReached: The group is full, or its members are too large for any record.
             CoordinatorLoadInProgress: The members of all groups, or of one user, are too large.
-            InconsistentGroupProtocol: It has no protocol in common with the other members.
+            InconsistentGroupProtocol: The member has no protocol in common with the other members.
             UnknownMemberId: No member was given this id, or no member has this instance id.
             FencedInstanceId: Another member has joined with the instance id.
             CoordinatorNotAvailable: The group was deleted.
@@ -207,12 +209,12 @@ class ClassicGroup:
             self._join_again(self.members.get(member_id, request.instance_id), request, reply)
 
     def has_room(self, member_id: str) -> bool:
-        """Tell whether group.max.size leaves room for a member, new or back."""
+        """Tell whether group.max.size leaves room for a member that joins or rejoins."""
         max_size = self._services.settings().group_max_size
         member = self.members.by_id.get(member_id)
         match self.state:
             case GroupState.PREPARING:
-                # Those that join are counted, not the members: some members may not come back.
+                # Count the joining members, not all members: some members may not come back.
                 is_parked = member is not None and member.join_reply is not None
                 return is_parked or self.members.joining_count < max_size
             case GroupState.COMPLETING | GroupState.STABLE:
@@ -280,7 +282,7 @@ class ClassicGroup:
                 return
             case GroupState.EMPTY:
                 raise UnknownMemberId
-        # A leader that joins again has seen a change that is not in its metadata.
+        # A leader that joins again has seen a change that its metadata does not show.
         self.members.check_growth(member, request)
         self.members.update(member, request)
         self.members.park_join(member, reply)
@@ -340,7 +342,7 @@ class ClassicGroup:
     # The join phase
 
     def rebalance(self) -> None:
-        """Begin a rebalance: all members join again; end the join phase if they all have."""
+        """Begin a rebalance: all members have to join again. End it if all have joined."""
         if self.state is GroupState.PREPARING:
             self._complete_join_if_all_are_there()
             return
@@ -363,12 +365,12 @@ class ClassicGroup:
         return not self.pending and self.members.joining_count == len(self.members)
 
     def _complete_join_if_all_are_there(self) -> None:
-        """An empty group waits its time out: members that start together shall come together."""
+        """End the join phase if all members have joined; in an empty group, only time ends it."""
         if self.previous_state is not GroupState.EMPTY and self._all_joined:
             self._complete_join()
 
     def _end_join_phase(self) -> None:
-        """Its time is up; while an empty group fills, each newcomer gives the next some time."""
+        """End the join phase, or extend it while new members join an empty group."""
         if self._is_initial and self._member_was_added and self._remaining_ms:
             self._member_was_added = False
             delay_ms = min(
@@ -388,7 +390,7 @@ class ClassicGroup:
             if member.join_reply is None and member.instance_id is None:
                 self._remove(member)
         if self.members and not self.members.elect_joined():
-            # Only static members, all silent: their sessions decide.
+            # All members are static and silent: the ends of their sessions decide.
             self._join_timer.start(self.members.rebalance_timeout_ms, self._end_join_phase)
             return
         self._is_initial = False
@@ -414,13 +416,14 @@ class ClassicGroup:
         try:
             self._write(self._metadata({}))
         except KafkaError as error:
-            # Its members are gone all the same: a restart waits for their sessions to end.
+            # The members are gone even if the write failed: a restart waits for their sessions to
+            # end.
             _logger.warning("empty group not written group=%s reason=%s", self.group_id, error)
 
     # Syncing
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
-        """Give a member its assignment; answered when the leader has sent all of them.
+        """Give a member its assignment; the answer comes when the leader has sent all assignments.
 
         Raises:
             UnknownMemberId: There is no such member.
@@ -499,7 +502,7 @@ class ClassicGroup:
             UnknownMemberId: There is no such member.
             FencedInstanceId: Another member has joined with the instance id.
             IllegalGeneration: The member belongs to another generation.
-            RebalanceInProgress: It is alive and has to join.
+            RebalanceInProgress: The member is alive and has to join again.
             CoordinatorNotAvailable: The group was deleted.
         """
         if self.state is _DEAD:
@@ -512,7 +515,7 @@ class ClassicGroup:
             raise RebalanceInProgress
 
     def touch(self, member_id: str) -> None:
-        """Keep a member alive because it has committed."""
+        """Keep a member alive because it has committed offsets."""
         member = self.members.by_id.get(member_id)
         if member is not None and (self.state is _STABLE or self.state is _PREPARING):
             member.start_session()
@@ -590,10 +593,11 @@ class ClassicGroup:
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Refuse a commit from outside of this generation, unless the group has no members.
+        """Refuse a commit that is not of this generation, unless the group has no members.
 
         Raises:
-            UnknownMemberId: There is no such member, or none is named though the group has members.
+            UnknownMemberId: There is no such member, or the request names no member of a group that
+                has some.
             FencedInstanceId: Another member has joined with the instance id.
             IllegalGeneration: The member belongs to another generation.
             RebalanceInProgress: The member has to learn its assignment first.
@@ -639,13 +643,13 @@ class ClassicGroup:
             raise NonEmptyGroup
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether members of this generation read a topic, or may."""
+        """Tell whether members of this generation read a topic, or may read it."""
         if self._subscribed_topics is None:
             return self.is_of_consumers
         return topic in self._subscribed_topics
 
     def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
-        """Return since when an offset is unused, in ms; None if it is in use."""
+        """Return the time in ms since which an offset is unused; None if it is in use."""
         if not self.protocol_type:
             return committed.commit_timestamp
         if self.state is GroupState.EMPTY:
@@ -665,7 +669,7 @@ class ClassicGroup:
         """Write that the group exists.
 
         Raises:
-            KafkaError: The journal did not take it, ready to be answered.
+            KafkaError: The journal did not take the record. The error can be sent as the answer.
         """
         self._write(self._metadata({}))
 
@@ -696,7 +700,7 @@ class ClassicGroup:
     # Starting and ending
 
     def restore(self, metadata: GroupMetadataValue) -> None:
-        """Take the state that the journal has; `resume` follows when all of it was read."""
+        """Restore the state from the journal; the caller calls `resume` when all of it was read."""
         self.generation = metadata.generation
         self.protocol_type = metadata.protocol_type
         self.protocol_name = metadata.protocol
@@ -723,7 +727,7 @@ class ClassicGroup:
     def take_over(
         self, protocol_type: str, generation: int, requests: Iterable[JoinRequest]
     ) -> None:
-        """Take the place of a consumer group: stable, with these members, all of them classic."""
+        """Take the place of a consumer group as a stable group with these classic members."""
         self.protocol_type = protocol_type
         self.generation = generation
         for request in requests:
@@ -782,7 +786,7 @@ def _check_size(services: ClassicServices, partition: int, size: int) -> None:
     """Refuse members that are so large that no record of the group could hold them.
 
     Raises:
-        GroupMaxSizeReached: They are, whichever of their protocols is chosen.
+        GroupMaxSizeReached: They are too large, whichever of their protocols is chosen.
     """
     if size > _PROTOCOLS * services.max_batch_bytes(partition):
         raise GroupMaxSizeReached(f"the members of a group would have {size} bytes")

@@ -1,4 +1,4 @@
-"""The members of a classic group: which there are, the leader, the protocols, the votes."""
+"""The members of a classic group, their leader, their protocols and their votes for a protocol."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _PROTOCOL_BYTES: Final = 150
 class Member:
     """One member. At most one of its joins and one of its syncs waits for an answer.
 
-    ``timer`` is that of its session; ``on_silence`` gets the member when that has ended.
+    ``timer`` is the timer of the member's session; ``on_silence`` is called with the member when
+    the session has ended.
     """
 
     __slots__ = (
@@ -91,25 +92,25 @@ class Member:
             self.expect_within(self.session_timeout_ms)
 
     def expect_within(self, milliseconds: float) -> None:
-        """Take it for silent after this time."""
+        """Treat the member as silent after this time."""
         self.timer.start(milliseconds, partial(self._on_silence, self))
 
     @property
     def size(self) -> int:
-        """How many bytes it has in memory."""
+        """How many bytes the member takes in memory."""
         return size_of_member(self.member_id, self, self.assignment)
 
     @property
     def protocol_names(self) -> set[str]:
-        """The protocols that it knows; a client may list a name twice."""
+        """The protocols that the member knows; a client may list a name twice."""
         return {name for name, _ in self.protocols}
 
     def metadata_of(self, protocol: str | None) -> bytes:
-        """Return the member's metadata of a protocol; no bytes if it does not have it."""
+        """Return the member's metadata for a protocol; empty bytes if the member has none."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def describe(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
-        """Return the member as the group's record has it."""
+        """Return the member in the form of the group's record."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -123,11 +124,11 @@ class Member:
 
 
 class Members:
-    """The members by id, the first of them the leader until it goes or does not rejoin.
+    """The members by id. The first member leads until it leaves or does not rejoin.
 
-    ``joining_count`` is how many of them wait for the answer to a join. Every change of a member's
-    protocols, its assignment and its parked join goes through this class, which counts the members
-    in ``bytes``.
+    ``joining_count`` is how many members wait for the answer to a join. Every change of a member's
+    protocols, its assignment and its parked join goes through this class. The class counts in
+    ``bytes`` how much memory the members take.
     """
 
     __slots__ = ("_supported", "by_id", "bytes", "joining_count", "leader", "static")
@@ -170,7 +171,7 @@ class Members:
         return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)
 
     def add(self, member: Member) -> None:
-        """Take a member in."""
+        """Add a member."""
         if self.leader is None:
             self.leader = member.member_id
         self.by_id[member.member_id] = member
@@ -190,7 +191,7 @@ class Members:
             self.leader = next(iter(self.by_id), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """Put a static member's successor in its place, also in the leader's."""
+        """Put a static member's successor in its place; a leader's successor leads."""
         was_leader = self.leader == old.member_id
         self.remove(old)
         self.add(new)
@@ -214,7 +215,7 @@ class Members:
         member.assignment = assignment
 
     def check_growth(self, member: Member, request: JoinRequest) -> None:
-        """Refuse a member that joins again and says much more than before.
+        """Refuse a member that joins again with much more data than before.
 
         Raises:
             KafkaError: See `GroupBytes.check`.
@@ -226,7 +227,7 @@ class Members:
         """Refuse assignments that are much larger than those before.
 
         Raises:
-            KafkaError: See `GroupBytes.check`; all of it is held against the leader's user.
+            KafkaError: See `GroupBytes.check`. All of the bytes count for the leader's user.
         """
         leader = self.by_id.get(self.leader or "")
         more = bytes_of(assignments.values()) - bytes_of(self.assignments.values())
@@ -247,7 +248,7 @@ class Members:
             reply(result)
 
     def elect_joined(self) -> bool:
-        """Make a member that joins the leader, if any does; tell whether there is a leader now."""
+        """Choose another leader if the leader did not join; tell whether a joined one leads now."""
         leader = None if self.leader is None else self.by_id.get(self.leader)
         if leader is None:
             return False
@@ -266,7 +267,7 @@ class Members:
     def choose_protocol(self) -> str:
         """Return the protocol with the most votes among those that all members have.
 
-        A member votes for the first of its list that is one of them.
+        A member votes for the first protocol of its list that all members have.
         """
         count = len(self.by_id)
         votes: Counter[str] = Counter()
@@ -292,17 +293,17 @@ class Members:
     def describe(
         self, protocol: str | None, assignments: Mapping[str, bytes]
     ) -> tuple[MemberMetadata, ...]:
-        """Return all members as the group's record has them, with these assignments."""
+        """Return all members in the form of the group's record, with these assignments."""
         return tuple(
             member.describe(protocol, assignments[member.member_id])
             for member in self.by_id.values()
         )
 
     def find_topics(self, protocol: str | None) -> frozenset[str] | None:
-        """Return the topics that consumers subscribe to, but for names that none can have.
+        """Return the topics that consumers subscribe to, without names that no topic can have.
 
-        None: A subscription cannot be read, or all together name very many topics. Members that
-        name the same topics are read once.
+        Return None if a subscription cannot be read, or if all subscriptions together name very
+        many topics. Of members with the same subscription, one is read.
         """
         if not self.by_id:
             return frozenset()
@@ -328,7 +329,7 @@ class Members:
         supported = self._supported
         for name in member.protocol_names:
             supported[name] -= 1
-            if not supported[name]:  # of other protocols there may be very many
+            if not supported[name]:  # a client may send very many other protocols
                 del supported[name]
 
 
@@ -337,7 +338,7 @@ def _size_of(protocols: Protocols) -> int:
 
 
 def size_of_member(member_id: str, said: JoinRequest | Member, assignment: bytes = b"") -> int:
-    """Return how many bytes a member has in memory, or would have."""
+    """Return how many bytes a member takes in memory, or would take."""
     texts = (
         member_id,
         said.instance_id,

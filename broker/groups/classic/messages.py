@@ -19,7 +19,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A JoinGroup request; ``member_id`` is empty until the coordinator has given one."""
+    """A JoinGroup request; ``member_id`` is empty until the coordinator has given out an id."""
 
     member_id: str
     instance_id: str | None
@@ -46,7 +46,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The answer to a join; the members are listed for the leader alone."""
+    """The answer to a join; only the leader gets the list of members."""
 
     error: ErrorCode
     member_id: str
@@ -60,7 +60,7 @@ class JoinResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A SyncGroup request; the assignments, by member id, come from the leader."""
+    """A SyncGroup request; only the leader sends assignments, by member id."""
 
     member_id: str
     instance_id: str | None

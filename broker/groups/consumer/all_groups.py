@@ -1,8 +1,8 @@
-"""All consumer groups: their transitions are run here, and written.
+"""All consumer groups: their transitions run here, and the records are written here.
 
-The modules beside this one decide. Here their records go into the journal before any client sees
-the change. Groups are made, deleted and moved to the other protocol, and members that miss a
-deadline are removed.
+The modules beside this one decide what changes. This module writes their records into the journal
+before any client sees the change. It also creates and deletes groups, moves them to the other
+protocol, and removes members that miss a deadline.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _SAID = frozenset({RecordType.MEMBER_METADATA, RecordType.REGULAR_EXPRESSION})
 
 
 class ConsumerGroups:
-    """The consumer groups of one coordinator (loop only); the coordinator lists them with others.
+    """The consumer groups of one coordinator (loop only), which the coordinator lists with others.
 
-    While the journal is read the groups only take its records; requests are refused.
+    While the journal is read, the groups only apply its records and requests are refused.
     """
 
     def __init__(self, coordinator: Owner) -> None:
@@ -109,7 +109,7 @@ class ConsumerGroups:
     def run(
         self, group: HostedConsumerGroup, transition: Callable[[Changes], T], user: str = ""
     ) -> T:
-        """Run a transition for a user and write it; if anything fails, nothing has changed.
+        """Run a transition for a user and write its records; after a failure nothing has changed.
 
         Raises:
             KafkaError: The transition is refused, or the journal did not take it.
@@ -140,7 +140,7 @@ class ConsumerGroups:
         world: World,
         user: str,
     ) -> T:
-        """Run a transition; then match the group's expressions, later, if it is time to.
+        """Run a transition; if the group's expressions are due to be matched, start that for later.
 
         Raises:
             KafkaError: See `run`.
@@ -154,7 +154,7 @@ class ConsumerGroups:
         """Keep a member alive, add it, or remove it.
 
         Raises:
-            GroupIdNotFound: There is no such consumer group, and none can be made.
+            GroupIdNotFound: There is no such consumer group, and none can be created.
             KafkaError: The member is refused, or the journal did not take it.
         """
         group = self.coordinator.find(group_id)
@@ -216,7 +216,7 @@ class ConsumerGroups:
     def become_classic(
         self, group: HostedConsumerGroup, leaving: Collection[Member], written: list[Row]
     ) -> ClassicGroup:
-        """Write, behind ``written``, that the group is a classic one with the members that stay.
+        """Write the rows ``written``, then that the group is classic with the members that stay.
 
         Raises:
             KafkaError: The journal did not take it; the group is as it was.
@@ -239,7 +239,7 @@ class ConsumerGroups:
         self.become_classic(group, leaving, []).rebalance()
 
     def _found(self, group_id: str, old: object, request: HeartbeatRequest) -> HeartbeatResult:
-        """Make a consumer group: a new one, or out of a classic one."""
+        """Create a consumer group: a new one, or one that replaces a classic group."""
         self.coordinator.check_room(group_id)
         rows: list[Row] = []
         changes = Changes(ConsumerGroup(group_id, self.coordinator.journal.partition_for(group_id)))
@@ -296,7 +296,7 @@ class ConsumerGroups:
     # Expressions
 
     def _match_later(self, group: HostedConsumerGroup, last_ms: int | None, world: World) -> None:
-        """Start to match the group's expressions if they need it, unless that is under way."""
+        """Start to match the group's expressions if they need it and it is not under way."""
         if group.group_id in self._matching:
             return
         regexes = find_stale(group.machine, last_ms, world)
@@ -309,9 +309,9 @@ class ConsumerGroups:
     async def _match(
         self, group_id: str, regexes: Collection[str], sees: Callable[[str], bool] | None
     ) -> None:
-        """Match expressions, letting others run, and write what they have matched.
+        """Match expressions while others are served, and write the topics that they match.
 
-        What the client does not see, whose heartbeat asked for it, counts as not matched.
+        A topic does not match if the client whose heartbeat began this may not see it.
         """
         try:
             matches: dict[str, frozenset[str]] = {}
@@ -366,7 +366,7 @@ class ConsumerGroups:
         return None
 
     def finish(self, partition: int) -> None:
-        """Serve the groups of a partition that was read to its end."""
+        """Begin to serve the groups of a partition that was read to its end."""
         for machine in self._loading.pop(partition, {}).values():
             group = HostedConsumerGroup(machine, self)
             self.coordinator.add(group)

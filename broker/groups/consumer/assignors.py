@@ -1,7 +1,7 @@
-"""The assignors, which a consumer group asks for by name: they give partitions to members.
+"""The assignors, which give partitions to members. A consumer group names the one that it wants.
 
-An assignor is a function of values: of members by id and partition counts by topic id it makes the
-partitions of every member. There are Kafka's own two; plug-ins cannot be added.
+An assignor is a pure function: it gets members by id and partition counts by topic id, and returns
+the partitions of every member. There are Kafka's own two; plug-ins cannot be added.
 """
 
 from collections import defaultdict
@@ -34,8 +34,8 @@ def assign_range(
 
     The first ``partitions % subscribers`` members get one more. If topics have the same subscribers
     and equally many partitions, a member gets the same numbers of each, so that the topics can be
-    joined. Static members come first, by instance id, since their places last; then the others by
-    member id.
+    joined. Static members come first, by instance id, since they keep their places; then the others
+    come, by member id.
     """
     ordered = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
     assigned: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
@@ -62,15 +62,15 @@ def assign_uniform(
 ) -> dict[str, Assigned]:
     """Spread partitions evenly, and move few of them (UniformAssignor).
 
-    Where all members subscribe to the same topics, `_deal_in_runs` does it. Else each member first
-    keeps those of its last target to whose topics it still subscribes. Partitions
-    that no member has go to the subscriber with the fewest. Then partitions move along the shortest
-    chain of members, from a member to one with at least two fewer, until there is no such chain.
-    That is the best balance possible for these subscriptions (a semi-matching without such a chain
-    is optimal).
+    Where all members subscribe to the same topics, `_deal_in_runs` does it. Otherwise each member
+    first keeps those partitions of its last target to whose topics it still subscribes. Each
+    partition that no member has goes to the subscriber with the fewest partitions. Then partitions
+    move along the shortest chain of members, from a member to one with at least two fewer, until
+    there is no such chain. That is the best balance possible for these subscriptions (a
+    semi-matching without such a chain is optimal).
 
-    All clients wait meanwhile. So members of the same subscription are looked at together, and
-    where very many subscriptions differ, partitions cease to move before the balance is the best.
+    All clients wait while this runs. So members with the same subscription are handled together.
+    Where very many subscriptions differ, partitions cease to move before the balance is the best.
     """
     if len({member.topic_ids for member in members.values()}) == 1:
         return _deal_in_runs(members, partition_counts)
@@ -89,9 +89,10 @@ def _deal_in_runs(
 ) -> dict[str, Assigned]:
     """Give each member the average, rounded down or up (UniformHomogeneousAssignmentBuilder).
 
-    Each keeps of its last target what is not above its share. Free partitions are dealt in runs,
-    one topic after the other, and what was taken away behind it. Of the members that get one more
-    those come first that keep as much, and then the last.
+    Each member keeps the partitions of its last target up to its share. Free partitions are dealt
+    in runs, one topic after the other; partitions that were taken from members come after them.
+    Members that can keep one more than the rounded-down average get the higher share first; then
+    the last members get it.
     """
     ordered = sorted(members)
     subscribed = members[ordered[0]].topic_ids
@@ -185,7 +186,7 @@ class _Balance:
         }
 
     def keep_what_is_due(self) -> None:
-        """Leave to each member those of its last target that exist and that it subscribes to.
+        """Let each member keep the partitions of its last target that exist and are subscribed to.
 
         Where all subscribe to the same topics, no member keeps more than its share.
         """
@@ -207,9 +208,9 @@ class _Balance:
                 self._give(member_id, topic_id, kept)
 
     def _find_share(self) -> tuple[int, int]:
-        """Return how many partitions a member may keep, and how many members one more.
+        """Return how many partitions a member may keep, and how many members may keep one more.
 
-        All of them, unless all members subscribe to the same topics.
+        A member may keep all of its partitions, unless all members subscribe to the same topics.
         """
         total = sum(map(len, self._free.values()))
         if len(self._subscribers) != 1:
@@ -239,10 +240,11 @@ class _Balance:
                 heapreplace(waiting, (load + 1, member_id))
 
     def level(self) -> None:
-        """Move partitions from the member with the most until no move helps, or it takes long.
+        """Move partitions from the member with the most, until no move helps or it takes too long.
 
-        If a member finds no chain, no member that it reaches has two fewer. Those of them that have
-        no more than it has will not find a chain either, now or after other moves.
+        If a member finds no chain, no member that it reaches has two partitions fewer. A reached
+        member that has no more partitions than the first will not find a chain either, now or after
+        other moves.
         """
         settled: set[str] = set()
         fullest = [(-load, member_id) for member_id, load in self._load.items()]
@@ -263,7 +265,7 @@ class _Balance:
     def _find_chain(self, member_id: str) -> tuple[list[_Step] | None, set[str]]:
         """Return the shortest chain to a member with at least two fewer, and the members reached.
 
-        Of members equally far away it takes the one with the fewest.
+        Among members that are equally far away, the one with the fewest partitions is chosen.
         """
         enough = self._load[member_id] - 2
         came_by: dict[str, tuple[str, UUID]] = {}
@@ -283,9 +285,9 @@ class _Balance:
         audiences: set[int],
         came_by: dict[str, tuple[str, UUID]],
     ) -> Iterator[str]:
-        """Yield, once each, the members that could take a partition from one of the ring.
+        """Yield once each member that could take a partition from a member of the ring.
 
-        Topics with the same subscribers lead to the same members, mostly to all.
+        Topics with the same subscribers lead to the same members, in most cases to all members.
         """
         for giver in ring:
             for topic_id in self.assigned[giver]:

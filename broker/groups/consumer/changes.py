@@ -1,4 +1,4 @@
-"""The records of a transition of a consumer group: applied as they are made, undone on failure."""
+"""The records of a transition of a consumer group: applied when they are put, undone on failure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Changes:
     """The records of one transition, applied to the group as they are put.
 
-    They go to the journal before any client sees the group. If it refuses them, `undo` restores
-    the group. What is outside of it follows when that is certain: `settle`. ``user`` is the one
-    that has sent the request, if any has.
+    The records go to the journal before any client sees the change. If the journal refuses them,
+    `undo` restores the group. When the outcome is certain, `settle` changes what is outside of the
+    group. ``user`` is the user that has sent the request, if a request began the transition.
     """
 
     __slots__ = ("_before", "_deadlines", "_regexes", "group", "records", "user")
@@ -52,7 +52,7 @@ class Changes:
         self.put(kind, "", value)
 
     def start(self, member_id: str, deadline: Deadline, after_ms: int) -> None:
-        """Set a member's deadline once this is written; that of its session in any case."""
+        """Set a member's deadline once this is written; a session's deadline is set in any case."""
         self._deadlines.append((member_id, deadline, after_ms))
 
     def cancel(self, member_id: str, *kinds: Deadline) -> None:
@@ -66,7 +66,7 @@ class Changes:
     def undo(self) -> None:
         """Restore the group as it was before the first `put`.
 
-        A member that exists is alive, also if it was refused, and its session begins again.
+        An existing member is alive even if its request was refused, so its session begins again.
         """
         for key, value, user in reversed(self._before):
             self.group.apply(key, value, user)
@@ -80,7 +80,8 @@ class Changes:
     def settle(self, deadlines: Deadlines | None, regexes: Regexes) -> None:
         """Start and cancel deadlines, and forget expressions that the group does not have.
 
-        This is for the end: all is written, or undone. A group that is refused has no deadlines.
+        Call this at the end, when all is written or undone. A new group that was refused has no
+        deadlines.
         """
         if deadlines is not None:
             for member_id, deadline, after_ms in self._deadlines:
@@ -92,7 +93,7 @@ class Changes:
             regexes.settle(regex, self.group)
 
     def encode(self) -> list[Row]:
-        """Return the records as the log takes them."""
+        """Return the records in the form that the log takes."""
         return [
             (encode_key(key), None if value is None else encode_value(key.type, value))
             for key, value in self.records

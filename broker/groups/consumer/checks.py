@@ -1,4 +1,4 @@
-"""Checks of clients that commit offsets of a consumer group, or fetch them (ConsumerGroup)."""
+"""Checks of clients that commit or fetch the offsets of a consumer group (Kafka: ConsumerGroup)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_commit(
 
     Raises:
         UnknownMemberId: The sender is no member, and there are members.
-        UnsupportedVersion: A member that has epochs must use a version that has them.
+        UnsupportedVersion: The member has epochs, and this version of the request has none.
         StaleMemberEpoch: The epoch is above the member's.
         IllegalGeneration: The epoch is above the member's, which uses the classic protocol.
     """
@@ -62,7 +62,7 @@ def check_commit(
 def find_partition_check(
     group: ConsumerGroup, member_id: str, member_epoch: int
 ) -> PartitionCheck | None:
-    """Return the check for each partition of a commit, None without a check (KIP-1251).
+    """Return the check for each partition of a commit, or None if none is needed (KIP-1251).
 
     A member whose epoch has risen since it sent its commit may commit what it already had.
     """
@@ -73,12 +73,12 @@ def find_partition_check(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-    """Refuse an OffsetFetch of a sender that says that it is a member and is not.
+    """Refuse an OffsetFetch whose sender claims to be a member and is not.
 
     Raises:
         UnknownMemberId: The sender is no member.
         StaleMemberEpoch: It is not in that epoch.
-        IllegalGeneration: The same, of a classic member.
+        IllegalGeneration: The same for a classic member.
     """
     if member_id is None and member_epoch < 0:
         return
@@ -105,7 +105,7 @@ def check_partitions(
 def _check_partition(
     member: Member, member_epoch: int, topic_id: UUID | None, partition: int
 ) -> None:
-    """Refuse a commit for a partition that the member does not have, or got later."""
+    """Refuse a commit for a partition that the member lacks, or got after the commit's epoch."""
     current = member.current
     since = next(
         (

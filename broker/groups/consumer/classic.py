@@ -1,9 +1,9 @@
 """Members of the classic protocol in a consumer group, while the group moves between the two.
 
-Kafka's GroupMetadataManager, classicGroup…ToConsumerGroup. The broker assigns; JoinGroup answers at
-once with the member epoch as the generation and no leader, SyncGroup with the assignment, and
-Heartbeat says REBALANCE_IN_PROGRESS when the member has to rejoin. A member that does not rejoin in
-time misses a deadline of its own, beside that of its session, and is fenced.
+Kafka's GroupMetadataManager, classicGroup…ToConsumerGroup. The broker assigns partitions. JoinGroup
+answers at once with the member epoch as the generation and no leader. SyncGroup answers with the
+assignment. Heartbeat answers REBALANCE_IN_PROGRESS when the member has to rejoin. A member has a
+deadline for rejoining, besides that of its session; if it misses the deadline, it is fenced.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) 
     """Refuse a member without a protocol that all classic members know.
 
     Raises:
-        InconsistentGroupProtocol: It has none.
+        InconsistentGroupProtocol: The member has none.
     """
     names = (name for name, _ in request.protocols)
     if request.protocol_type != PROTOCOL_TYPE or not group.supports_classic(names):
@@ -62,7 +62,7 @@ def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) 
 
 
 def join(changes: Changes, request: JoinRequest, member_id: str, world: World) -> JoinResult:
-    """Let a classic member join, or rejoin, and move it towards its target assignment.
+    """Let a classic member join or rejoin, and move it one step towards its target assignment.
 
     Raises:
         KafkaError: The member is refused.
@@ -104,7 +104,7 @@ class JoiningMember:
         advance(self._changes, self.id, owned, world, subscription_changed=subscription_changed)
 
     def answer(self) -> JoinResult:
-        """Return the answer: that of a follower; the generation is the member's epoch."""
+        """Return a follower's answer; the generation in it is the member's epoch."""
         return JoinResult(
             ErrorCode.none,
             self.id,
@@ -120,7 +120,7 @@ def sync(
     """Answer with a classic member's assignment.
 
     Raises:
-        KafkaError: It is not in the group, of another generation, or has to rejoin.
+        KafkaError: The member is not in the group, is of another generation, or has to rejoin.
     """
     member, classic = _get_classic(group, request.member_id, request.instance_id)
     _check_generation(member, request.generation)
@@ -155,8 +155,8 @@ def heartbeat(
     """Keep a classic member alive.
 
     Raises:
-        RebalanceInProgress: It has to give up or to get partitions.
-        KafkaError: It is not in the group, or of another generation.
+        RebalanceInProgress: The member has to give up partitions or to get some.
+        KafkaError: The member is not in the group, or is of another generation.
     """
     member, classic = _get_classic(group, member_id, instance_id)
     _check_generation(member, generation)
@@ -175,7 +175,7 @@ def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) 
     """Return a member that leaves; an administrator names an instance with an empty member id.
 
     Raises:
-        KafkaError: It is not in the group, or another took its place.
+        KafkaError: The member is not in the group, or another member has taken its place.
     """
     static = None if member_id else group.find_static(instance_id)
     return get_member(group, member_id, instance_id) if static is None else static
@@ -224,7 +224,7 @@ def _merge(
 
 
 def _read_subscription(request: JoinRequest) -> Subscription:
-    """Read one of the protocols' metadata: all of them say the same."""
+    """Read the subscription from the metadata of one protocol: all protocols have the same."""
     try:
         return decode_subscription(request.protocols[0][1])
     except ProtocolError as error:

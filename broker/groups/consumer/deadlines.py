@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Deadline(Enum):
-    """The kinds of deadlines of a member; the value completes "member … is fenced: it …"."""
+    """The kinds of a member's deadlines; the value ends the text "member … is fenced: it …"."""
 
     SESSION = "did not heartbeat within its session timeout"
     REBALANCE = "did not give up partitions within its rebalance timeout"
@@ -61,7 +61,7 @@ class Deadlines:
         self._missed(member_id, deadline)
 
     def close(self) -> None:
-        """Cancel everything, and let go of the group, which is gone."""
+        """Cancel all deadlines and drop the reference to the group, which is deleted."""
         for timer in self._running.values():
             timer.cancel()
         self._running.clear()
@@ -69,5 +69,5 @@ class Deadlines:
 
 
 def _nobody(member_id: str, deadline: Deadline) -> None:
-    """Miss nothing."""
+    """Do nothing when a deadline is missed."""
     del member_id, deadline

@@ -1,8 +1,8 @@
 """A group of the consumer protocol (KIP-848), as its records describe it.
 
-Kafka's ConsumerGroup and ModernGroup. No I/O and no clock: `apply` takes a record, at the start
-from the journal and later from the transition that wrote it. Nothing else changes the group. The
-transitions are functions of the modules beside this one; each writes through
+Kafka's ConsumerGroup and ModernGroup. The group does no I/O and has no clock. Only `apply` changes
+the group: it applies a record, which comes from the journal at the start and from a transition
+later. The transitions are functions of the modules beside this one; each writes through
 `broker.groups.consumer.changes`.
 """
 
@@ -41,8 +41,8 @@ _FIRST_EPOCH: Final = 1  # 0 is the epoch of a member that joins
 _DELETED_EPOCH: Final = -1
 _LEGACY: Final = LegacyPartitionMetadata()
 
-# What a topic and a partition of it cost in memory: in a target, and where a member has them, of
-# which the group also knows the owner.
+# The memory for a topic and for a partition of it: first in a target, then in a member's
+# assignment, where the group also knows the owner of each partition.
 _TARGET_BYTES: Final = (350, 100)
 _CURRENT_BYTES: Final = (600, 250)
 
@@ -51,12 +51,13 @@ class ConsumerGroup:
     """One group (loop only).
 
     Invariants: a partition has at most one owner, the member to which it is assigned or that has
-    yet to revoke it. The epochs of the group, of its target and of each member only rise, but for a
-    member that leaves or joins again. ``topics_seen`` and ``topics_matched`` are the versions of
-    the topics with which the group and its expressions were last compared. They are not from the
-    journal: after a start the topics are looked at with the first heartbeat. ``size`` is how many
-    bytes the members, their assignments and what their expressions match have in memory;
-    ``of_users`` are those of members by the user that brought them, without assignments.
+    yet to revoke it. The epochs of the group, of its target and of each member only rise; the epoch
+    of a member that leaves or joins again is the exception. ``topics_seen`` and ``topics_matched``
+    are the versions of the topics with which the group and its expressions were last compared. The
+    journal does not have these versions: after a start, the first heartbeat compares the topics
+    again. ``size`` is how many bytes the members, their assignments and the matches of their
+    expressions take in memory. ``of_users`` has the bytes of members, without assignments, by the
+    user that the member came from.
     """
 
     __slots__ = (
@@ -97,7 +98,7 @@ class ConsumerGroup:
         self.subscribers: dict[str, int] = {}  # how many members each expression has
         self.size = 0
         self.of_users: dict[str, int] = {}
-        self.name_count = 0  # of the names of topics that members subscribe to
+        self.name_count = 0  # how many names of topics all members' subscriptions have
         self.has_legacy_metadata = False
         self.topics_seen = -1
         self.topics_matched = -1
@@ -188,7 +189,7 @@ class ConsumerGroup:
         return any(all(name in known for known in others) for name in protocols)
 
     def apply(self, key: ConsumerGroupKey, value: Value | None, user: str = "") -> None:
-        """Apply a record; without a value it deletes. ``user`` is whose member it is of."""
+        """Apply a record, which deletes if it has no value; ``user`` is the user of its member."""
         match value:
             case GroupMetadata():
                 self.epoch, self.metadata_hash = value
@@ -278,7 +279,7 @@ class ConsumerGroup:
             self.static_members[after.metadata.instance_id] = after.id
 
     def claim(self, member_id: str, user: str) -> None:
-        """Note whose member one is that was read from the journal."""
+        """Note which user a member belongs to that was read from the journal."""
         member = self.members.get(member_id)
         if user and member is not None and not member.user:
             self.members[member_id] = member = member._replace(user=user)
@@ -302,7 +303,7 @@ class ConsumerGroup:
             self.size -= getsizeof(resolved.topics)
 
     def _subscribe(self, before: str, after: str) -> None:
-        """Count a member at its new expression instead of the one before."""
+        """Count a member as a subscriber of its new expression, no longer of the one before."""
         if before == after:
             return
         if before:
@@ -313,7 +314,7 @@ class ConsumerGroup:
             self.subscribers[after] = self.subscribers.get(after, 0) + 1
 
     def _forget_instance(self, member: Member) -> None:
-        """Forget a member's instance id, unless another member has it: compaction leaves gaps."""
+        """Forget a member's instance id, unless another has it: compaction may leave gaps."""
         instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member.id:
             del self.static_members[instance_id]
@@ -334,7 +335,7 @@ class ConsumerGroup:
 
 
 def _size_of(topics: Mapping[UUID, Collection[int]], costs: tuple[int, int]) -> int:
-    """Return how many bytes partitions take; ``costs`` are those of a topic and of a partition."""
+    """Return how many bytes partitions take; ``costs`` are those for a topic and a partition."""
     topic_bytes, partition_bytes = costs
     return len(topics) * topic_bytes + sum(map(len, topics.values())) * partition_bytes
 

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat: how a member joins, stays and leaves (KIP-848).
 
-Kafka's GroupMetadataManager.consumerGroupHeartbeat. Epoch 0 joins, -1 leaves, -2 leaves for a
-while (static members), any other is the member's own.
+Kafka's GroupMetadataManager.consumerGroupHeartbeat. A member sends epoch 0 to join, -1 to leave, -2
+to leave for a while (static members); any other epoch is its own.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ NOT_GIVEN = -1
 class HeartbeatRequest(NamedTuple):
     """One heartbeat. None, or a rebalance timeout of -1, means that nothing has changed.
 
-    ``sees`` tells which topics that an expression matches the client may see; None: all.
-    ``user`` is the principal that has logged in; empty without a login.
+    ``sees`` tells whether the client may see a topic that its expression matches; None means that
+    it may see all topics. ``user`` is the principal that has logged in; it is empty without a
+    login.
     """
 
     member_id: str
@@ -71,12 +72,12 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the member goes."""
+        """Whether the member leaves."""
         return self.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}
 
     @property
     def is_full(self) -> bool:
-        """Whether all fields are set, as after an error; the answer then has all of them, too."""
+        """Whether all fields are set, as after an error; then the answer has all fields, too."""
         has_subscription = (
             self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         )
@@ -86,7 +87,7 @@ class HeartbeatRequest(NamedTuple):
 
 
 class HeartbeatResult(NamedTuple):
-    """The answer; an assignment of None means that the member knows it."""
+    """The answer; an assignment of None means that the member knows its assignment already."""
 
     member_id: str
     member_epoch: int
@@ -101,7 +102,7 @@ def check_request(
 
     Raises:
         InvalidRequest: Something is missing, empty or out of place.
-        UnsupportedAssignor: group.consumer.assignors does not name it.
+        UnsupportedAssignor: group.consumer.assignors does not name the assignor.
     """
     epoch = request.member_epoch
     needs_member_id = needs_member_id or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
@@ -161,7 +162,7 @@ def leave(changes: Changes, request: HeartbeatRequest, world: World) -> Heartbea
     """Remove a member, for good or until its session ends.
 
     Raises:
-        KafkaError: It is not in the group, or another took its place.
+        KafkaError: The member is not in the group, or another member has taken its place.
     """
     member = get_member(changes.group, request.member_id, request.instance_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
@@ -197,7 +198,7 @@ def _find_or_join(changes: Changes, request: HeartbeatRequest) -> Member:
 
 
 def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
-    """Fence a member of another epoch, unless it is the one before: the answer may be lost."""
+    """Fence a member of another epoch; the one before is allowed, since an answer may be lost."""
     received, known = request.member_epoch, member.epoch
     if received > known:
         raise FencedMemberEpoch(

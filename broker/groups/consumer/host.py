@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """The runner of a group's transitions; `broker.groups.consumer.all_groups` says how."""
+    """The interface that runs a group's transitions; `broker.groups.consumer.all_groups` has it."""
 
     coordinator: Owner
     image: TopicImage
@@ -68,7 +68,7 @@ class Host(Protocol):
         world: World,
         user: str,
     ) -> T:
-        """Run what a member of a user says, and write it."""
+        """Run a transition for a member of a user, and write its records."""
 
     def remove(self, group: HostedConsumerGroup, members: Collection[Member]) -> None:
         """Remove members for good."""
@@ -83,10 +83,11 @@ class Host(Protocol):
 
 
 class HostedConsumerGroup:
-    """A `Group` of the consumer protocol (loop only). ``machine`` is what its records say.
+    """A `Group` of the consumer protocol (loop only).
 
-    `join`, `sync`, `heartbeat` and `leave` are for members of the classic protocol; those of the
-    consumer protocol are the host's to serve. ``sees`` is that of the last heartbeat.
+    ``machine`` is its state from the records. `join`, `sync`, `heartbeat` and `leave` are for
+    members of the classic protocol; the host serves members of the consumer protocol. ``sees``
+    comes from the last heartbeat.
     """
 
     type: Final = "consumer"
@@ -117,12 +118,12 @@ class HostedConsumerGroup:
         return self.machine.is_empty
 
     def count_name(self) -> None:
-        """Have counted what it takes in memory, with its name and its members."""
+        """Count the memory that the group takes, with its name and its members."""
         self._own_bytes = size_of_group(self.group_id)
         self.count_bytes()
 
     def count_bytes(self) -> None:
-        """Have counted what the members have in memory now."""
+        """Count the memory that the members take now."""
         self._bytes.add(self._own_bytes + self.machine.size - self._bytes.size)
         self._bytes.set_shares(self.machine.of_users)
 
@@ -152,7 +153,7 @@ class HostedConsumerGroup:
         )
 
     def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:
-        """Return the check for each partition of a commit, None if there is nothing to check."""
+        """Return the check for each partition of a commit, or None if there is nothing to check."""
         return find_partition_check(self.machine, member_id, generation)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
@@ -160,13 +161,13 @@ class HostedConsumerGroup:
         check_fetch(self.machine, member_id, member_epoch)
 
     def check_offset_delete(self) -> None:
-        """Allow it: which topics are in use is known."""
+        """Allow offsets to be deleted: this group knows which topics are in use."""
 
     def check_delete(self) -> None:
         """Allow an empty group to be deleted.
 
         Raises:
-            NonEmptyGroup: It has members.
+            NonEmptyGroup: The group has members.
         """
         if not self.machine.is_empty:
             raise NonEmptyGroup
@@ -176,7 +177,7 @@ class HostedConsumerGroup:
         return self.machine.is_subscribed(topic)
 
     def expiry_base(self, topic: str, committed: OffsetCommitValue) -> int | None:
-        """Return since when an offset is unused, in ms; None if it is in use."""
+        """Return the time in ms since which an offset is unused; None if it is in use."""
         return None if self.is_subscribed_to(topic) else committed.commit_timestamp
 
     def touch(self, member_id: str) -> None:
@@ -187,7 +188,7 @@ class HostedConsumerGroup:
         return tombstones(self.machine)
 
     def close(self, error: ErrorCode = ErrorCode.none) -> None:
-        """Cancel all deadlines; no request of this protocol waits."""
+        """Cancel all deadlines; requests of this protocol never wait."""
         del error
         self.deadlines.close()
         for regex in self.machine.subscribers:
@@ -197,7 +198,7 @@ class HostedConsumerGroup:
     # Members of the classic protocol
 
     def join(self, request: JoinRequest, reply: JoinReply) -> None:
-        """Let a classic member join; if the group is empty, make it a classic group first.
+        """Let a classic member join; an empty group becomes a classic group first.
 
         Raises:
             KafkaError: The classic group refuses the member, or the journal did not take it.
@@ -215,7 +216,7 @@ class HostedConsumerGroup:
         """Let a classic member join.
 
         Raises:
-            KafkaError: It is refused, or the journal did not take it.
+            KafkaError: The member is refused, or the journal did not take the records.
         """
         world = self._groups.world(self.group_id)
         if not world.policy.may_mix:
@@ -242,7 +243,7 @@ class HostedConsumerGroup:
         """Answer with a classic member's assignment.
 
         Raises:
-            KafkaError: It is not in the group, of another generation, or has to rejoin.
+            KafkaError: The member is not in the group, is of another generation, or has to rejoin.
         """
         reply(classic.sync(self.machine, request, self._groups.image, self.deadlines))
 
@@ -250,7 +251,7 @@ class HostedConsumerGroup:
         """Keep a classic member alive.
 
         Raises:
-            KafkaError: It is not in the group, of another generation, or has to rejoin.
+            KafkaError: The member is not in the group, is of another generation, or has to rejoin.
         """
         classic.heartbeat(self.machine, member_id, instance_id, generation, self.deadlines)
 
@@ -297,7 +298,7 @@ class HostedConsumerGroup:
         return joining.answer()
 
     def _give_way(self, request: JoinRequest, reply: JoinReply) -> None:
-        """Make a classic group of this empty one."""
+        """Replace this empty group with a classic group, and let the member join that."""
         if request.member_id:
             raise UnknownMemberId
         coordinator = self._groups.coordinator

@@ -17,7 +17,7 @@ JOIN_EPOCH: Final = 0
 
 
 class MemberState(IntEnum):
-    """Kafka's MemberState by the code that the record has."""
+    """Kafka's MemberState by the code in the record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -26,7 +26,7 @@ class MemberState(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> MemberState:
-        """Return the state of a code; UNKNOWN where a newer broker wrote it."""
+        """Return the state of a code; UNKNOWN for a code that a newer broker wrote."""
         try:
             return cls(code)
         except ValueError:
@@ -49,7 +49,7 @@ GONE_ASSIGNMENT: Final = CurrentAssignment(LEAVE_EPOCH, LEAVE_EPOCH, MemberState
 
 
 class Member(NamedTuple):
-    """One member: its two records. The group keeps its target."""
+    """One member: its two records. The group keeps the member's target."""
 
     id: str
     metadata: MemberMetadata = NEW_METADATA
@@ -69,17 +69,17 @@ class Member(NamedTuple):
 
     @property
     def classic(self) -> ClassicMemberMetadata | None:
-        """Its metadata of the classic protocol; None if it speaks the consumer protocol."""
+        """The member's metadata of the classic protocol, or None in the consumer protocol."""
         return self.metadata.classic_member_metadata
 
     @property
     def regex(self) -> str:
-        """The expression that it subscribes to, or an empty string."""
+        """The expression that the member subscribes to, or an empty string."""
         return self.metadata.subscribed_topic_regex or ""
 
     @property
     def size(self) -> int:
-        """How many bytes it has in memory, but for its assignment."""
+        """How many bytes the member takes in memory, without its assignment."""
         said = self.metadata
         texts = (
             self.id,
@@ -95,5 +95,5 @@ class Member(NamedTuple):
         return size
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Tell whether it has all of the target assignment and nothing else."""
+        """Tell whether the member has all of the target assignment and nothing else."""
         return self.current.state == MemberState.STABLE and self.epoch == target_epoch

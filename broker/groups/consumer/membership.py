@@ -44,7 +44,7 @@ def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:
     """Refuse a new member where the group is full.
 
     Raises:
-        GroupMaxSizeReached: group.consumer.max.size members are in it.
+        GroupMaxSizeReached: The group has group.consumer.max.size members.
     """
     if len(group.members) >= world.policy.max_size and member_id not in group.members:
         raise GroupMaxSizeReached(
@@ -54,7 +54,7 @@ def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:
 
 
 def get_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
-    """Return the member that sent a request, named by either of its ids.
+    """Return the member that sent a request: by its instance id if it has one, else by member id.
 
     Raises:
         UnknownMemberId: No member has the id, or the instance id.
@@ -74,7 +74,7 @@ def get_member(group: ConsumerGroup, member_id: str, instance_id: str | None) ->
 
 
 def replace_static(changes: Changes, member: Member, member_id: str) -> Member:
-    """Let another member take the place of a static one, with its assignment."""
+    """Let a new member take the place of a static member, and its assignment."""
     target = changes.group.target_of(member.id)
     remove(changes, member)
     current = member.current._replace(member_epoch=0, previous_member_epoch=0)
@@ -115,7 +115,7 @@ def update(
     """Note a member's metadata, and move it one step towards its target assignment.
 
     Raises:
-        InvalidRegularExpression: RE2 refuses the expression that it subscribes to.
+        InvalidRegularExpression: RE2 refuses the expression that the member subscribes to.
     """
     subscription_changed = subscribe(changes, member, metadata, world)
     follow_epoch(changes, world)
@@ -125,10 +125,11 @@ def update(
 def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world: World) -> bool:
     """Note a member's metadata; return whether it subscribes to something else now.
 
-    The epoch rises for topics that are known to match; for a new expression that is after matching.
+    The epoch rises at once if the new topics are known. For a new expression, it rises after the
+    matching.
 
     Raises:
-        InvalidRegularExpression: RE2 refuses the expression that it subscribes to.
+        InvalidRegularExpression: RE2 refuses the expression that the member subscribes to.
         GroupMaxSizeReached: The members would name very many topics.
     """
     group = changes.group

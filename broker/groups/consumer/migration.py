@@ -1,8 +1,8 @@
 """Moving a group from one protocol to the other while it has members (KIP-848, migration).
 
-Up: the first heartbeat of the consumer protocol makes it a consumer group; the classic members keep
-their assignments. Down: when the last member of the consumer protocol leaves, the classic members
-become a classic group again, and rebalance.
+Up: the first heartbeat of the consumer protocol turns a classic group into a consumer group; the
+classic members keep their assignments. Down: when the last member of the consumer protocol leaves,
+the classic members form a classic group again, and rebalance.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def check_upgrade(group: ClassicGroup, policy: Policy) -> None:
-    """Refuse to make a consumer group of a classic group with members.
+    """Refuse to turn a classic group with members into a consumer group, if that is not allowed.
 
     Raises:
         GroupIdNotFound: The policy or the members' protocol forbids it, or there are too many
@@ -70,8 +70,8 @@ def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
     """Return the consumer group that a classic group becomes, with its records.
 
     Raises:
-        GroupIdNotFound: The metadata of a member, or the leader's assignment, is not that of
-            consumers.
+        GroupIdNotFound: The metadata of a member, or the leader's assignment, is not in the format
+            of consumers.
     """
     machine = ConsumerGroup(group.group_id, group.partition)
     changes = Changes(machine)
@@ -156,7 +156,7 @@ def downgrade(
     """Return the classic group of the classic members; nothing is written yet.
 
     Raises:
-        GroupIdNotFound: The metadata of a member is not that of consumers.
+        GroupIdNotFound: The metadata of a member is not in the format of consumers.
     """
     gone = {member.id for member in leaving}
     classic = ClassicGroup(group.group_id, group.partition, services)

@@ -41,7 +41,7 @@ class World(NamedTuple):
 
 
 class GroupPolicies:
-    """The settings by group, made when first asked for and after a change (loop only)."""
+    """The settings by group, computed at the first request and again after a change (loop only)."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings

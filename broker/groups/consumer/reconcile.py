@@ -43,7 +43,7 @@ class Goal(NamedTuple):
 def reconcile(
     member: Member, goal: Goal, owned: Partitions | None, *, subscription_changed: bool
 ) -> CurrentAssignment:
-    """Return the member's next assignment; its present one if it cannot move.
+    """Return the member's next assignment, or its present one if it cannot move.
 
     Args:
         member: the member as it is.
@@ -73,7 +73,7 @@ def reconcile(
 def _advance(
     current: CurrentAssignment, epoch: int, goal: Goal, owned: Partitions | None
 ) -> CurrentAssignment:
-    """Give up what is not in the target; if there is nothing, take what is free of it."""
+    """Give up partitions outside of the target; if there are none, get free ones of the target."""
     target = {topic: each for topic, each in goal.target.items() if topic in goal.topic_ids}
     kept = _split(current.assigned, target)
     revoking = _without(current.assigned, target)

@@ -1,8 +1,8 @@
-"""Matching the regular expressions of a group against the topics: when, and with what effect.
+"""Matching the regular expressions of a group against the topics: when it is done, and its effect.
 
 Kafka's GroupMetadataManager.maybeUpdateRegularExpressions and handleRegularExpressionsResult. A
-heartbeat only asks for it. It is done a moment later, for all expressions of the group at once, and
-not again within ten seconds. It is done again for new topics, and after
+heartbeat only requests the matching. The matching runs a moment later, for all expressions of the
+group at once, and not again within ten seconds. It runs again for new topics, and after
 group.consumer.regex.refresh.interval.ms. The epoch rises with the result, so members see it one
 heartbeat later.
 """
@@ -32,7 +32,7 @@ def last_resolved_ms(group: ConsumerGroup) -> int | None:
 def find_stale(group: ConsumerGroup, last_ms: int | None, world: World) -> frozenset[str]:
     """Return the expressions to match after a heartbeat: all of them or none.
 
-    ``last_ms`` is when they were last matched, as of before the heartbeat.
+    ``last_ms`` is the time of the last matching before the heartbeat.
     """
     subscribed = frozenset(group.subscribers)
     if not subscribed or (last_ms is not None and world.now_ms <= last_ms + PAUSE_MS):
@@ -49,12 +49,12 @@ def find_stale(group: ConsumerGroup, last_ms: int | None, world: World) -> froze
 def take_matches(
     changes: Changes, matches: Mapping[str, frozenset[str]], version: int, world: World
 ) -> None:
-    """Note what expressions match in a version of the topics, and raise the epoch."""
+    """Note which topics expressions match as of a version; raise the epoch if that has changed."""
     group = changes.group
     is_other = False
     for regex, topics in matches.items():
         if not group.count_subscribers(regex):
-            continue  # given up meanwhile
+            continue  # no member subscribes to it any more
         before = group.regexes.get(regex)
         is_other = is_other or topics != (frozenset() if before is None else before.topics)
         resolved = ResolvedRegex(topics, version, world.now_ms)

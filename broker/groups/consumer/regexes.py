@@ -1,8 +1,8 @@
 """Expressions in RE2's syntax and the topics that they match (Kafka: TopicRegexResolver).
 
-RE2 takes time in proportion to the text, for any expression, so a client cannot stall the loop
-with one. A topic's name takes about 3 µs, and others are served after some names. Results are kept,
-and only names that are new since then are looked at.
+RE2 takes time in proportion to the text, for any expression, so a client cannot stall the loop with
+one. Matching one topic's name takes about 3 µs, and others are served after some names. Results are
+kept; the next matching looks only at names that are new since then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from siltstone.broker.process.loop_share import LoopShare
 
 
-# What a compiled expression takes, measured of long texts, counts, alternatives and classes.
+# The memory of a compiled expression, measured with long texts, counts, alternatives and classes.
 _EACH_BYTES: Final = 1000
 _STEP_BYTES: Final = 13
 _CHARACTER_BYTES: Final = 11
@@ -28,7 +28,8 @@ _CHARACTER_BYTES: Final = 11
 class _Known:
     """One expression: the groups that have it, and its results so far.
 
-    It is compiled from when a member brings it until it was matched. ``size`` is what that takes.
+    It is kept compiled from the moment a member brings it until it is matched. ``size`` is the
+    memory for that.
     """
 
     __slots__ = ("groups", "matched", "pattern", "seen", "size", "user", "version")
@@ -46,7 +47,7 @@ class _Known:
 class Regexes:
     """The expressions that members of any group subscribe to (loop only).
 
-    What they take while they are compiled counts as what members have in memory.
+    The memory of compiled expressions counts as memory of the members.
     """
 
     def __init__(self, member_bytes: MemberBytes) -> None:
@@ -60,13 +61,13 @@ class Regexes:
         return len(self._known)
 
     def check(self, regex: str, user: str = "") -> None:
-        """Refuse an expression of a user that RE2 does not take.
+        """Refuse a user's expression if RE2 refuses it.
 
-        The caller settles it, or has it forgotten, also if the member that brings it is refused.
+        The caller calls `settle` or `forget` afterwards, even if the member is refused.
 
         Raises:
-            InvalidRegularExpression: RE2 does not take it.
-            CoordinatorLoadInProgress: Compiled, it would exceed group.members.max.bytes.
+            InvalidRegularExpression: RE2 refuses the expression.
+            CoordinatorLoadInProgress: The compiled expression would exceed group.members.max.bytes.
         """
         if regex in self._known:
             return
@@ -76,7 +77,7 @@ class Regexes:
         self._keep(self._known.setdefault(regex, _Known()), pattern, user)
 
     def settle(self, regex: str, group: ConsumerGroup) -> None:
-        """Note whether members of a group subscribe to an expression, or else forget it."""
+        """Keep an expression for a group if members subscribe to it; otherwise forget it."""
         if not group.count_subscribers(regex):
             self.forget(regex, group.group_id)
         elif regex in self._known:
@@ -92,7 +93,7 @@ class Regexes:
                 del self._known[regex]
 
     def newest(self, image: TopicImage) -> int:
-        """Return the version of the topics in which the last new one was seen."""
+        """Return the version of the topics in which the last new topic was seen."""
         if self._names_version != image.version:
             self._names_version = image.version
             if not image.names() <= self._names:
@@ -103,10 +104,10 @@ class Regexes:
     async def match(self, regex: str, image: TopicImage, share: LoopShare) -> frozenset[str]:
         """Return the topics whose whole name matches, and let others be served in between.
 
-        The caller settles the expression afterwards.
+        The caller calls `settle` for the expression afterwards.
 
         Raises:
-            InvalidRegularExpression: RE2 does not take it.
+            InvalidRegularExpression: RE2 refuses the expression.
         """
         known = self._known.setdefault(regex, _Known())
         version = image.version
@@ -134,14 +135,14 @@ class Regexes:
         self._member_bytes.add(known.size, user)
 
     def _let_go(self, known: _Known) -> None:
-        """Keep an expression as its text alone."""
+        """Drop the compiled form of an expression and keep only its text."""
         known.pattern = None
         self._member_bytes.add(-known.size, known.user)
         known.size = 0
 
 
 def _size_of(pattern: Any) -> int:
-    """Return about how many bytes a compiled expression takes: RE2 does not tell."""
+    """Return an estimate of a compiled expression's bytes, since RE2 does not report them."""
     size: int = (
         _EACH_BYTES + _STEP_BYTES * pattern.programsize + _CHARACTER_BYTES * len(pattern.pattern)
     )

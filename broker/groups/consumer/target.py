@@ -1,8 +1,9 @@
-"""The epoch of a consumer group and its target assignment: when they change, and to what.
+"""The epoch of a consumer group and its target assignment: when and how they change.
 
 The epoch rises when a member comes, goes or subscribes to something else, and when a subscribed
-topic comes, grows or goes. The target follows with a heartbeat, at most once in
-group.consumer.assignment.interval.ms (KIP-1263), so that a wave of members is assigned once.
+topic comes, grows or goes. The target is computed at a later heartbeat, at most once in
+group.consumer.assignment.interval.ms (KIP-1263), so that many members that join together are
+assigned once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def follow_topics(changes: Changes, world: World) -> None:
 
 
 def is_hash_current(group: ConsumerGroup, image: TopicImage) -> bool:
-    """Tell whether the subscribed topics are as they were when the epoch rose last."""
+    """Tell whether the subscribed topics are the same as when the epoch last rose."""
     return _hash(group, image) == group.metadata_hash
 
 
@@ -52,7 +53,7 @@ def bump_epoch(changes: Changes, world: World) -> None:
 
 
 def follow_epoch(changes: Changes, world: World) -> None:
-    """Compute the target assignment of the group's epoch, if it is time to."""
+    """Compute the target assignment for the group's epoch, if it is due."""
     group = changes.group
     if group.target_epoch >= group.epoch or not _may_assign(group, world):
         return
@@ -78,13 +79,13 @@ def follow_epoch(changes: Changes, world: World) -> None:
 
 
 def preferred_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
-    """Return the assignor that most members ask for, the default if no member asks."""
+    """Return the assignor that most members ask for, or the default if no member asks for one."""
     asked = [member.metadata.server_assignor for member in group.members.values()]
     return max(assignors, key=asked.count) if asked else assignors[0]
 
 
 def _may_assign(group: ConsumerGroup, world: World) -> bool:
-    """Tell whether the last target is old enough; also without one, or if its time is not known."""
+    """Tell whether a new target is due: the last is old enough, missing, or of unknown time."""
     interval = world.policy.assignment_interval_ms
     last = group.target_timestamp_ms
     return not last or not interval or world.now_ms >= last + interval

@@ -1,5 +1,6 @@
-"""SASL OAUTHBEARER: a client shows a token that somebody else has signed.
+"""SASL OAUTHBEARER: a client logs in with a token that another party has signed.
 
-In here: the conversation, what makes a token good, and the keys with where they come from. All of
-it runs on io threads. What needs the extra ``oauth`` is imported when a listener takes tokens.
+This package has the conversation, the checks of a token, the keys, and the sources of keys. All of
+it runs on io threads. Modules that need the extra ``oauth`` are imported when a listener accepts
+tokens.
 """

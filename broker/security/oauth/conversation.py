@@ -1,7 +1,7 @@
 """OAUTHBEARER, the server's side (RFC 7628; Kafka: OAuthBearerSaslServer).
 
-A token that is not good is answered with JSON; the client sends one byte 1, and is then refused in
-the same words. What a client says beside its token has no effect, as at Kafka.
+A bad token is answered with JSON; the client sends one byte 1, and is then refused in the same
+words. Other fields that a client sends with its token have no effect, as in Kafka.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9_.-]+)", re.IGNORECASE)
 
 
 class OAuthBearerServer:
-    """One conversation: a token comes, an empty answer goes, or one that says no.
+    """One conversation: the answer to the client's token is empty, or a refusal.
 
-    ``user`` is proven once ``is_complete``, for ``lifetime_ms``. ``refusal`` is why the token was
-    not good, for the log.
+    Once ``is_complete``, ``user`` is proven for ``lifetime_ms``. ``refusal`` is the reason why the
+    token was refused, for the log.
     """
 
     def __init__(self, checker: TokenChecker) -> None:
@@ -44,14 +44,14 @@ class OAuthBearerServer:
         self._checker = checker
 
     def blocks(self, _: bytes) -> bool:
-        """Return that keys may have to be read."""
+        """Return True: keys may have to be read."""
         return True
 
     def step(self, token: bytes) -> bytes:
         """Return the answer to the client's message.
 
         Raises:
-            SaslFailure: It is malformed, or says that the client has read why it is refused.
+            SaslFailure: The message is malformed, or is the client's byte after a refusal.
         """
         if self.refusal is not None:
             raise SaslFailure(REFUSAL, self.refusal)
@@ -75,13 +75,13 @@ def _parse(message: bytes) -> tuple[str, str]:
     """Return the authorization id, which may be empty, and the token of a first message.
 
     Raises:
-        SaslFailure: It is malformed.
+        SaslFailure: The message is malformed.
     """
     if len(message) > MAX_MESSAGE_BYTES:
         raise SaslFailure(_INVALID, f"a message of {len(message)} bytes")
     try:
         header, *pairs, last, end = message.decode().split(_SEPARATOR)
-    except ValueError as error:  # no UTF-8, or too few parts
+    except ValueError as error:  # not UTF-8, or too few parts
         raise SaslFailure(_INVALID, "the message is malformed") from error
     match = _HEADER.fullmatch(header)
     if match is None or last or end:

@@ -1,7 +1,7 @@
-"""Where keys come from: a file, or one https URL that the configuration has named twice.
+"""The sources of keys: a file, or one https URL that the configuration has named twice.
 
-What is fetched is little, takes seconds at most, and comes from that URL alone: no proxy is asked
-and no redirect followed.
+A fetch is small and takes seconds at most. Only that URL is asked: no proxy is used and no redirect
+is followed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _WRITABLE_BY_ALL: Final = 0o002
 
 
 class SourceError(Exception):
-    """Keys cannot be had; the text says why."""
+    """Keys cannot be read; the text says why."""
 
 
 def make_reader(settings: OAuthSettings) -> Callable[[], bytes]:
-    """Return what reads the keys of a listener; it blocks, and raises `SourceError`.
+    """Return the function that reads a listener's keys; it blocks, and may raise `SourceError`.
 
     Raises:
         SourceError: The file of authorities for the https URL cannot be read.

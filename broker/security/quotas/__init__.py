@@ -1,1 +1,1 @@
-"""Quotas: how much users, client ids and addresses may ask of the broker and have asked."""
+"""Quotas: limits for users, client ids and addresses, and how much of them is used."""

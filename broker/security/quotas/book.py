@@ -1,13 +1,14 @@
-"""The quotas in force, and which of them is a client's: the most specific one (KIP-55).
+"""The quotas in force, and the choice of a client's quota: the most specific one (KIP-55).
 
-The entity that has a quota is made of a user, a client id, both, or an address. A name of None is
-the default: it stands for every name without a quota of its own. What may be set is judged as
-Apache Kafka does (ClientQuotaControlManager).
+The entity that has a quota is a user, a client id, both, or an address. A name of None is the
+default: it stands for every name without a quota of its own. The checks of a new quota are those of
+Apache Kafka (ClientQuotaControlManager).
 
-Of the eight levels the first that has a quota of the key counts: a user with a client id, a user
-with the default client id, the user; the same of the default user; the client id, the default
-client id. Connections that share the names that stand on that level share the quota: of a user all
-its connections, of a default user each user for itself.
+There are eight levels, and the first one with a quota for the key counts: a user with a client id,
+a user with the default client id, the user; the same three for the default user; the client id, the
+default client id. Connections share a quota if they have the same names on its level: a user's
+quota is shared by all connections of the user, and under a quota of the default user each user has
+that quota separately.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 def make_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """Return the entity that these types and names make.
+    """Return the entity of these types and names.
 
     Raises:
-        InvalidRequest: They make none.
+        InvalidRequest: There is no such entity.
     """
     names: dict[str, str | None] = {}
     for kind, name in parts:
@@ -73,7 +74,7 @@ def check_quota(entity: Entity, key: str, value: float) -> None:
     """Refuse a quota that cannot be set.
 
     Raises:
-        InvalidRequest: This entity cannot have it, or its value makes no sense.
+        InvalidRequest: The entity cannot have this quota, or the value makes no sense.
     """
     if key not in (_OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS):
         raise InvalidRequest(f"Invalid configuration key {key}")
@@ -108,7 +109,7 @@ ABSENT: Final = False
 
 
 class Share(NamedTuple):
-    """A quota, and the names that share it; a name that does not matter is empty."""
+    """A quota, and the names that share it; a name that is not part of the level is empty."""
 
     user: str
     client_id: str
@@ -116,7 +117,7 @@ class Share(NamedTuple):
 
 
 class Quotas:
-    """The quotas in force (loop only). ``version`` is another after each change."""
+    """The quotas in force (loop only). Each change changes ``version``."""
 
     def __init__(self) -> None:
         self.values: Values = {}
@@ -126,14 +127,14 @@ class Quotas:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Return which kinds of quotas there are."""
+        """Return the kinds of quotas that are set."""
         found = set(self._clients)
         if self._addresses:
             found.add(CONNECTION)
         return frozenset(found)
 
     def replace(self, values: Values) -> None:
-        """Have other quotas in force from now on."""
+        """Put other quotas in force."""
         clients: dict[str, dict[tuple[Part, Part], float]] = {}
         addresses: dict[str | None, float] = {}
         for entity, own in values.items():
@@ -151,9 +152,9 @@ class Quotas:
         self.version += 1
 
     def find(self, key: str, user: str, client_id: str) -> Share | None:
-        """Return the quota of a client, None if it has no limit.
+        """Return the quota of a client, or None if the client has no limit.
 
-        No quota of client ids counts for an empty client id.
+        An empty client id has no quota of client ids.
         """
         places = self._clients.get(key)
         if places is None:
@@ -175,6 +176,6 @@ class Quotas:
         return None
 
     def find_connection_rate(self, host: str) -> float | None:
-        """Return how many connections a second an address may open, None if there is no limit."""
+        """Return how many connections a second an address may open; None if there is no limit."""
         limit = self._addresses.get(host)
         return self._addresses.get(None) if limit is None else limit

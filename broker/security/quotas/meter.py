@@ -1,7 +1,7 @@
-"""Counts before all handlers while there are quotas, and slows down clients above them (KIP-219).
+"""Counts requests while there are quotas, and slows down clients above their quota (KIP-219).
 
-A request is served whatever it costs. Its answer leaves at once and says how long the client should
-wait; if it does not, its connection is read again only then.
+A request is always served, whatever it costs. The answer leaves at once and says how long the
+client should wait. The broker does not read the client's connection before that time is over.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ class Client(Protocol):
 
     @property
     def client_id(self) -> str | None:
-        """Return what the client calls itself; None if it did not say."""
+        """Return the client's id; None if the client did not send one."""
 
     @property
     def is_known(self) -> bool:
-        """Return whether the client has logged in, or need not."""
+        """Return whether the client has logged in, or need not log in."""
 
     def throttle(self, seconds: float) -> None:
-        """Read nothing for so long, from the answer to the current request on."""
+        """Read nothing for so many seconds after the answer to the current request."""
 
 
 class Meter:
-    """Counts how much each client has asked for lately (loop only).
+    """Counts how much each client has recently asked for (loop only).
 
-    ``throttled`` and ``seconds`` count the answers that told a client to wait, the connections that
-    had to, and for how long, by the kind of quota.
+    By kind of quota, ``throttled`` counts the answers that told a client to wait and the
+    connections that were delayed; ``seconds`` counts how long they had to wait.
     """
 
     def __init__(
@@ -104,25 +104,25 @@ class Meter:
         return len(self._buckets)
 
     def find_handler(self, api: Api) -> Callable[..., Any] | None:
-        """Return what serves an API in place of its handler; None if no quota concerns it."""
+        """Return the metered handler of an API; None if no quota concerns the API."""
         own = {_PRODUCE: PRODUCER, _FETCH: CONSUMER, **dict.fromkeys(STRICT_SINCE, MUTATION)}
         keys = self._quotas.keys & {REQUEST, own.get(api.key, REQUEST)}
         return _Metered(self, api, is_timed=REQUEST in keys, key=own.get(api.key)) if keys else None
 
     def find_timer(self) -> Meter | None:
-        """Return what counts how long turns hold the loop; None if no quota concerns that."""
+        """Return the counter of the time that turns take; None if no quota concerns that time."""
         return self if REQUEST in self._quotas.keys else None
 
     def begin(self) -> tuple[float, float]:
-        """Begin a turn of a connection, perhaps inside of another one's; return what `end` asks."""
+        """Begin a turn of a connection, perhaps inside another turn; return the value for `end`."""
         handled, self._handled = self._handled, 0.0
         return self.timer(), handled
 
     def end(self, connection: Client, began: tuple[float, float]) -> None:
-        """Count what a turn took beside its handlers: to receive, read, write and send.
+        """Count the time of a turn outside of handlers: to receive, read, write and send.
 
-        Nobody waits for that at once; the client's next request does. What a turn inside of it
-        took is that connection's.
+        This delays only the client's next request. The time of a turn inside this one counts for
+        that turn's connection.
         """
         began_at, handled = began
         seconds = self.timer() - began_at
@@ -133,11 +133,11 @@ class Meter:
             self.charge(REQUEST, user, client_id, rest * _PERCENT)
 
     def note_handled(self, seconds: float) -> None:
-        """Take note of what a handler took, which is counted with its request."""
+        """Note the time of a handler, which is counted with its request."""
         self._handled += seconds
 
     def charge(self, key: str, user: str, client_id: str, count: float) -> float:
-        """Count what a client has had; return how many seconds it has to wait."""
+        """Count what a client has used; return how many seconds the client has to wait."""
         bucket = self.find_bucket(key, user, client_id)
         if bucket is None:
             return 0.0
@@ -146,9 +146,9 @@ class Meter:
         return bucket.find_delay(now)
 
     def admit(self, host: str) -> float:
-        """Count a connection of an address; return how many seconds one too many is kept waiting.
+        """Count a connection of an address; return how many seconds it waits if it is one too many.
 
-        That is a window at most, as in Kafka; it is not counted.
+        The wait is one window at most, as in Kafka; a connection that has to wait is not counted.
         """
         limit = self._quotas.find_connection_rate(host)
         if limit is None:
@@ -164,7 +164,7 @@ class Meter:
         return delay
 
     def find_bucket(self, key: str, user: str, client_id: str) -> TokenBucket | None:
-        """Return what a client and others that share its quota may still ask for; None: all."""
+        """Return the bucket that a client shares with others; None if there is no limit."""
         self.look_for_change()
         kept = _shorten(client_id)
         asked = key, user, kept
@@ -181,14 +181,14 @@ class Meter:
         return bucket
 
     def find_wait(self, client: Client) -> float:
-        """Return how many seconds a client has to wait at most, by the quotas as they are now."""
+        """Return the longest time in seconds that a client has to wait under today's quotas."""
         now = self.monotonic()
         who = _user_of(client), client.client_id or ""
         buckets = [self.find_bucket(key, *who) for key in (PRODUCER, CONSUMER, REQUEST, MUTATION)]
         return max(0.0 if each is None else each.find_delay(now) for each in buckets)
 
     def find_credit(self, key: str, user: str, client_id: str) -> float | None:
-        """Return how much a client that was silent may ask for at once; None: all."""
+        """Return how much a silent client may ask for at once; None if there is no limit."""
         share = self._quotas.find(key, user, client_id)
         return None if share is None else share.limit * self._windows.credit
 
@@ -213,7 +213,7 @@ class Meter:
         return TokenBucket(self._windows.credit, limit, now, max_delay=max_delay)
 
     def look_for_change(self) -> None:
-        """After a change forget names without a quota: a later one begins with nothing used."""
+        """After a change, forget names without a quota: a later quota begins with nothing used."""
         if self._version == self._quotas.version:
             return
         self._version = self._quotas.version
@@ -230,20 +230,20 @@ class Meter:
         return share is not None and (share.user, share.client_id) == (user, client_id)
 
     def _sweep(self, now: float) -> None:
-        """Forget names that have been silent; they may ask for as much as names never seen.
+        """Forget names that have been silent; they may ask for as much as new names.
 
-        If too many are left, as when somebody makes up names, the oldest of those that go by names
-        which clients give themselves are forgotten as well.
+        If too many are left, for example because a client invents names, the oldest of the names
+        that clients choose themselves are forgotten as well.
         """
         kept = [each for each in self._buckets.items() if not each[1].is_full(now)]
         kept.sort(key=lambda each: not each[0][2])
         self._buckets = dict(kept[-_MAX_KNOWN // 2 :])
-        self._found.clear()  # or one would be forgotten here, and known there
+        self._found.clear()  # otherwise a name would be forgotten here and known there
         self._sweep_above = min(max(_MIN_SWEEP, 2 * len(self._buckets)), _MAX_KNOWN)
 
 
 class _Metered:
-    """The handler of an API, whose requests are counted; it is loaded by the first one."""
+    """The handler of an API, whose requests are counted; the first request loads it."""
 
     def __init__(self, meter: Meter, api: Api, *, is_timed: bool, key: str | None) -> None:
         self._meter = meter
@@ -316,7 +316,7 @@ class _Metered:
         return await self._tell(metered.connection, answer, delay) if delay else answer
 
     def _judge(self, metered: _Request, answer: Any, *, is_timed: bool) -> float:
-        """Count what a request has cost; return how many seconds its client has to wait."""
+        """Count the cost of a request; return how many seconds its client has to wait."""
         delays: dict[str, float] = {}
         if self._key == PRODUCER:
             delays[PRODUCER] = metered.charge(PRODUCER, metered.bytes)
@@ -334,10 +334,10 @@ class _Metered:
         return delay
 
     async def _tell(self, connection: Client, answer: Any, delay: float) -> Any:
-        """Return the answer with the time to wait in it, and have the connection wait."""
+        """Return the answer with the time to wait in it, and delay the connection."""
         connection.throttle(delay)
         await _come_later()
-        if isinstance(answer, Unwritten):  # it is written by now: this is a later turn
+        if isinstance(answer, Unwritten):  # this is a later turn, so it is written by now
             answer = answer.answer()
         if answer is None or _THROTTLE_TIME not in self._row._fields:
             return answer
@@ -346,7 +346,7 @@ class _Metered:
 
 @types.coroutine
 def _come_later() -> Generator[None, None, None]:
-    """Wait for the loop's next turn: a connection waits after an answer that has come later."""
+    """Wait for the loop's next turn, so that the answer counts as one that came later."""
     yield
 
 
@@ -365,12 +365,12 @@ class _Request:
         self.mutations: Mutations | None = None
 
     def charge(self, key: str, count: float) -> float:
-        """Count what was asked for; return how many seconds the client has to wait."""
+        """Count what the request used; return how many seconds the client has to wait."""
         return self.meter.charge(key, self.user, self.client_id, count)
 
 
 class Timed:
-    """A coroutine whose steps on the loop are timed; waiting is not.
+    """A coroutine whose steps on the loop are timed; its waiting is not.
 
     ``note_first`` gets the time of the first step, which is made in the turn of a connection.
     """
@@ -387,7 +387,7 @@ class Timed:
         self._timer = timer
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Pass on what it waits for."""
+        """Pass on the futures that the coroutine waits for."""
         error: BaseException | None = None
         while True:
             began = self._timer()
@@ -418,7 +418,7 @@ def _user_of(client: Client) -> str:
 
 
 def _shorten(client_id: str) -> str:
-    """Return what stands for a client id where many are kept."""
+    """Return a short stand-in for a client id, since many are kept."""
     if len(client_id) <= _LONGEST_KEPT:
         return client_id
     from hashlib import sha256  # noqa: PLC0415  # hardly a client has such a name
@@ -427,7 +427,7 @@ def _shorten(client_id: str) -> str:
 
 
 def count_produced(request: ProduceRequest) -> int:
-    """Return the bytes of a Produce, without its head."""
+    """Return the size in bytes of a Produce without its head."""
     return sum(
         len(name or "")
         + _TOPIC_BYTES
@@ -437,7 +437,7 @@ def count_produced(request: ProduceRequest) -> int:
 
 
 def count_fetched(answer: Any) -> int:
-    """Return the bytes of the answer to a Fetch, without its head."""
+    """Return the size in bytes of an answer to a Fetch without its head."""
     return sum(
         _TOPIC_BYTES
         + sum(_FETCHED_PARTITION_BYTES + len(each[_RECORDS] or b"") for each in partitions)

@@ -1,11 +1,11 @@
-"""How much a client may still ask for, and how long it has to wait when it has asked for too much.
+"""How much a client may still ask for, and how long it has to wait after it has asked for too much.
 
-Kafka measures byte rates and request time over windows, and lets a client above wait until the
-windows are down to the limit. Each connection is told the same, so four of them with large
-requests get two and a half times their quota; and what falls out of the oldest window may come at
-once again. A bucket that may be in debt holds the quota whatever the requests are: the connections
-of a client wait one after the other. Kafka itself does so for mutations (TokenBucket, KIP-599).
-Times are seconds of a steady clock.
+Kafka measures byte rates and request time over windows. A client above its limit waits until the
+windows are below the limit. Each connection gets the same wait, so four connections with large
+requests get two and a half times their quota. The amount that leaves the oldest window may be used
+again at once. This broker uses a bucket that may be in debt. The bucket keeps the quota whatever
+the requests are, since the connections of a client wait one after the other. Kafka itself uses such
+a bucket for mutations (TokenBucket, KIP-599). Times are seconds of a steady clock.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ if TYPE_CHECKING:
 
 
 class Windows(NamedTuple):
-    """Over how many windows of time a quota is held, and how long each is."""
+    """The number of time windows over which a quota is kept, and the length of each."""
 
     number: int
     seconds: float
 
     @property
     def memory(self) -> float:
-        """Return for how long what was asked for is remembered."""
+        """Return for how many seconds requests are remembered."""
         return self.number * self.seconds
 
     @property
     def credit(self) -> float:
         """Return how many seconds of its rate a client that was silent may ask for at once.
 
-        Half of Kafka's: with its own windows that is at most a tenth of what a minute allows.
+        This is half of Kafka's credit: with Kafka's windows it is at most a tenth of what a minute
+        allows.
         """
         return max(self.number - 1, 1) * self.seconds / 2
 
 
 class TokenBucket:
-    """The amount that may be asked for at once: it grows at the limit, to ``credit`` seconds of it.
+    """The amount that may be used at once; it grows at the rate of the limit for ``credit`` seconds.
 
-    What is taken beyond is a debt of at most ``max_delay`` seconds, and the delay is how long it
-    takes until that is paid.
+    What is used beyond the amount is a debt, of at most ``max_delay`` seconds. The delay is the
+    time until the debt is paid.
     """
 
     __slots__ = ("_credit", "_last", "_limit", "_max_delay", "_tokens")
@@ -60,8 +61,8 @@ class TokenBucket:
     def set_limit(self, limit: float, now: float) -> None:
         """Fill at another rate from now on.
 
-        A debt is paid the sooner for a higher limit, and takes no longer than before for a lower
-        one: after a quota is raised its clients should go on.
+        A higher limit pays a debt sooner, so that clients go on after their quota is raised. A
+        lower limit does not lengthen the time until a debt is paid.
         """
         if limit != self._limit:
             self._fill(now)
@@ -70,17 +71,17 @@ class TokenBucket:
             self._limit = limit
 
     def take(self, count: float, now: float) -> None:
-        """Take what is asked for."""
+        """Take ``count`` from the bucket, into debt if need be."""
         self._fill(now)
         self._tokens = max(self._tokens - count, -self._max_delay * self._limit)
 
     def find_delay(self, now: float) -> float:
-        """Return after how many seconds the debt is paid; 0 without a debt."""
+        """Return in how many seconds the debt is paid; 0 if there is no debt."""
         self._fill(now)
         return max(0.0, -self._tokens / self._limit)
 
     def is_full(self, now: float) -> bool:
-        """Tell whether the client has been silent for so long that nothing is to be remembered."""
+        """Tell whether the client was silent for so long that the bucket can be forgotten."""
         self._fill(now)
         return self._tokens >= self._credit * self._limit
 
@@ -94,12 +95,12 @@ _EXCEEDED: Final = "The throttling quota has been exceeded."
 
 
 class Mutations:
-    """The partitions that one request may still make and delete (KIP-599).
+    """The partitions that one request may still create and delete (KIP-599).
 
     ``delay`` is how many seconds its client has to wait.
 
-    If ``is_strict``, one that comes while there is a debt is refused. An older client does not know
-    the error: its mutations are made, and it waits.
+    If ``is_strict``, a mutation is refused while there is a debt. An older client does not know
+    that error: its mutations are carried out, and the client waits.
     """
 
     def __init__(
@@ -111,10 +112,10 @@ class Mutations:
         self._is_strict = is_strict
 
     def take(self, partitions: int) -> None:
-        """Count partitions that are made or deleted next.
+        """Count partitions that are created or deleted next.
 
         Raises:
-            ThrottlingQuotaExceeded: There have been too many.
+            ThrottlingQuotaExceeded: There have been too many mutations.
         """
         now = self._monotonic()
         if self._is_strict:

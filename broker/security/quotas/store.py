@@ -1,8 +1,8 @@
 """The quotas: ``siltstone-quotas.json``, a file of the first log directory.
 
-JSON with an object for each entity: its names by type, where null is the default, and its quotas.
-The file has the mode 0600, since a user that may write it may slow down everybody, and is replaced
-atomically.
+The file is JSON with an object for each entity: its names by type, where null is the default, and
+its quotas. Its mode is 0600, since a user that may write it can slow down all clients; it is
+replaced atomically.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def load_quotas(directory: Path) -> Values:
 class QuotaWriter:
     """Changes the quotas of a running broker, one change after the other (loop only).
 
-    ``on_change`` is called after each.
+    ``on_change`` is called after each change.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class QuotaWriter:
         self.file = PrivateWriter(directory / FILE_NAME, "quotas", io)
 
     async def change(self, edit: Callable[[Values], None]) -> None:
-        """Have a change on the disk, and then in force, when this returns, awaited or not.
+        """Write a change to the disk, then put it in force; completed even if the caller is cancelled.
 
         Raises:
             KafkaStorageError: The file could not be written, so nothing has changed.
-            PolicyViolation: The quotas are too many.
+            PolicyViolation: There would be too many quotas.
         """
         await self.file.make(self._change(edit))
 
@@ -77,7 +77,7 @@ def _encode(values: Values) -> bytes:
 
 
 def encode_quotas(values: Values) -> list[dict[str, Any]]:
-    """Return quotas as the file has them."""
+    """Return quotas in the form of the file."""
     return [{"entity": dict(entity), "quotas": own} for entity, own in values.items()]
 
 
@@ -85,7 +85,8 @@ def _decode(content: bytes) -> Values:
     """Return the quotas.
 
     Raises:
-        ValueError: It is no such file (or KeyError, TypeError, AttributeError, InvalidRequest).
+        ValueError: The content is no such file (or KeyError, TypeError, AttributeError,
+            InvalidRequest).
     """
     rows = read_version(content, _VERSION)["quotas"]
     if not isinstance(rows, list):

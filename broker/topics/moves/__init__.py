@@ -1,5 +1,5 @@
 """Partitions on their way to another log directory (KIP-113).
 
-Here go the checks of a request for a move, its target, and its steps. The copying is in
-`storage.moving`.
+This package has the checks of a request for a move, the move's target, and its steps. The copying
+is in `storage.moving`.
 """

@@ -1,7 +1,7 @@
 """The partitions that move between log directories (Kafka: ``ReplicaAlterLogDirsManager``).
 
-It takes requests, and decides when a move runs and what ends it; how one is done is in
-`broker.topics.moves.move`.
+The manager handles requests, and decides when a move runs and what ends it; the steps of a move are
+in `broker.topics.moves.move`.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class MoveCounts:
-    """The outcome of moves; ``failed`` are partitions whose last move was given up."""
+    """The outcome of moves; ``failed`` holds the partitions whose last move was given up."""
 
     done: int = 0
     failed: set[TopicPartition] = field(default_factory=set)
 
 
 class LogDirMoves:
-    """All moves (loop only). As many are copied at a time as there are threads, the rest wait.
+    """All moves (loop only). As many copy at a time as there are threads; the others wait.
 
-    A partition has one move at the most. Only its end waits for a move: the deletion of
-    its topic, another target, the stop.
+    A partition has one move at the most. Only operations that end a move wait for that: the
+    deletion of its topic, a move to another target, and the stop.
     """
 
     def __init__(
@@ -97,22 +97,22 @@ class LogDirMoves:
 
     @property
     def max_lag(self) -> int:
-        """Return how many offsets the slowest copy lacks."""
+        """Return how many offsets the slowest copy still lacks."""
         return max((move.future.lag for move in self._moves.values()), default=0)
 
     async def alter(self, topic_partition: TopicPartition, path: str) -> None:
-        """Begin to move a partition to a log directory, unless it is in it or on its way.
+        """Begin to move a partition, unless it is in the log directory or on its way there.
 
-        A move to another directory is cancelled. Returns when the copy has its folder, and runs to
-        its end even if the client disconnects.
+        A move of the partition to another directory is cancelled first. This returns when the copy
+        has its folder; the move is begun even if the client disconnects.
 
         Raises:
-            KafkaError: As `LogDirTargets` says, or the folder cannot be made.
+            KafkaError: `LogDirTargets` refuses the move, or the copy's folder cannot be created.
         """
         await to_its_end(self._spawn(self._alter(topic_partition, path)), KafkaError)
 
     async def cancel(self, *topic_partitions: TopicPartition) -> None:
-        """Cancel the moves of partitions, and remove what was copied."""
+        """Cancel the moves of partitions, and remove the copies."""
         for each in topic_partitions:
             move = self._moves.get(each)
             if move is not None:
@@ -120,7 +120,7 @@ class LogDirMoves:
             self.counts.failed.discard(each)
 
     async def resume(self) -> None:
-        """Resume the copies that the last stop has interrupted; before the cleaner starts."""
+        """Resume the copies that the last stop interrupted; called before the cleaner starts."""
         await self._obey()
         for found in self._logs.futures.found:
             try:
@@ -180,10 +180,10 @@ class LogDirMoves:
         await self._begin(served, found.directory, found.path)
 
     async def _begin(self, served: Log, directory: LogDirectory, path: Path) -> None:
-        """Make the folder of a copy and have it wait for its turn.
+        """Create the folder of a copy, and let the copy wait for its turn.
 
         Raises:
-            KafkaStorageError: There is no folder, and no move.
+            KafkaStorageError: The folder could not be created, so there is no move.
         """
         move = LogDirMove(FutureLog(served, directory, path, self.throttle.add), self._services)
         self._moves[move.topic_partition] = move
@@ -212,7 +212,7 @@ class LogDirMoves:
             move.task = self._spawn(self._work(move))
 
     async def _work(self, move: LogDirMove) -> None:
-        """Copy a partition until its copy has taken over, or is not wanted, or cannot be made."""
+        """Copy a partition until the copy has taken over, is no longer wanted, or has failed."""
         future = move.future
         try:
             await move.copy()
@@ -240,7 +240,7 @@ class LogDirMoves:
             self._start_next()
 
     async def _cancel(self, move: LogDirMove) -> None:
-        """End a move, and wait for that."""
+        """End a move, and wait until it has ended."""
         move.future.cancel()
         if move in self._waiting:
             self._waiting.remove(move)
@@ -265,7 +265,7 @@ class LogDirMoves:
         return count or len(self._logs.directories)
 
     async def _run(self, work: Callable[[], None]) -> None:
-        """Run work on a thread of the moves' own, so that no client waits behind it."""
+        """Run work on a thread that only moves use, so that no client waits behind it."""
         if self._threads is None:
             self._threads = threads.new_pool(self._thread_count, "ReplicaAlterLogDirsThread", _NICE)
         await asyncio.wrap_future(self._threads.submit(work))
@@ -279,9 +279,9 @@ class LogDirMoves:
 
 
 class LogDirTargets:
-    """The log directories and partitions as AlterReplicaLogDirs names them (loop only).
+    """Finds the log directories and partitions that AlterReplicaLogDirs names (loop only).
 
-    They are looked at in the order in which Kafka does.
+    The checks are made in Kafka's order.
     """
 
     def __init__(self, logs: LogManager, topics: TopicRegistry) -> None:
@@ -294,7 +294,7 @@ class LogDirTargets:
         Raises:
             InvalidTopic: The name of the topic leaves no room for that of a copy's folder.
             LogDirNotFound: No entry of log.dirs has this absolute path.
-            KafkaStorageError: It takes no writes.
+            KafkaStorageError: The directory takes no writes.
         """
         if not has_room_for_name(topic_partition):
             raise InvalidTopic(
@@ -312,11 +312,12 @@ class LogDirTargets:
     def find_log(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
         """Return the log of a partition.
 
-        One that does not exist gets made in the directory, should it ever be, as Kafka has it.
+        If the partition does not exist, remember the directory: as in Kafka, the partition is
+        placed there if it is created later.
 
         Raises:
             UnknownTopicOrPartition: There is no such partition.
-            ReplicaNotAvailable: It is not served here.
+            ReplicaNotAvailable: The partition is not served here.
             KafkaStorageError: Its log directory failed.
         """
         topic = self._topics.topics.get(topic_partition.topic)
@@ -331,10 +332,10 @@ class LogDirTargets:
         return log
 
     def check_all_online(self, topic_partition: TopicPartition) -> None:
-        """Refuse a new copy while a directory is offline that may hold one already, as Kafka does.
+        """Refuse a new copy while an offline directory may hold a copy already, as Kafka does.
 
         Raises:
-            KafkaStorageError: One is.
+            KafkaStorageError: A directory is offline.
         """
         offline = [str(each.path) for each in self._logs.directories if each.failure is not None]
         if offline:

@@ -1,6 +1,6 @@
 """The way of one partition to another log directory, step by step (Kafka: KIP-113).
 
-Threads copy and wait for disks; the event loop does what has to be one moment.
+Threads copy and wait for disks; the event loop does the steps that must happen in one moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveServices:
-    """The objects that all moves share; ``copying`` gives work to one of the moves' own threads."""
+    """The objects that all moves share; ``copying`` runs work on a thread that only moves use."""
 
     logs: LogManager
     cleaning: Cleaning
@@ -39,7 +39,7 @@ class MoveServices:
 
 
 class LogDirMove:
-    """One copy on its way to be the log (loop only); ``task`` is None while it waits for its turn.
+    """One copy that will become the log (loop only); ``task`` is None while it waits for its turn.
 
     The cleaner and retention leave the partition alone from `open` to `close`.
     """
@@ -57,10 +57,10 @@ class LogDirMove:
         return self.future.topic_partition
 
     async def open(self) -> None:
-        """Keep the cleaner away, finish what it could not, and make the folder.
+        """Keep the cleaner away, finish its interrupted work, and create the folder.
 
         Raises:
-            KafkaStorageError: A disk does not take it.
+            KafkaStorageError: A disk does not take the writes.
         """
         future = self.future
         try:
@@ -76,10 +76,10 @@ class LogDirMove:
         )
 
     async def copy(self) -> None:
-        """Copy up to the end, again if the log has gone on too far meanwhile, and take over.
+        """Copy up to the log's end, repeat while the log has grown too much, then take over.
 
         Raises:
-            MoveCancelled: It is no longer wanted.
+            MoveCancelled: The move is no longer wanted.
             OSError: A disk failed.
             KafkaError: A directory failed, or the log is damaged.
         """
@@ -119,9 +119,9 @@ class LogDirMove:
             )
 
     async def give_up(self, error: Exception) -> None:
-        """Say why, and have the copy go; the partition is served from where it is.
+        """Log why, and remove the copy; the partition is still served from its old folder.
 
-        What a full disk holds of the copy goes at once: others need the room.
+        On a full disk the copy's files are removed at once: other logs need the room.
         """
         future = self.future
         remedy = remedy_for(error) if isinstance(error, OSError) else None
@@ -152,7 +152,7 @@ class LogDirMove:
             )
 
     async def close(self) -> None:
-        """Let the cleaner have the partition again."""
+        """Return the partition to the cleaner."""
         services = self._services
         if self._is_paused:
             await services.io.run(services.cleaning.manager.states.resume, self.topic_partition)
@@ -180,9 +180,9 @@ class LogDirMove:
         future.create()
 
     def _settle(self) -> None:
-        """Put all of it on the disk, and leave with the flushes of the log held off. Blocks.
+        """Put all of the copy on the disk; on return, flushes of the log are held off. Blocks.
 
-        What the background has queued is done first: it writes into the old folder, and the
+        Work that the background has queued runs first: it writes into the old folder, and the
         checkpoints of both directories.
         """
         self._services.logs.background.drain()
@@ -194,7 +194,7 @@ class LogDirMove:
             raise
 
     async def _make_durable(self) -> None:
-        """Wait until a start finds the new folder, before anything in it counts as flushed."""
+        """Make the new folder durable before its content counts as flushed, so a start finds it."""
         directory = self.future.directory
         try:
             await self._services.io.run(files.fsync_directory, directory.path)

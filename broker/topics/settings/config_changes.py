@@ -1,4 +1,4 @@
-"""How IncrementalAlterConfigs changes settings (KIP-339): values in, values out."""
+"""Changes of settings by IncrementalAlterConfigs (KIP-339), as functions of values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Operation(IntEnum):
 
 
 class Change(NamedTuple):
-    """One key of a resource and what is to become of it."""
+    """A change of one key of a resource."""
 
     name: str
     operation: Operation
@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
 
 def check_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change]:
-    """Return name, code and value of each key as changes.
+    """Return changes from the name, code and value of each key.
 
     Raises:
         InvalidRequest: A key is named twice, an operation is unknown, or a value is missing.
@@ -58,11 +58,11 @@ def apply_changes(
 ) -> dict[str, str]:
     """Return the values after the changes.
 
-    ``describe`` tells types, and values where none was given. It is asked for lists only: to
-    describe a resource costs more than to change it.
+    ``describe`` returns the types of settings, and the values of settings that were not given. It
+    is called for lists only: to describe a resource costs more than to change it.
 
     Raises:
-        InvalidConfig: Something is appended to, or subtracted from, what is no list.
+        InvalidConfig: A change appends to, or subtracts from, a setting that is no list.
     """
     changed = dict(values)
     for name, operation, value in changes:

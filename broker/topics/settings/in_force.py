@@ -1,6 +1,6 @@
-"""The settings in force: what was given at the start, under what is changed while we run.
+"""The settings in force: those given at the start, overridden by changes while the broker runs.
 
-Dynamic values are kept by the catalogue, so they survive a restart (Kafka: DynamicBrokerConfig).
+The catalogue keeps dynamic values, so they survive a restart (Kafka: DynamicBrokerConfig).
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ _SETTING_BYTES: Final = 100
 class BrokerSettings:
     """The layers of settings now in force, and how they change (loop only).
 
-    Changes of one thing are made one after the other, each of what the one before has left: else
-    one would be lost, or what was refused be kept with the next. A change of the broker's is in
-    force at once and durable when `alter` returns; if the disk does not take it, it is undone.
-    Each makes new layers, so whatever is derived can be cached by them. ``limits`` are those of
-    them that limit what clients make the broker keep.
+    Changes of one broker, group or subscription are made one after the other, so that each begins
+    with the result of the change before: otherwise a change could be lost, or a refused change
+    could be kept with the next one. A change of the broker's settings is in force at once and
+    durable when `alter` returns; if the disk does not take the change, it is undone. Each change
+    makes new layers, so derived values can be cached by layers. ``limits`` has the settings that
+    limit what the broker keeps for clients.
     """
 
     def __init__(self, layers: Layers, catalog: CatalogWriter) -> None:
@@ -59,8 +60,8 @@ class BrokerSettings:
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._counted: CatalogState | None = None
         self._config_bytes = 0  # of the catalogue's state that was counted last
-        self._coming_bytes = 0  # of what is being written
-        self._coming: set[str] = set()  # subscriptions that are
+        self._coming_bytes = 0  # of the settings that are being written
+        self._coming: set[str] = set()  # subscriptions that are being written
         self._changes = OneByOne("settings", KafkaError)
         self._telling = asyncio.Lock()
         self.layers = with_stored(layers, catalog.state)
@@ -68,7 +69,7 @@ class BrokerSettings:
 
     @property
     def server(self) -> ServerConfig:
-        """Return the settings of the broker that count now."""
+        """Return the settings of the broker that are in force now."""
         return self.layers.server()
 
     def on_change(self, callback: Callable[[], Awaitable[None]]) -> None:
@@ -76,11 +77,11 @@ class BrokerSettings:
         self._callbacks.append(callback)
 
     def before_change(self, check: Callable[[Layers], Awaitable[None]]) -> None:
-        """Have ``check`` awaited before dynamic values change; by ConfigError it refuses them."""
+        """Have ``check`` awaited before dynamic values change; it refuses them by a ConfigError."""
         self._checks.append(check)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """Return the settings of a topic with these values of its own; equal ones often share one.
+        """Return the settings of a topic with these own values; equal ones often share one object.
 
         A stored value that is no longer valid is left out with a line in the log.
         """
@@ -88,14 +89,14 @@ class BrokerSettings:
         config = self._topic_configs.get(key)
         if config is None:
             config = self.layers.topic(keep_valid(overrides, self.layers.topic))
-            if len(self._topic_configs) >= _CONFIGS_KEPT:  # most are no longer any topic's
+            if len(self._topic_configs) >= _CONFIGS_KEPT:  # most are of no topic any more
                 self._topic_configs.clear()
             if _size_of("", overrides) <= _KEPT_BYTES:
                 self._topic_configs[key] = config
         return config
 
     def stored_topic_config(self, topic: str) -> TopicConfig:
-        """Return the settings that the catalogue gives a topic; for any thread, at the start."""
+        """Return the settings of a topic in the catalogue; any thread may call this at a start."""
         entry = self._catalog.state.topics.get(topic)
         return self.topic_config({} if entry is None else entry.overrides)
 
@@ -105,20 +106,20 @@ class BrokerSettings:
         return self._catalog.state.group_configs
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Return the settings of a group: its own, within today's bounds, and the broker's."""
+        """Return the settings of a group: its own, within the bounds in force, and the broker's."""
         return effective_group(self.server, self.group_overrides.get(group_id, {}))
 
     async def alter_group(self, group_id: str, values: Own) -> None:
-        """Replace the settings that a group has of its own, as `edit_group` does."""
+        """Replace a group's own settings, in the same way as `edit_group`."""
         await self.edit_group(group_id, lambda _: values)
 
     async def edit_group(self, group_id: str, edit: Edit) -> None:
-        """Change the settings that a group has of its own; the group need not exist.
+        """Change a group's own settings; the group need not exist.
 
-        What ``edit`` raises is raised, and nothing has changed.
+        If ``edit`` raises, the error is passed on and nothing has changed.
 
         Raises:
-            InvalidConfig: With every fault; nothing has changed.
+            InvalidConfig: A value is wrong; the message has every fault, and nothing has changed.
             PolicyViolation: There would be too many bytes of settings; nothing has changed.
             KafkaStorageError: The catalogue could not be written; nothing has changed.
         """
@@ -143,7 +144,7 @@ class BrokerSettings:
         """Check all of a group's own settings together.
 
         Raises:
-            InvalidConfig: With every fault.
+            InvalidConfig: A value is wrong; the message has every fault.
         """
         try:
             check_group(self.server, values)
@@ -156,16 +157,17 @@ class BrokerSettings:
         return self._catalog.state.client_metrics
 
     async def alter_client_metrics(self, name: str, values: Own) -> None:
-        """Replace the settings of a subscription, as `edit_client_metrics` does."""
+        """Replace the settings of a subscription, in the same way as `edit_client_metrics`."""
         await self.edit_client_metrics(name, lambda _: values)
 
     async def edit_client_metrics(self, name: str, edit: Edit) -> None:
-        """Change the settings of a subscription; without any it is gone.
+        """Change the settings of a subscription; a subscription without settings is deleted.
 
-        What ``edit`` raises is raised, and nothing has changed.
+        If ``edit`` raises, the error is passed on and nothing has changed.
 
         Raises:
-            PolicyViolation: There would be too many, or too many bytes; nothing has changed.
+            PolicyViolation: There would be too many subscriptions, or too many bytes of settings;
+                nothing has changed.
             KafkaStorageError: The catalogue could not be written; nothing has changed.
         """
         await self._changes.make(self._edit_client_metrics(name, edit), ("metrics", name))
@@ -192,7 +194,7 @@ class BrokerSettings:
                 self._coming.discard(name)
 
     def check_size(self, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> int:
-        """Return how many bytes more the settings of something have; refuse it if all are too many.
+        """Return how many bytes more a change of settings takes; refuse the change if too many.
 
         Raises:
             PolicyViolation: configs.max.bytes would be exceeded.
@@ -206,10 +208,10 @@ class BrokerSettings:
     def claim(
         self, name: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> Iterator[None]:
-        """Have settings counted that are about to be kept.
+        """Count settings that are about to be written.
 
         Raises:
-            PolicyViolation: There is no room for them.
+            PolicyViolation: There is no room for the settings.
         """
         more = self.check_size(name, before, after)
         self._coming_bytes += more
@@ -219,7 +221,7 @@ class BrokerSettings:
             self._coming_bytes -= more
 
     def _count_bytes(self) -> int:
-        """Return how many bytes all settings of topics, groups and subscriptions have."""
+        """Return how many bytes all settings of topics, groups and subscriptions take."""
         state = self._catalog.state
         if self._counted is not state:
             self._counted = state
@@ -232,10 +234,10 @@ class BrokerSettings:
         return self._config_bytes
 
     def check_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Check all of a topic's own settings together; what has no meaning here is logged.
+        """Check all of a topic's own settings together; log those that have no effect here.
 
         Raises:
-            InvalidConfig: With every fault.
+            InvalidConfig: A value is wrong; the message has every fault.
         """
         try:
             warnings = self.layers.check_topic(overrides)
@@ -245,10 +247,11 @@ class BrokerSettings:
             _logger.warning("setting of topic %s: %s", topic, warning)
 
     def check_dynamic(self, values: Mapping[str, str], *, cluster: bool) -> None:
-        """Check all dynamic values of this broker, or of all, together.
+        """Check all dynamic values of this broker, or of the cluster, together.
 
         Raises:
-            InvalidRequest: With every fault; Kafka's code for settings of brokers.
+            InvalidRequest: A value is wrong; the message has every fault. (Kafka's code for
+                settings of brokers.)
         """
         try:
             warnings = self.layers.check_dynamic(values, cluster=cluster)
@@ -258,15 +261,15 @@ class BrokerSettings:
             _logger.warning("dynamic setting: %s", warning)
 
     def assume(self, *, cluster: Own, broker: Own) -> None:
-        """Set dynamic values that follow from others; no part is told about them.
+        """Set dynamic values that follow from other values; no callback is called.
 
-        They are written with the next change; until then a start derives them again. Where clients
-        may alter settings already, `between` calls it.
+        These values are written with the next change; until then a start derives them again. Once
+        clients may alter settings, call this through `between`.
         """
         self._replace(self.layers.with_dynamic(cluster=cluster, broker=broker))
 
     async def between(self, call: Callable[[], None]) -> None:
-        """Call something when no change of dynamic values of brokers is on its way."""
+        """Call ``call`` while no change of a broker's dynamic values is under way."""
 
         async def make() -> None:
             call()
@@ -274,17 +277,17 @@ class BrokerSettings:
         await self._changes.make(make(), "broker")
 
     async def alter(self, *, cluster: Own | None = None, broker: Own | None = None) -> None:
-        """Replace the dynamic values of all brokers or of this one; None keeps what there is.
+        """Replace the dynamic values of the cluster or of this broker, in the same way as `edit`.
 
-        As `edit` does.
+        None keeps the present values.
         """
         await self.edit(lambda layers: layers.with_dynamic(cluster=cluster, broker=broker))
 
     async def edit(self, edit: Callable[[Layers], Layers]) -> None:
-        """Change dynamic values: ``edit`` gets those in force and returns others, or the same.
+        """Change dynamic values: ``edit`` gets the layers in force and returns the layers after.
 
-        What ``edit`` raises is raised, and nothing has changed. The change is completed even if the
-        client disconnects.
+        If ``edit`` raises, the error is passed on and nothing has changed. The change is completed
+        even if the client disconnects.
 
         Raises:
             ConfigError: A value does not parse or is out of range; nothing has changed.
@@ -297,17 +300,17 @@ class BrokerSettings:
         await self._changes.finish()
 
     async def reload(self, layers: Layers) -> None:
-        """Put layers in force whose static values were read again; the dynamic ones are the same.
+        """Put layers in force whose static values were read again; dynamic values stay the same.
 
-        The differences are logged as those of any change are.
+        The differences are logged, as for any change.
         """
         await self._put_in_force(layers)
 
     async def check(self, edit: Callable[[Layers], Layers]) -> Layers:
-        """Return what an edit makes of the settings in force; nothing has changed.
+        """Return the result of an edit of the settings in force, without changing them.
 
         Raises:
-            InvalidRequest: They name what cannot be used, such as a file.
+            InvalidRequest: The result names something that cannot be used, such as a file.
         """
         while True:
             before = self.layers
@@ -317,7 +320,7 @@ class BrokerSettings:
                     await check(after)
             except ConfigError as error:
                 raise InvalidRequest(str(error)) from error
-            if self.layers is before:  # else the static values were read again meanwhile
+            if self.layers is before:  # otherwise the static values were read again meanwhile
                 return after
 
     async def _edit(self, edit: Callable[[Layers], Layers]) -> None:
@@ -344,7 +347,7 @@ class BrokerSettings:
         before = self.layers
         self._replace(layers)
         _tell_differences(before, layers)
-        async with self._telling:  # a part that is told later sees the later settings
+        async with self._telling:  # the callbacks of a later change run later
             for callback in self._callbacks:
                 await callback()
 
@@ -354,7 +357,7 @@ class BrokerSettings:
 
 
 def _size_of(name: str, own: Mapping[str, str]) -> int:
-    """Return how many bytes the settings of something have; those that have none have no bytes."""
+    """Return how many bytes own settings take, with their owner's name; 0 if there are none."""
     return sum(_SETTING_BYTES + len(each) + len(own[each]) for each in own) + len(name) * bool(own)
 
 
@@ -364,7 +367,7 @@ def _replaced(
     name: str,
     own: Mapping[str, str],
 ) -> Mapping[str, Mapping[str, str]]:
-    """Return all settings with other ones of one name; of one write they are copied once."""
+    """Return all settings, with those of one name replaced; one write copies the mapping once."""
     copied = dict(draft) if draft is known or not isinstance(draft, dict) else draft
     copied.pop(name, None)
     if own:

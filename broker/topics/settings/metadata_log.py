@@ -1,9 +1,10 @@
-"""Topics' own settings in Apache Kafka's metadata log, of a folder that came from it.
+"""Topics' own settings from the metadata log in a folder that came from Apache Kafka.
 
-``__cluster_metadata-0`` is a log as any other, with snapshots in it (``OFFSET-EPOCH.checkpoint``),
-each of all that holds below its offset. The value of a record is the version of its frame, its kind
-and its version as varints, and a message; the kinds have Kafka's names. What an aborted transaction
-of the controller wrote does not count, nor what one that never ended did (KIP-868).
+``__cluster_metadata-0`` is a log like any other, with snapshots in it
+(``OFFSET-EPOCH.checkpoint``). A snapshot has the state from all records below its offset. The value
+of a record begins with three varints, the version of its frame, its kind and its version; a message
+follows. The kinds have Kafka's names. Records of a transaction of the controller that was aborted
+or never ended do not count (KIP-868).
 """
 
 import logging
@@ -38,14 +39,14 @@ _logger = logging.getLogger(__name__)
 
 
 class TopicRecord(NamedTuple):
-    """A topic was made."""
+    """A topic was created."""
 
     name: Annotated[str, "string"] = ""
     id: Annotated[bytes, "uuid"] = NO_ID
 
 
 class ConfigRecord(NamedTuple):
-    """A setting of a resource was given a value, or taken away."""
+    """A setting of a resource was set or removed."""
 
     kind: Annotated[int, "int8"] = 0
     resource: Annotated[str, "string"] = ""
@@ -71,17 +72,17 @@ _MESSAGES: Final = {
 
 @dataclass(slots=True)
 class _Topics:
-    """The topics that the records read so far make, and the settings of their own."""
+    """The topics according to the records read so far, and their own settings."""
 
     ids: dict[str, bytes] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     _open: list[tuple[int, bytes]] | None = None  # the records of a transaction
 
     def take(self, value: bytes) -> None:
-        """Read a record; those of a transaction count when it ends.
+        """Apply a record; records of a transaction count when the transaction ends.
 
         Raises:
-            ProtocolError, ValueError: It is no record.
+            ProtocolError, ValueError: The value is no record.
         """
         frame, at = _read_varint(value, 0)
         kind, at = _read_varint(value, at)
@@ -119,10 +120,10 @@ class _Topics:
 
 
 def read_topic_settings(directories: "Sequence[Path]") -> "Mapping[UUID, Mapping[str, str]]":
-    """Return the settings of their own of the topics that a metadata log knows, by their ids.
+    """Return the own settings of the topics in a metadata log, by topic id. Blocks.
 
-    Nothing is returned where no directory has one. Of a damaged one what stands before the damage
-    counts, with a line in the log. Blocks.
+    The result is empty if no directory has a metadata log. If the log is damaged, the records
+    before the damage count, and a line is logged.
     """
     topics = _Topics()
     for directory in directories:
@@ -143,7 +144,7 @@ def read_topic_settings(directories: "Sequence[Path]") -> "Mapping[UUID, Mapping
 
 
 def _read_values(folder: "Path") -> "Iterator[bytes]":
-    """Yield the values of the newest snapshot's records, then of those that came after it."""
+    """Yield the values of the newest snapshot's records, then of the records after the snapshot."""
     names = sorted(disk.listdir(folder))
     snapshots = [found for found in map(_SNAPSHOT.fullmatch, names) if found]
     segments = [found for found in map(_SEGMENT.fullmatch, names) if found]
@@ -158,7 +159,7 @@ def _read_values(folder: "Path") -> "Iterator[bytes]":
 
 
 def _read_file(path: "Path", start: int) -> "Iterator[bytes]":
-    """Yield the values of a file's records from an offset on; control records are left out."""
+    """Yield the values of a file's records from an offset on, without control records."""
     with files.opened(path) as file:
         for position, header in iterate_batches(file, 0, files.size_of(file)):
             if header.last_offset < start or header.is_control:

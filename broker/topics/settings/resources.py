@@ -37,7 +37,7 @@ def check_broker(name: str, node_id: int) -> None:
     """Refuse the name of a broker that is not this one.
 
     Raises:
-        InvalidRequest: It is another number, or none.
+        InvalidRequest: The name is another number, or no number.
     """
     try:
         given = int(name)

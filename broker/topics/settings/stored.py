@@ -19,9 +19,9 @@ _logger = logging.getLogger(__name__)
 
 
 def with_stored(layers: Layers, state: CatalogState) -> Layers:
-    """Return the layers with the dynamic values that are stored.
+    """Return the layers with the stored dynamic values.
 
-    One that is no longer valid is left out with a line in the log: it must not stop a start.
+    A value that is no longer valid is left out and logged: it must not stop a start.
     """
 
     def try_cluster(values: Mapping[str, str]) -> None:
@@ -44,7 +44,7 @@ def with_stored(layers: Layers, state: CatalogState) -> Layers:
 def keep_valid(
     values: Mapping[str, str], check: Callable[[Mapping[str, str]], object]
 ) -> dict[str, str]:
-    """Return the stored values that can still be taken; each other one is logged."""
+    """Return the stored values that are still valid; log each of the others."""
     try:
         check(values)
     except ConfigError:
