@@ -1,4 +1,4 @@
-"""Rules between settings: what one value allows another (Kafka's KafkaConfig and LogConfig)."""
+"""Rules between settings: one value limits another (Kafka's KafkaConfig and LogConfig)."""
 
 from os.path import normpath
 
@@ -51,7 +51,7 @@ def _connection_faults(server: ServerConfig) -> list[str]:
 
 
 def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
-    """Return what keeps a broker from starting, each with the setting to look at."""
+    """Return the faults that keep a broker from starting, each with the setting to look at."""
     faults = [("listeners", fault) for fault in _binding_faults(server)]
     if not faults:
         faults += advertising_faults(server)
@@ -68,7 +68,7 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
 
 
 def _consumer_group_faults(server: ServerConfig) -> list[tuple[str, str]]:
-    """Return the faults of the consumer groups' settings; Kafka does not start with them either."""
+    """Return the faults in the settings of consumer groups; Kafka refuses to start with them."""
     session = server.group_consumer_session_timeout_ms
     interval = server.group_consumer_heartbeat_interval_ms
     bounds = {
@@ -105,7 +105,7 @@ def _security_faults(server: ServerConfig) -> list[tuple[str, str]]:
     try:
         bound = server.bound_listeners
     except ValueError:
-        return []  # said as a fault of listeners
+        return []  # reported as a fault of listeners
     protocols = {each.name: each.protocol for each in bound}
     protocols[HTTP] = server.http_security_protocol
     on_loopback = {each.name for each in bound if is_loopback(each.host)}
@@ -118,11 +118,11 @@ def _security_faults(server: ServerConfig) -> list[tuple[str, str]]:
 
 
 def tls_faults(server: ServerConfig) -> list[str]:
-    """Return what keeps a listener from encrypting as it is told to while the broker runs."""
+    """Return the faults that would keep a listener of a running broker from encrypting."""
     try:
         listeners = server.tls_listeners()
     except ValueError:
-        return []  # said as a fault of listeners
+        return []  # reported as a fault of listeners
     return [fault for each in listeners.items() for _, fault in faults_of(*each)]
 
 
@@ -136,7 +136,7 @@ def _binding_faults(server: ServerConfig) -> list[str]:
 
 
 def advertising_faults(server: ServerConfig) -> list[tuple[str, str]]:
-    """Return why clients could not be told where to connect, each with the setting to look at."""
+    """Return the faults of the addresses for clients, each with the setting to look at."""
     name = ADVERTISED if server.advertised_listeners else "listeners"
     try:
         _ = server.advertised
@@ -146,7 +146,7 @@ def advertising_faults(server: ServerConfig) -> list[tuple[str, str]]:
 
 
 def resize_faults(old: ServerConfig, new: ServerConfig) -> list[str]:
-    """Return why the running cleaner cannot change its number of threads like that."""
+    """Return the reasons why the running cleaner cannot change its number of threads so far."""
     before, after = old.log_cleaner_threads, new.log_cleaner_threads
     if before == after or (after >= 1 and before / 2 <= after <= before * 2):
         return []

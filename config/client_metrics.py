@@ -1,6 +1,7 @@
 """The settings of one subscription to metrics of clients (KIP-714, Kafka: ClientMetricsConfigs).
 
-They are dynamic only: a resource of the type client metrics has them, and there is no default.
+The settings are dynamic only: they belong to a resource of the type client metrics, and have no
+default.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ EXPRESSION = Check(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetricsConfig:
-    """One subscription: what clients that match send, and how often."""
+    """One subscription: which metrics the matching clients send, and how often."""
 
     metrics: tuple[str, ...] = key(
         (),
@@ -54,7 +55,7 @@ class ClientMetricsConfig:
 
     @property
     def expressions(self) -> dict[str, str]:
-        """Return the expressions by what they are held against, the last of each."""
+        """Return the expressions by what they are compared with; the last one for each counts."""
         return {_name(pair): pair.partition("=")[2].strip() for pair in self.match}
 
 
@@ -62,10 +63,10 @@ CLIENT_METRICS: dict[str, Setting] = settings_of(ClientMetricsConfig)
 
 
 def read_client_metrics(own: Mapping[str, str]) -> ClientMetricsConfig:
-    """Return the settings that texts mean.
+    """Return the settings that the texts stand for.
 
     Raises:
-        ConfigError: With every fault: unknown names and bad values.
+        ConfigError: A name is unknown or a value is bad; the error has every fault.
     """
     faults: list[str] = []
     values = {}

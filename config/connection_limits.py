@@ -1,7 +1,7 @@
-"""How many connections some addresses, or one listener, may have, and how fast they may come.
+"""Limits for the number and the rate of connections, of single addresses or of one listener.
 
-``max.connections.per.ip.overrides`` is of addresses; ``listener.name.NAME.max.connections`` and
-``listener.name.NAME.max.connection.creation.rate`` are of one listener (KIP-402, KIP-612).
+``max.connections.per.ip.overrides`` is for addresses; ``listener.name.NAME.max.connections`` and
+``listener.name.NAME.max.connection.creation.rate`` are for one listener (KIP-402, KIP-612).
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ OF_LISTENER: dict[str, tuple[Kind, Check | None]] = {
 
 
 def limit_of(given: Mapping[str, str], listener: str, setting: str) -> int | None:
-    """Return a limit of one listener; ``given`` are the settings of single listeners, as text."""
+    """Return a limit of one listener; ``given`` has the settings of single listeners as text."""
     text = given.get(f"listener.name.{listener.lower()}.{setting}")
     return None if text is None else int(text)
 
@@ -28,7 +28,7 @@ def parse_overrides(text: str) -> dict[str, int]:
     """Return the limits of ``192.0.2.1:100,2001:db8::1:200`` by address.
 
     Raises:
-        ValueError: It is no list of addresses and numbers.
+        ValueError: The text is no list of addresses and numbers.
     """
     limits = {}
     for each in filter(None, map(str.strip, text.split(","))):
@@ -40,7 +40,7 @@ def parse_overrides(text: str) -> dict[str, int]:
 
 
 def are_overrides(text: str) -> bool:
-    """Tell whether a text is such a list."""
+    """Tell whether `parse_overrides` accepts a text."""
     try:
         parse_overrides(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""The settings that a consumer group may have itself (KIP-848), and the words that they may be.
+"""The settings that a single consumer group may have (KIP-848), and their allowed words.
 
-They are dynamic only, as in Kafka: the group need not exist to have them (Kafka: GroupConfig).
-The broker's settings for all groups stand in `config.server`.
+These settings are dynamic only, as in Kafka, and the group need not exist (Kafka: GroupConfig). The
+broker's settings for all groups are in `config.server`.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ KNOWN_ASSIGNORS = Check(
 
 
 class MigrationPolicy(Enum):
-    """Which way a group with members may go from one protocol to the other."""
+    """The direction in which a group with members may change its protocol."""
 
     DISABLED = "disabled"
     DOWNGRADE = "downgrade"
@@ -38,7 +38,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """The settings that a group may have of its own; the broker's give the others."""
+    """The settings that a group may set itself; the broker's settings give the others."""
 
     consumer_session_timeout_ms: int = key(
         45_000,

@@ -1,8 +1,9 @@
 """Settings as rows: for DescribeConfigs, `siltstone config` and the documents.
 
 The synonyms of a row are those of Kafka's ConfigHelper: first the topic's own value, then, layer by
-layer, the broker settings that give its default. Those of a layer begin with the one of the same
-name, so `retention.ms` shows no `log.retention.hours` while `log.retention.ms` is not set.
+layer, the broker settings that give its default. A layer's synonyms begin with the setting of the
+same name, so `retention.ms` does not show `log.retention.hours` while `log.retention.ms` is not
+set.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +24,7 @@ _OF_LOGINS = "How its clients log in: users and their passwords, or how tokens a
 
 
 class Synonym(NamedTuple):
-    """One place that could give a value, in the order in which they win."""
+    """One place that could give a value; a list of synonyms begins with the place that wins."""
 
     name: str
     value: str | None
@@ -31,7 +32,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigRow(NamedTuple):
-    """One setting as in the answer of DescribeConfigs, and in words where its value comes from."""
+    """One setting as DescribeConfigs answers it, with the place of its value in words."""
 
     name: str
     value: str | None
@@ -46,7 +47,7 @@ class ConfigRow(NamedTuple):
 
 
 def describe_topic(layers: Layers, overrides: Mapping[str, str]) -> list[ConfigRow]:
-    """Return every setting of a topic by name, also those that have no effect here.
+    """Return every setting of a topic by name, including those that have no effect here.
 
     Raises:
         ConfigError: one of the topic's own values does not parse.
@@ -69,7 +70,7 @@ def describe_topic(layers: Layers, overrides: Mapping[str, str]) -> list[ConfigR
 
 @lru_cache(maxsize=2)
 def _topic_defaults(layers: Layers) -> dict[str, ConfigRow]:
-    """Return the rows of a topic that sets nothing; thousands of topics share them."""
+    """Return the rows of a topic without own settings; thousands of topics share them."""
     config = layers.topic()
     rows = {}
     for name, setting in TOPIC.items():
@@ -89,7 +90,7 @@ def _overridden(row: ConfigRow, value: str | None) -> ConfigRow:
 
 
 def describe_broker(layers: Layers) -> list[ConfigRow]:
-    """Return every setting of the broker by name, and given ones that have no effect here."""
+    """Return every setting of the broker by name, and given settings that have no effect here."""
     rows = []
     for name, setting in BROKER.items():
         value = _broker_value(layers, setting)
@@ -104,7 +105,7 @@ def describe_broker(layers: Layers) -> list[ConfigRow]:
 
 
 def describe_cluster_default(layers: Layers) -> list[ConfigRow]:
-    """Return the settings that were given for all brokers while they run, by name."""
+    """Return the dynamic settings for all brokers, by name."""
     only = Layers(cluster=layers.cluster)
     rows = []
     for row in describe_broker(only):
@@ -171,7 +172,7 @@ def _known_row(
 
 
 def _words_of(name: str) -> str:
-    """Return what a setting that is not in the table does: one of a single listener, or nothing."""
+    """Return the effect of a setting outside the table: that of a single listener's, or none."""
     parts = parse_name(name)
     if parts is None:
         return _KEPT
@@ -181,7 +182,7 @@ def _words_of(name: str) -> str:
 
 
 def broker_synonyms(layers: Layers, name: str) -> tuple[Synonym, ...]:
-    """Return the places that may give the value of a broker setting; the first one does."""
+    """Return the places that may give the value of a broker setting; the first place wins."""
     found = _all_synonyms(layers, synonyms_of(name))
     return tuple(dropwhile(lambda synonym: synonym.name != name, found))
 
@@ -235,7 +236,7 @@ def _where(layers: Layers, names: Iterable[str]) -> str:
 
 
 class Place(NamedTuple):
-    """Where the value of a topic's setting comes from: the name, and a description."""
+    """The place of the value of a topic's setting: its name and a description."""
 
     name: str
     source: Source
@@ -243,7 +244,7 @@ class Place(NamedTuple):
 
 
 def find_place(layers: Layers, overrides: Mapping[str, str], name: str) -> Place:
-    """Return where the value of one topic setting comes from; cheap."""
+    """Return the place of the value of one topic setting; cheap."""
     name = counting_name(name, overrides)
     if name in overrides:
         return Place(name, Source.TOPIC, "topic")
@@ -254,7 +255,7 @@ def find_place(layers: Layers, overrides: Mapping[str, str], name: str) -> Place
 
 
 def find_broker_place(layers: Layers, name: str) -> Place:
-    """Return where the value of a broker setting comes from."""
+    """Return the place of the value of a broker setting."""
     if layers.value(name) is None:
         return Place(name, Source.DEFAULT, "default")
     return Place(name, _source_of(layers, name), layers.where(name))

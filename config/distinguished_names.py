@@ -1,9 +1,9 @@
-"""From the subject of a client's certificate to its principal (Kafka: SslPrincipalMapper).
+"""The mapping from a client certificate's subject to a principal (Kafka: SslPrincipalMapper).
 
-``ssl.principal.mapping.rules`` is a list of rules separated by commas: ``DEFAULT``, which takes the
-whole name as it is, or ``RULE:expression/replacement/``, with ``L`` or ``U`` behind it for lower or
+``ssl.principal.mapping.rules`` is a list of rules separated by commas: ``DEFAULT``, which uses the
+whole name unchanged, or ``RULE:expression/replacement/``, with ``L`` or ``U`` after it for lower or
 upper case. The first rule whose expression matches the whole name counts. Expressions run in RE2,
-so that no certificate can make one take long.
+so that no certificate can make a match take long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST: Final = 10_000
 
 
 class Rule(NamedTuple):
-    """One rule; without an expression it is DEFAULT."""
+    """One rule; a rule without an expression is DEFAULT."""
 
     expression: str | None
     replacement: str = ""
@@ -34,14 +34,15 @@ class Rule(NamedTuple):
 
 
 class NoRuleApplies(ValueError):  # noqa: N818  # what is so
-    """No rule matches a name: its owner cannot be let in."""
+    """No rule matches a name, so the client with that name is refused."""
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Return the rules of a text; an empty one is DEFAULT.
+    """Return the rules of a text; an empty text means DEFAULT.
 
     Raises:
-        ValueError: it is no such list, or an expression is bad. The words follow "must be".
+        ValueError: the text is no such list, or an expression is bad. The message completes "must
+            be".
     """
     rules = []
     position = 0
@@ -63,7 +64,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def _unescape(expression: str) -> str:
-    r"""Return the expression itself: a slash in it is written ``\/``."""
+    r"""Return the expression with ``\/`` replaced by a slash."""
     return expression.replace(r"\/", "/")
 
 
@@ -80,7 +81,7 @@ def _check(expression: str, replacement: str) -> None:
 
 
 def map_name(rules: Sequence[Rule], name: str) -> str:
-    """Return the name of the principal of a distinguished name.
+    """Return the name of the principal for a distinguished name.
 
     Raises:
         NoRuleApplies: no rule matches.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 class ConfigError(Exception):
-    """Settings that cannot be taken: every fault in `faults`, a sentence each."""
+    """Settings are refused; `faults` has a sentence for every fault."""
 
     def __init__(self, faults: Iterable[str]) -> None:
         self.faults = tuple(faults)
@@ -12,8 +12,8 @@ class ConfigError(Exception):
 
 
 class NotAlterableError(ConfigError):
-    """Settings that need a restart were to be changed while the broker runs."""
+    """A change of settings that need a restart was requested while the broker runs."""
 
 
 class StartError(Exception):
-    """The broker cannot start; the text says what is in the way and what to do."""
+    """The broker cannot start; the text says why and what to do."""

@@ -1,7 +1,7 @@
-"""Settings from a YAML file: flat, Kafka's dotted names, every fault with its line.
+"""Settings from a YAML file with Kafka's dotted names, without nesting; every fault has its line.
 
-The document is read as nodes, not as values: nodes have lines, and a value stays the text that was
-written, which is then parsed by Kafka's rules.
+The document is read as nodes, not as values: nodes have lines, and each value stays the text in the
+file, which is then parsed by Kafka's rules.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ _NULL = "tag:yaml.org,2002:null"
 
 
 def file_entries(path: Path, faults: list[str]) -> list[Entry]:
-    """Return the settings of a file in the order they stand there. Reads the disk."""
+    """Return the settings of a file in the file's order. Reads the disk."""
     content = read_file(path, faults)
     root = None if content is None else _compose(path, content, faults)
     if root is None:
@@ -28,7 +28,7 @@ def file_entries(path: Path, faults: list[str]) -> list[Entry]:
 
 
 def _compose(path: Path, content: bytes, faults: list[str]) -> Any:
-    """Return the root node, None for a file without settings or with a fault."""
+    """Return the root node, or None for a file without settings or with a fault."""
     import yaml  # noqa: PLC0415 - a start without a file need not wait for it
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -62,7 +62,7 @@ def _entries(path: Path, pairs: list[tuple[Any, Any]], faults: list[str]) -> lis
 
 
 def _text(node: Any, what: str, faults: list[str]) -> str | None:
-    """Return the text of a value, the items of a list joined by commas."""
+    """Return the text of a value; the items of a list are joined by commas."""
     if node.id == "mapping":
         faults.append(f"{what} holds settings of its own; write each with its whole dotted name")
         return None

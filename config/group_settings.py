@@ -1,4 +1,4 @@
-"""The settings of one group: its own under the broker's bounds, and the broker's for the rest.
+"""The settings of one group: its own within the broker's bounds, and the broker's for the rest.
 
 A value out of bounds is refused when it is set. If the bounds change later, they limit the value
 when it is used (Kafka: GroupConfig, GroupConfigManager).
@@ -33,10 +33,11 @@ def effective_group(server: ServerConfig, own: Mapping[str, str]) -> GroupConfig
 
 
 def check_group(server: ServerConfig, own: Mapping[str, str]) -> None:
-    """Check all values that a group is to have of its own.
+    """Check all of a group's new own values together.
 
     Raises:
-        ConfigError: with every fault: unknown names, bad values, values out of bounds.
+        ConfigError: a name is unknown, or a value is bad or out of bounds; the error has every
+            fault.
     """
     faults: list[str] = []
     for name, text in own.items():
@@ -58,7 +59,7 @@ def check_group(server: ServerConfig, own: Mapping[str, str]) -> None:
 
 
 def describe_group(layers: Layers, own: Mapping[str, str]) -> list[ConfigRow]:
-    """Return every setting of a group by name, the broker settings behind it as synonyms."""
+    """Return every setting of a group by name, with the broker settings behind it as synonyms."""
     group = effective_group(layers.server(), own)
     rows = []
     for name, setting in sorted(GROUP.items()):

@@ -1,6 +1,6 @@
 """The strings of ``sasl.jaas.config``: a login module, a flag and options (Kafka: JaasConfig).
 
-Only Kafka's modules of PLAIN, SCRAM and OAUTHBEARER are known. Nothing is loaded by its name.
+Only Kafka's modules of PLAIN, SCRAM and OAUTHBEARER are known. No module is loaded by its name.
 """
 
 import re
@@ -59,7 +59,8 @@ def parse_jaas(text: str) -> LoginModule:
     """Return the login module of a text like ``MODULE required user_alice="secret";``.
 
     Raises:
-        ValueError: it is no such text. The words follow "must be" and quote nothing of it.
+        ValueError: the text has another form. The message completes "must be" and quotes nothing
+            from the text, which may hold passwords.
     """
     words = _split(text)
     if words[-1:] != [(";", True)] or words.count((";", True)) != 1:
@@ -79,7 +80,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _split(text: str) -> list[tuple[str, bool]]:
-    """Return the words, and the signs = and ; which are True."""
+    """Return the words and the signs = and ; of a text, each with True if it is a sign."""
     words: list[tuple[str, bool]] = []
     position = 0
     while True:
@@ -105,10 +106,10 @@ def _split(text: str) -> list[tuple[str, bool]]:
 
 
 def check_module(mechanism: str, module: LoginModule) -> None:
-    """Refuse a module that is not the mechanism's own, or an option that promises more.
+    """Refuse a module of another mechanism, or an option that this broker does not know.
 
     Raises:
-        ValueError: with words that follow "must be".
+        ValueError: the module is refused; the message completes "must be".
     """
     if module.name != MODULES[mechanism]:
         raise ValueError(f"{MODULES[mechanism]}, the only module of {mechanism} that is known here")
@@ -118,7 +119,7 @@ def check_module(mechanism: str, module: LoginModule) -> None:
 
 
 def users_of(module: LoginModule) -> dict[str, str]:
-    """Return the passwords of the users that PlainLoginModule names, by user."""
+    """Return the passwords from PlainLoginModule's ``user_NAME`` options, by user."""
     return {
         name.removeprefix(_USER): value
         for name, value in module.options.items()

@@ -1,7 +1,8 @@
-"""Settings from the variables of Apache Kafka's container image: its compose files fit as they are.
+"""Settings from the variables of Apache Kafka's image, so that its compose files work unchanged.
 
-Its rule: behind KAFKA_ a _ is a dot, __ is _ and ___ is -. Bitnami's image has KAFKA_CFG_ instead.
-Each variable is obeyed or named; what promises protection, or a cluster, stops the start.
+The image's rule: after KAFKA_ a _ means a dot, __ means _ and ___ means -. Bitnami's image has
+KAFKA_CFG_ instead. Each variable is obeyed or named in a warning; a variable that promises
+protection, or a cluster, stops the start.
 """
 
 import re
@@ -86,7 +87,7 @@ def kafka_entries(
 
 
 def setting_of(variable: str) -> str:
-    """Return the setting that a variable stands for by the image's rule."""
+    """Return the setting for a variable by the image's rule."""
     if variable in _OTHER_NAMES:
         return _OTHER_NAMES[variable]
     name = variable.removeprefix(BITNAMI if variable.startswith(BITNAMI) else PREFIX).lower()
@@ -94,9 +95,10 @@ def setting_of(variable: str) -> str:
 
 
 def derived_listeners(entries: list[Entry], over: list[Entry]) -> Entry | None:
-    """Return the listeners that the image binds where only advertised ones are given: all hosts.
+    """Return the listeners that the image binds, on all hosts, if only advertised ones are given.
 
-    They are over those of a file, as in the image, but not ``over`` what is given in our names.
+    These win over the listeners of a file, as in the image, but not over the settings in ``over``,
+    which are given in our names.
     """
     advertised = next((each for each in entries if each.name == "advertised.listeners"), None)
     if advertised is None or any(each.name == "listeners" for each in (*entries, *over)):
@@ -105,7 +107,7 @@ def derived_listeners(entries: list[Entry], over: list[Entry]) -> Entry | None:
 
 
 def contradictions(entries: list[Entry], ours: list[Entry]) -> Iterator[str]:
-    """Yield a fault for each of Kafka's variables that one of ours gives another value."""
+    """Yield a fault for each of Kafka's variables to which one of ours gives another value."""
     given = {each.name: each for each in ours}
     for name, text, where in entries:
         other = given.get(name)
@@ -115,7 +117,7 @@ def contradictions(entries: list[Entry], ours: list[Entry]) -> Iterator[str]:
 
 def _listed(environ: Mapping[str, str]) -> list[str]:
     names = sorted(name for name in environ if name.startswith(PREFIX))
-    # Others use the short name for ids of their own.
+    # Other programs use the short name for their own ids.
     if CLUSTER_ID in environ and (names or _UUID.fullmatch(environ[CLUSTER_ID])):
         names.append(CLUSTER_ID)
     return names
@@ -143,7 +145,7 @@ def _add(entry: Entry, entries: dict[str, Entry], faults: list[str], warnings: l
 
 
 def _clusters(entries: Mapping[str, Entry]) -> Iterator[str]:
-    """Yield a fault for each variable that makes this a part of a larger cluster."""
+    """Yield a fault for each variable that would make this broker part of a larger cluster."""
     roles = entries.get("process.roles")
     named = set() if roles is None else {role.strip() for role in roles.text.split(",")} - {""}
     if roles is not None and named and "broker" not in named:

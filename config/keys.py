@@ -1,9 +1,9 @@
 """A setting: `key()` declares one as a dataclass field, and `Setting` describes it.
 
-One attribute of `TopicConfig` or `ServerConfig` is one setting; Kafka's name is the attribute with
-dots. A group of settings is a dataclass of its own, a field of the larger one with the metadata
-`PART`. Parsing, checks, descriptions and documents all come from the metadata that `key()`
-attaches.
+One attribute of `TopicConfig` or `ServerConfig` is one setting; Kafka's name is the attribute's
+name with dots. A group of settings is a dataclass of its own: the larger dataclass has a field for
+it with the metadata `PART`. Parsing, checks, descriptions and documents all come from the metadata
+that `key()` attaches.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ PART: Final = {"is_part": True}
 
 
 class Kind(IntEnum):
-    """The types of Kafka's settings, by the codes that DescribeConfigs answers."""
+    """The types of Kafka's settings, with the codes in the answer to DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -35,7 +35,7 @@ class Kind(IntEnum):
 
 
 class Check(NamedTuple):
-    """A rule for one value: whether it holds, and the words after "must be"."""
+    """A rule for one value: a test, and the words that complete "must be"."""
 
     holds: Callable[[Any], bool]
     words: str
@@ -64,7 +64,7 @@ def one_of(*words: str) -> Check:
 
 
 def one_of_any_case(*words: str) -> Check:
-    """Accept these words, written in capitals or not."""
+    """Accept these words in lower or upper case."""
     lower = [word.lower() for word in words]
     return Check(lambda value: value.lower() in lower, f"one of {', '.join(words)}")
 
@@ -81,7 +81,7 @@ UNLIMITED_OR_POSITIVE = Check(lambda value: value != 0, "-1 (no limit) or at lea
 class Setting(NamedTuple):
     """One setting of the table, named as Kafka names it; see `key` for the meanings.
 
-    ``part`` is where it stands in what holds it, as ``security.tls``.
+    ``part`` is the path of the field that holds the setting, such as ``security.tls``.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Setting(NamedTuple):
     part: str = ""
 
     def value_in(self, config: Any) -> Any:
-        """Return its value in the settings that declare it, or hold what does."""
+        """Return the value in settings that declare this setting, or that have the part with it."""
         return attrgetter(f"{self.part}.{self.attribute}" if self.part else self.attribute)(config)
 
 
@@ -117,13 +117,14 @@ def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
     """Declare one setting as a dataclass field.
 
     Args:
-        default: the value where nothing is set; its type gives the kind unless `kind` does.
-        documentation: its effect, with the unit where the name lacks it.
-        kind: needed where the default is None; `long_key` declares 64-bit integers.
-        check: refuse other values.
-        advice: take other values, with a warning.
-        server: other broker settings that give the value when this one is not set, the first wins.
-        server_check: the check of those settings where it differs from `check`.
+        default: the value if nothing is set; its type gives the kind unless `kind` is given.
+        documentation: its effect, with the unit if the name lacks it.
+        kind: needed if the default is None; `long_key` declares 64-bit integers.
+        check: refuse values that fail this check.
+        advice: accept values that fail this check, with a warning.
+        server: broker settings that give the value if this one is not set; the first that is set
+            wins.
+        server_check: the check of those broker settings, if it differs from `check`.
         dynamic: the running broker applies a change at once.
         ours: Kafka has no such setting.
     """
@@ -149,7 +150,7 @@ long_key = partial(key, kind=Kind.LONG)
 
 
 def _kind_of(default: object) -> Kind:
-    """Return the kind that values like `default` have."""
+    """Return the kind of values like `default`."""
     if isinstance(default, bool):
         return Kind.BOOLEAN
     if isinstance(default, tuple):
@@ -158,7 +159,7 @@ def _kind_of(default: object) -> Kind:
 
 
 def settings_of(config: Any) -> dict[str, Setting]:
-    """Return the settings that a dataclass and its parts declare by `key()`, by Kafka's name."""
+    """Return the settings of a dataclass and its parts that `key()` declares, by Kafka's name."""
     settings = {}
     for declared in fields(config):
         setting: Setting | None = declared.metadata.get("setting")
@@ -173,9 +174,9 @@ def settings_of(config: Any) -> dict[str, Setting]:
 
 
 def make(config: type[T], values: Mapping[str, Any], **others: Any) -> T:
-    """Make a dataclass and its parts of the values that are given, by Kafka's name.
+    """Create a dataclass and its parts from values by Kafka's name.
 
-    ``others`` are fields that are no settings.
+    ``others`` has the fields that are no settings.
     """
     for declared in fields(config):  # type: ignore[arg-type]  # each is a dataclass
         name = declared.name.replace("_", ".")

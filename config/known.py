@@ -1,4 +1,4 @@
-"""Settings that Apache Kafka 4.3.1 knows, from `known.tsv`; most of them have no meaning here.
+"""The settings that Apache Kafka 4.3.1 knows, from `known.tsv`; most have no effect here.
 
 The table holds facts: level, name, type, default (null: no default), whether Kafka alters it while
 it runs (cluster: also as the default of all brokers; broker: for one broker only), and status
@@ -55,7 +55,7 @@ def known_topic(name: str) -> Known | None:
 
 
 def known_broker(name: str) -> Known | None:
-    """Return Kafka's broker setting of that name, given for one listener or for a plug-in included.
+    """Return Kafka's broker setting of that name, also for one listener or for a plug-in.
 
     ``listener.name.NAME.X`` and ``listener.name.NAME.MECHANISM.X`` are known if X is. The settings
     of a plug-in are known by their prefix and are treated as secrets.
@@ -70,9 +70,9 @@ def known_broker(name: str) -> Known | None:
 
 
 def without_listener(name: str) -> str:
-    """Return the setting that ``listener.name.NAME.X`` or ``listener.name.NAME.MECHANISM.X`` gives.
+    """Return X for ``listener.name.NAME.X`` or ``listener.name.NAME.MECHANISM.X``.
 
-    Any other name is returned as it is.
+    Any other name is returned unchanged.
     """
     listener, _, rest = name.removeprefix(_LISTENER_PREFIX).partition(".")
     if not name.startswith(_LISTENER_PREFIX) or not listener:
@@ -82,5 +82,5 @@ def without_listener(name: str) -> str:
 
 
 def broker_synonym(topic_setting: str) -> str | None:
-    """Return the broker setting that gives the default of a topic setting without meaning here."""
+    """Return the broker setting with the default of a topic setting that has no effect here."""
     return _LOCAL.get(topic_setting)

@@ -1,8 +1,8 @@
-"""The places that values of settings come from, and which of them wins.
+"""The places that values of settings come from, and the order in which they win.
 
 For a topic: its own value, then the broker's through the synonyms of `config.table`. For the
-broker: dynamic for this broker, dynamic for all, `--set`, environment, file, default. The first
-three of the static ones are merged when they are loaded: Kafka describes them as one.
+broker: dynamic for this broker, dynamic for all, `--set`, environment, file, default. The three
+static sources before the default are merged when they are loaded: Kafka describes them as one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ _KEPT = 16
 
 
 class Source(IntEnum):
-    """Where a value comes from, by the codes that DescribeConfigs answers."""
+    """The source of a value, with its code in the answer to DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -57,7 +57,7 @@ class Origin(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A value from the file, the environment or the command line, and where it stood."""
+    """A value from the file, the environment or the command line, and its place there."""
 
     value: str
     where: str
@@ -65,10 +65,10 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layers:
-    """All values that were given, as text, and the effective settings they make.
+    """All given values as text, and the effective settings that follow from them.
 
-    A change makes a new object. Each is equal only to itself, so that results can be cached by it.
-    The effective settings are made once, with the object.
+    A change makes a new object. An object is equal only to itself, so that results can be cached by
+    it. The effective settings are computed once, when the object is created.
 
     Raises:
         ConfigError: a value does not parse or is out of range.
@@ -92,9 +92,9 @@ class Layers:
         return self._server
 
     def topic(self, overrides: Mapping[str, str] = _NONE) -> TopicConfig:
-        """Return the effective settings of a topic with these values of its own; cheap.
+        """Return the effective settings of a topic with these own values; cheap.
 
-        Names that are not obeyed are ignored: a value that was stored once must not stop a start.
+        Names that this broker does not obey are ignored: a stored value must not stop a start.
 
         Raises:
             ConfigError: a value does not parse or is out of range.
@@ -114,7 +114,7 @@ class Layers:
     def with_dynamic(
         self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> "Layers":
-        """Return these layers with other dynamic values; None keeps what there is.
+        """Return these layers with other dynamic values; None keeps the present values.
 
         Raises:
             ConfigError: a value does not parse or is out of range.
@@ -126,11 +126,11 @@ class Layers:
         )
 
     def value(self, name: str) -> str | None:
-        """Return the text that counts for a broker setting, None where nothing is given."""
+        """Return the text in force for a broker setting; None if nothing is given."""
         return self._values.get(name)
 
     def where(self, name: str) -> str:
-        """Return the place of the value that counts for a broker setting, in words."""
+        """Return the place of the value in force of a broker setting, in words."""
         if name in self.broker:
             return "dynamic for this broker"
         if name in self.cluster:
@@ -141,17 +141,19 @@ class Layers:
         """Check all values of a topic together and return warnings about them.
 
         Raises:
-            ConfigError: with every fault: unknown names, bad values, contradictions.
+            ConfigError: a name is unknown, or values are bad or contradict each other; has every
+                fault.
         """
         return _check_topic(self, tuple(overrides.items()))
 
     def check_dynamic(self, values: Mapping[str, str], *, cluster: bool = False) -> tuple[str, ...]:
-        """Check all dynamic values of this broker, or of all, and return warnings about them.
+        """Check all dynamic values of this broker or of the cluster, and return warnings.
 
         Raises:
-            NotAlterableError: with every fault, where one is that a setting needs a restart or
-                cannot be set for all brokers.
-            ConfigError: with every fault: unknown names, bad values, contradictions.
+            NotAlterableError: a setting needs a restart, or cannot be set for all brokers; has
+                every fault.
+            ConfigError: a name is unknown, or values are bad or contradict each other; has every
+                fault.
         """
         faults: list[str] = []
         fixed: list[str] = []
@@ -162,14 +164,15 @@ class Layers:
             if of_listener is not None:
                 unalterable = _why_fixed(of_listener, name, cluster=cluster)
                 fixed += unalterable
-                # What is not altered may be a secret, such as sasl.jaas.config: no fault quotes it.
+                # A setting that cannot be altered may be a secret, such as sasl.jaas.config: no
+                # fault quotes it.
                 faults += () if unalterable else _faults_of_listener(of_listener, name, text)
             elif setting is None:
                 known = unknown_broker_setting(name, text, "", faults, warnings)
                 fixed += () if known is None else why_fixed(known, cluster=cluster)
             elif setting.dynamic:
-                known = known_settings("broker").get(name)  # None for a setting of ours
-                if known is not None and known.alterable == "-":  # Kafka restarts for it
+                known = known_settings("broker").get(name)  # None for a setting that Kafka lacks
+                if known is not None and known.alterable == "-":  # Kafka needs a restart for it
                     known = known._replace(alterable="broker")
                 fixed += () if known is None else why_fixed(known, cluster=cluster)
                 warnings += advice(setting, checked(setting, text, "", faults), text)
@@ -226,7 +229,7 @@ class Layers:
 
 @lru_cache(maxsize=_KEPT)
 def _check_topic(layers: Layers, own: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Do what `Layers.check_topic` says; what many topics are to have is checked once."""
+    """Check for `Layers.check_topic`; settings that many topics get are checked once."""
     faults: list[str] = []
     warnings: list[str] = []
     for name, text in own:
@@ -243,7 +246,7 @@ def _check_topic(layers: Layers, own: tuple[tuple[str, str], ...]) -> tuple[str,
 
 
 def checked(setting: Setting, text: str, where: str, faults: list[str]) -> Any:
-    """Return the value that a text means, or the default after adding a fault."""
+    """Return the value of a text, or the default after adding a fault."""
     try:
         return read(setting, text)
     except ValueError as error:
@@ -253,15 +256,15 @@ def checked(setting: Setting, text: str, where: str, faults: list[str]) -> Any:
 
 
 def may_alter(name: ListenerName) -> bool:
-    """Tell whether a setting of one listener is obeyed by a broker that runs."""
+    """Tell whether a running broker obeys a change of a setting of one listener."""
     return name.setting in LIMITS or name.setting in OF_TLS
 
 
 def _why_fixed(parts: ListenerName, name: str, *, cluster: bool) -> list[str]:
-    """Return why a setting of one listener cannot be altered, for all brokers or for one."""
+    """Return why a setting of a listener cannot be altered, for all brokers or for one broker."""
     known = known_broker(name)
     if known is not None and may_alter(parts):
-        if known.alterable == "-":  # Kafka takes it for a listener, and restarts for it
+        if known.alterable == "-":  # Kafka allows it for a listener, but needs a restart
             known = known._replace(alterable="broker")
         return why_fixed(known, cluster=cluster)
     return [f"{name} cannot be altered while the broker runs; restart it with it"]
@@ -285,7 +288,7 @@ def advice(setting: Setting, value: Any, text: str) -> list[str]:
 def _find_idle(dynamic: Iterable[str], server: ServerConfig) -> set[str]:
     """Return dynamic settings of TLS whose listener does not exist, or does not encrypt.
 
-    Kafka takes these while it runs, and so do we; where they are given at the start they stop it.
+    A running Kafka accepts these, and so does this broker; given at the start, they stop the start.
     """
     named = {name: parse_name(name) for name in dynamic}
     of_tls = {
@@ -296,5 +299,5 @@ def _find_idle(dynamic: Iterable[str], server: ServerConfig) -> set[str]:
     try:
         encrypting = {name.lower() for name in server.tls_listeners()} if of_tls else set()
     except ValueError:
-        encrypting = set()  # said as a fault of listeners
+        encrypting = set()  # reported as a fault of listeners
     return {name for name, listener in of_tls.items() if listener not in encrypting}

@@ -1,4 +1,4 @@
-"""Listeners: where the broker binds and what it tells clients to connect to.
+"""Listeners: the addresses that the broker binds, and those that it advertises to clients.
 
 Kafka's classes: EndPoint, ListenerName, SocketServerConfigs.
 """
@@ -18,11 +18,11 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARDS = ("0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0")  # noqa: S104 - refused, not bound
 _REACHED = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - likewise
 _HIGHEST_PORT = 65535
-_LOOPBACK = 127  # the first byte of its IPv4 addresses
+_LOOPBACK = 127  # the first byte of loopback's IPv4 addresses
 
 
 class Listener(NamedTuple):
-    """One address: of a socket to bind (an empty host is every interface), or to advertise."""
+    """One address, of a socket to bind (an empty host is every interface) or to advertise."""
 
     name: str
     host: str
@@ -30,7 +30,7 @@ class Listener(NamedTuple):
     protocol: str
 
     def __str__(self) -> str:
-        """Return the address as it stands in the settings."""
+        """Return the address as the settings write it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
 
@@ -62,7 +62,8 @@ def parse_listeners(
     Names in `unmapped` need no security protocol and count as PLAINTEXT.
 
     Raises:
-        ValueError: one is not NAME://host:port, has no protocol, needs security, or comes twice.
+        ValueError: a listener is not NAME://host:port, has no protocol, needs security, or comes
+            twice.
     """
     listeners: dict[str, Listener] = {}
     for text in texts:
@@ -90,7 +91,7 @@ def show_address(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a listener that is bound to ``host``."""
+    """Return whether only this machine can reach a listener that is bound to ``host``."""
     name = host.lower().rstrip(".")
     if name in {"localhost", "::1"}:
         return True
@@ -101,12 +102,12 @@ def is_loopback(host: str) -> bool:
 
 
 def reachable(host: str) -> str:
-    """Return the host by which this machine reaches a listener that is bound to ``host``."""
+    """Return the host by which this machine can reach a listener that is bound to ``host``."""
     return _REACHED.get(host, host)
 
 
 def names_in(text: str) -> set[str]:
-    """Return the names in a list of listeners, whether the rest of it is right or not."""
+    """Return the names in a list of listeners, even if the rest of the list is wrong."""
     return {each.partition("://")[0].strip().upper() for each in text.split(",")} - {""}
 
 
@@ -114,7 +115,7 @@ def check_bindable(listeners: Iterable[Listener]) -> None:
     """Refuse listeners that this broker cannot open.
 
     Raises:
-        ValueError: two want the same port of the same interface.
+        ValueError: two listeners need the same port of the same interface.
     """
     taken: list[Listener] = []
     for listener in listeners:
@@ -129,13 +130,13 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def advertise(bound: Iterable[Listener], given: Iterable[Listener]) -> tuple[Listener, ...]:
-    """Return the address that clients of each bound listener are told.
+    """Return the advertised address of each bound listener.
 
-    A listener that is not given is advertised as it is bound. An empty host becomes this machine's
-    name. Port 0 stays, and means the port that was bound.
+    A listener that is not in ``given`` is advertised as it is bound. An empty host becomes this
+    machine's name. Port 0 stays 0, and means the port that was bound.
 
     Raises:
-        ValueError: a given name is not bound, or no client can connect to a host.
+        ValueError: a name in ``given`` is not bound, or no client can connect to a host.
     """
     told = {listener.name: listener for listener in given}
     bound = tuple(bound)
@@ -160,7 +161,7 @@ def parse_host_port(text: str) -> tuple[str, int]:
     """Return host and port of `127.0.0.1:9464`, `[::1]:9464` or `:9464`.
 
     Raises:
-        ValueError: it has another form.
+        ValueError: the text has another form.
     """
     match = _ENDPOINT.fullmatch(f"HTTP://{text}")
     if match is None or int(match[3]) > _HIGHEST_PORT:

@@ -1,6 +1,6 @@
-"""The settings a broker starts with, from file, environment and command line.
+"""The settings with which a broker starts, from file, environment and command line.
 
-All faults of the three are reported together.
+All faults of these sources are reported together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +25,13 @@ _CHECKED_TOGETHER = frozenset(
 
 
 def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> Layers:
-    """Return the layers that the file, the environment over it and `--set` over both make.
+    """Return the layers from the file, the environment and `--set`; the later of these wins.
 
-    Reads the file, and may ask the resolver for this machine's name if that is to be advertised.
+    This reads the file, and may ask the resolver for this machine's name if the name is to be
+    advertised.
 
     Raises:
-        ConfigError: with every fault, each with its place.
+        ConfigError: settings are wrong; the error has every fault with its place.
     """
     faults: list[str] = []
     warnings: list[str] = []
@@ -57,10 +58,10 @@ def load(path: Path | None, environ: Mapping[str, str], sets: Sequence[str]) -> 
 
 
 def load_again(layers: Layers) -> Layers:
-    """Return what the sources of these layers say now, without dynamic values.
+    """Read the sources of these layers again, and return the result without dynamic values.
 
     Raises:
-        ConfigError: with every fault, each with its place.
+        ConfigError: settings are wrong; the error has every fault with its place.
     """
     if layers.origin is None:
         raise ConfigError(["these settings came from no file, and cannot be read again"])
@@ -68,7 +69,7 @@ def load_again(layers: Layers) -> Layers:
 
 
 def _left_out(layers: Layers) -> Iterable[str]:
-    """Warn that listeners of a controller, as Kafka's own configurations have, are not opened."""
+    """Warn that a controller's listeners, which Kafka's own configurations have, are not opened."""
     names = layers.server().controllers_listeners
     if names:
         where = layers.where("listeners")
@@ -79,7 +80,7 @@ def _left_out(layers: Layers) -> Iterable[str]:
 
 
 def _one_copy(entries: Iterable[Entry], faulty: set[str]) -> Iterable[str]:
-    """Say in a line what settings for several replicas come to where there is one broker."""
+    """Warn in one line that settings for several replicas have no effect with one broker."""
     asking = {each.name: each for each in entries if each.name not in faulty and _asks_copies(each)}
     if asking:
         where = next(iter(asking.values())).where
@@ -91,7 +92,7 @@ def _one_copy(entries: Iterable[Entry], faulty: set[str]) -> Iterable[str]:
 
 
 def _asks_copies(entry: Entry) -> bool:
-    """Tell whether a setting wants more than one replica of something, or to wait for more."""
+    """Tell whether a setting asks for more than one replica, or waits for more than one."""
     text = entry.text.strip()
     return entry.name in _OF_REPLICAS and text.isascii() and text.isdigit() and int(text) > 1
 
@@ -112,23 +113,23 @@ _OF_REPLICAS = frozenset(
 def _kafka_entries(
     environ: Mapping[str, str], over: list[Entry], faults: list[str], warnings: list[str]
 ) -> list[Entry]:
-    """Return what variables of Apache Kafka's image give, below what is given in ours."""
+    """Return the settings from variables of Apache Kafka's image that ours do not override."""
     if not any(name.startswith("KAFKA_") or name == "CLUSTER_ID" for name in environ):
         return []
     from siltstone.config import kafka_variables  # noqa: PLC0415 - few starts have any
 
     entries = kafka_variables.kafka_entries(environ, faults, warnings)
-    ours = [each for each in over if each.where != "--set"]  # which overrules on purpose
+    ours = [each for each in over if each.where != "--set"]  # --set overrules on purpose
     faults += kafka_variables.contradictions(entries, ours)
     listeners = kafka_variables.derived_listeners(entries, over)
     return entries if listeners is None else [*entries, listeners]
 
 
 def _without_outranked(in_file: list[Entry], over: list[Entry], warnings: list[str]) -> list[Entry]:
-    """Return what a file gives, without values that another name of theirs gives over the file.
+    """Return a file's settings without values that a variable or `--set` gives by another name.
 
-    Among names of one source the first of a chain wins, log.retention.ms over log.retention.hours;
-    but a variable wins over a file by any name.
+    Among the names of a setting in one source the first of a chain wins, such as log.retention.ms
+    over log.retention.hours; but a variable wins over a file whichever name it uses.
     """
     given = {each.name: each.where for each in over}
     outranked: dict[str, str] = {}
@@ -146,11 +147,11 @@ def _without_outranked(in_file: list[Entry], over: list[Entry], warnings: list[s
 
 
 def _without_replaced(in_file: list[Entry], over: list[Entry], warnings: list[str]) -> list[Entry]:
-    """Return what a file gives, without what it advertises for listeners that others replace.
+    """Return a file's settings without its advertised addresses for listeners that are replaced.
 
-    As the image's file does: a variable that names listeners again has not advertised those.
-    Where a compose file for Kafka binds one on all interfaces by leaving out its host, it counts on
-    this machine's name, as of Kafka.
+    This is for files like the image's: a variable that sets the listeners again must not keep the
+    file's advertised addresses. A compose file for Kafka that binds a listener on all interfaces,
+    by leaving out its host, expects this machine's name to be advertised, as Kafka does.
     """
     bound, told = (_last(in_file, name) for name in ("listeners", "advertised.listeners"))
     last = _last(over, "listeners")
@@ -196,7 +197,7 @@ def _is_faulty(entry: Entry, faults: list[str], warnings: list[str]) -> bool:
             # The text may be a secret.
             faults.append(f"{entry.where}: {entry.name} must be {error}")
     elif setting is None:
-        unheard: list[str] = []  # `_one_copy` has a line for all of its kind
+        unheard: list[str] = []  # `_one_copy` has one line for all of these
         kept = unheard if _asks_copies(entry) else warnings
         unknown_broker_setting(entry.name, entry.text, entry.where, faults, kept)
     else:
@@ -221,7 +222,7 @@ def _disagreeing_ids(given: Mapping[str, Given]) -> Iterable[str]:
 
 
 def _other_names(given: Mapping[str, Given]) -> dict[str, Given]:
-    """Return the values that are given by another name of a setting, under its usual name."""
+    """Return the values that are given by a setting's other names, under its usual name."""
     return {
         setting.name: given[other]
         for setting in SERVER.values()
@@ -231,7 +232,7 @@ def _other_names(given: Mapping[str, Given]) -> dict[str, Given]:
 
 
 def _chains() -> Iterable[tuple[str, ...]]:
-    """Yield the names of each setting of the broker, of which the first that is given counts."""
+    """Yield the names of each setting of the broker; the first name that is given counts."""
     yield from (setting.synonyms for setting in TOPIC.values())
     yield from ((setting.name, *setting.synonyms) for setting in SERVER.values())
 

@@ -1,7 +1,8 @@
-"""The names of this machine, which settings need: a part of the seam of the network.
+"""The names of this machine, which settings need: a part of the network's seam.
 
-It stands here since settings import no part of a broker; that has its own in
-`siltstone.broker.process.sockets`. A simulator sets both functions before settings are read.
+This module is here because settings import no part of the broker; the broker has its part of the
+seam in `siltstone.broker.process.sockets`. A simulator replaces both functions before settings are
+read.
 """
 
 import socket
@@ -9,16 +10,16 @@ from functools import cache
 
 
 def own_name() -> str:
-    """Return the name that this machine has for itself; nobody else is asked."""
+    """Return this machine's own name; no resolver is asked."""
     return socket.gethostname()
 
 
 @cache
 def public_name() -> str:
-    """Return the name by which other machines look up this one. May ask the resolver, once.
+    """Return the name by which other machines look up this machine. May ask the resolver once.
 
     Raises:
-        ValueError: The name does not resolve, so that advertising it would strand every client.
+        ValueError: The name does not resolve, so no client could connect to it.
     """
     name = own_name()
     try:

@@ -1,4 +1,4 @@
-"""Names that are not in the typed table: Kafka's, those of the other level, and misspelt ones."""
+"""Names that are not in the typed table: Kafka's, those of the other level, and misspelt names."""
 
 import re
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ def unknown_broker_setting(
 ) -> Known | None:
     """Warn of a broker setting that is not obeyed; it is a fault if Kafka does not know it.
 
-    A dynamic value stands nowhere: ``where`` is empty.
+    A dynamic value has no place in a file: its ``where`` is empty.
     """
     place = f"{where}: " if where else ""
     known = known_broker(name)
@@ -52,7 +52,7 @@ def unknown_broker_setting(
 
 
 def why_fixed(known: Known, *, cluster: bool) -> list[str]:
-    """Return why Kafka does not alter a setting at run time, for all brokers or for one."""
+    """Return why Kafka does not alter a setting at run time, for all brokers or for one broker."""
     if known.alterable == "-":
         return [f"{known.name} cannot be altered while the broker runs"]
     if known.name.startswith("ssl."):
@@ -93,7 +93,7 @@ def _hint_for_broker(name: str) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a question with the nearest of the names, or where to find them."""
+    """Return a question with the nearest of the names, or a hint where to find the names."""
     from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only faults need it
 
     nearest = []

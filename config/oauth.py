@@ -1,9 +1,9 @@
-"""The settings of tokens (OAUTHBEARER): by which keys they are signed, and what they must say.
+"""The settings of tokens (OAUTHBEARER): the keys that sign them, and the claims they must have.
 
-Kafka's names, of all listeners, of one, and of its mechanism. No client and no setting that changes
-while the broker runs gives an address: keys come from a file that the configuration names, or from
-an https URL that ``sasl.oauthbearer.allowed.urls`` names as well. (Kafka: SaslConfigs,
-OAuthBearerValidatorCallbackHandler, OAuthBearerUnsecuredValidatorCallbackHandler.)
+The names are Kafka's, for all listeners, for one listener, and for its mechanism. Neither a client
+nor a dynamic setting can give an address for keys: keys come from a file that the configuration
+names, or from an https URL that ``sasl.oauthbearer.allowed.urls`` names as well. (Kafka:
+SaslConfigs, OAuthBearerValidatorCallbackHandler, OAuthBearerUnsecuredValidatorCallbackHandler.)
 """
 
 import re
@@ -32,7 +32,7 @@ _CLAIM = Check(lambda name: bool(name.strip()), "the name of a claim")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthConfig:
-    """How tokens are checked; part of `config.security`."""
+    """The settings for the check of tokens; a part of `config.security`."""
 
     sasl_oauthbearer_jwks_endpoint_url: str | None = key(
         None,
@@ -93,7 +93,7 @@ OF_LISTENER: dict[str, tuple[Kind, Check | None]] = {
 
 
 class OAuthSettings(NamedTuple):
-    """How one listener checks tokens. ``authorities`` is a PEM file for the https URL."""
+    """The check of tokens at one listener. ``authorities`` is a PEM file for the https URL."""
 
     url: str
     audiences: tuple[str, ...]
@@ -111,7 +111,7 @@ class OAuthSettings(NamedTuple):
 def settings_of_tokens(
     config: OAuthConfig, find: Callable[[str], str | None], module: LoginModule | None
 ) -> OAuthSettings:
-    """Return how a listener checks tokens; ``find`` returns its own settings, as text."""
+    """Return how a listener checks tokens; ``find`` returns the listener's own settings as text."""
 
     def value(name: str) -> object:
         text = find(name)
@@ -150,10 +150,10 @@ _AUTHORITIES = "ssl.truststore.location"
 
 
 def check_options(module: LoginModule) -> None:
-    """Refuse values of OAuthBearerLoginModule's options that cannot be obeyed.
+    """Refuse values of OAuthBearerLoginModule's options that this broker cannot obey.
 
     Raises:
-        ValueError: with words that follow "must be".
+        ValueError: a value is refused; the message completes "must be".
     """
     if module.options.get("ssl.truststore.type", "PEM").upper() != "PEM":
         raise ValueError("a module whose ssl.truststore.type is PEM")
@@ -162,7 +162,7 @@ def check_options(module: LoginModule) -> None:
 
 
 def path_of(url: str) -> str | None:
-    """Return the path of a file URL, None for another."""
+    """Return the path of a file URL, or None for another URL."""
     from urllib.parse import unquote, urlsplit  # noqa: PLC0415  # few starts need it
 
     try:
@@ -177,7 +177,7 @@ def path_of(url: str) -> str | None:
 def token_faults(
     settings: OAuthSettings, config: OAuthConfig, listener: str, *, is_loopback: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield what keeps a listener from checking tokens, each with the setting to look at."""
+    """Yield the faults that keep a listener from checking tokens, with the settings to look at."""
     where = f"the listener {listener}"
     if settings.is_unsecured:
         if not is_loopback:
@@ -215,7 +215,7 @@ def _is_https(url: str) -> bool:
 
 
 def unasked_tokens(config: OAuthConfig) -> Iterator[tuple[str, str]]:
-    """Yield what promises that tokens are checked, for a broker that takes none."""
+    """Yield settings that promise a check of tokens, if the broker accepts no tokens."""
     given = {
         URL: config.sasl_oauthbearer_jwks_endpoint_url,
         "sasl.oauthbearer.expected.audience": config.sasl_oauthbearer_expected_audience,

@@ -1,8 +1,8 @@
-r"""Settings from a file as Apache Kafka has them: java.util.Properties, each with its line.
+r"""Settings from a properties file as Apache Kafka's (java.util.Properties), each with its line.
 
-Of a name that comes twice the last value counts, as scripts that append to a file expect.
-NAME=VALUE, NAME: VALUE or NAME VALUE on a line; # and ! begin a comment, a backslash at the end of
-a line continues it on the next. Letters beyond ASCII are Latin-1, or \uXXXX.
+If a name comes twice, its last value counts, as scripts that append to a file expect. A line is
+NAME=VALUE, NAME: VALUE or NAME VALUE; # and ! begin a comment, and a backslash at the end of a line
+continues the line on the next one. Letters beyond ASCII are Latin-1, or \uXXXX.
 """
 
 import re
@@ -21,7 +21,7 @@ _PAIR = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTAL
 def properties_entries(
     path: Path, faults: list[str], warnings: list[str], option: str = "--config"
 ) -> list[Entry]:
-    """Return the settings of a file, which an option names, in their order. Reads the disk."""
+    """Return the settings of a file in the file's order; ``option`` named it. Reads the disk."""
     text = (read_file(path, faults, option) or b"").removeprefix(BOM_UTF8).decode("latin-1")
     entries: dict[str, Entry] = {}
     lines: dict[str, int] = {}
@@ -38,7 +38,7 @@ def properties_entries(
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the logical lines, without empty ones, each with the number of its first line."""
+    """Yield the logical lines, without empty lines, each with the number of its first line."""
     begun, first = "", 0
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         part = line.lstrip(_BLANKS)

@@ -1,7 +1,8 @@
-"""Settings that promise protection which this broker does not give. They stop the start.
+"""Settings that promise protection that this broker does not give. They stop the start.
 
-A user that sets one relies on it, and would otherwise learn from an intruder that it has no effect.
-A value that promises nothing is accepted: Kafka's default, an empty one, or one of `_HARMLESS`.
+A user that sets one of these relies on it, and would otherwise learn from an intruder that it has
+no effect. A value that promises nothing is accepted: Kafka's default, an empty value, or one of
+`_HARMLESS`.
 """
 
 import re
@@ -16,7 +17,7 @@ from siltstone.config.values import parse
 
 
 class Promise(NamedTuple):
-    """A pattern of names, what they promise, why it is not kept, and what is so or to be done."""
+    """A pattern of names, their promise, why it is not kept, and what holds instead or to do."""
 
     names: str
     words: str
@@ -100,9 +101,9 @@ _BETWEEN_BROKERS = frozenset(
 
 
 def find_promise(name: str) -> Promise | None:
-    """Return what a setting promises, for one listener or for all; None if nothing.
+    """Return the promise of a setting, for one listener or for all; None if it promises nothing.
 
-    A setting that this broker obeys promises nothing more.
+    A setting that this broker obeys counts as no promise.
     """
     if name in BROKER or parse_name(name) is not None:
         return None
@@ -115,8 +116,8 @@ def find_promise(name: str) -> Promise | None:
 def broken_promise(known: Known, text: str, *, is_dynamic: bool = False) -> str | None:
     """Return why a value cannot be accepted; None if it promises nothing.
 
-    A broker that runs has begun without Kerberos: changes of it by tools are taken then, as by
-    Kafka, and let no client in.
+    A running broker has started without Kerberos: as in Kafka, tools may change settings of
+    Kerberos then, and the changes let no client in.
     """
     promise = find_promise(known.name)
     if promise is None or _is_harmless(known, text.strip()):
@@ -127,10 +128,10 @@ def broken_promise(known: Known, text: str, *, is_dynamic: bool = False) -> str 
 
 
 def check_stored(values: Mapping[str, str]) -> None:
-    """Refuse stored values that an earlier version accepted though they promise protection.
+    """Refuse stored values that promise protection, though an earlier version accepted them.
 
     Raises:
-        ConfigError: with a sentence for each.
+        ConfigError: there are such values; the error has a sentence for each.
     """
     strangers = {name: known_broker(name) for name in values if name not in BROKER}
     broken = (

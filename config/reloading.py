@@ -1,8 +1,8 @@
-"""Changes by reading the settings again: now, at a restart, or not while a dynamic one wins.
+"""Changes from reading the settings again: now, at a restart, or not while a dynamic value wins.
 
-One rule for SIGHUP, `siltstone reload` and `siltstone diff`. The sources are read as a start reads
-them; a setting that the running broker obeys at once takes its new value, any other keeps the one
-that the broker started with. Dynamic values lie over both, as always.
+One rule holds for SIGHUP, `siltstone reload` and `siltstone diff`. The sources are read as at a
+start. A setting that the running broker obeys at once gets its new value; any other setting keeps
+the value with which the broker started. Dynamic values win over both, as always.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ HIDDEN = "(hidden)"
 
 
 class Difference(NamedTuple):
-    """One setting with two values, as text for a person; None where it has no value."""
+    """One setting with two values as readable text; None stands for no value."""
 
     name: str
     old: str | None
@@ -31,7 +31,7 @@ class Difference(NamedTuple):
 
 
 class Shadowed(NamedTuple):
-    """A value that is given and does not count, since a dynamic one wins."""
+    """A given value that has no effect, since a dynamic value wins."""
 
     name: str
     value: str | None
@@ -42,7 +42,7 @@ class Shadowed(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The effect of a reload: ``layers`` are in force after it."""
+    """The effect of a reload; ``layers`` are in force after the reload."""
 
     layers: Layers
     now: tuple[Difference, ...]
@@ -51,10 +51,11 @@ class Plan(NamedTuple):
 
 
 def may_change(name: str) -> bool:
-    """Tell whether a value from the file counts without a restart.
+    """Tell whether a value from the file takes effect without a restart.
 
-    Every broker setting that gives a default of topics does, log.retention.hours too; Kafka alters
-    only the one in milliseconds. What has no meaning here is only shown, so it may.
+    Every broker setting that gives a default for topics does, even log.retention.hours; Kafka
+    alters only the setting in milliseconds. A setting without effect here is only shown, so it may
+    change, too.
     """
     of_listener = parse_name(name)
     if of_listener is not None:
@@ -64,20 +65,21 @@ def may_change(name: str) -> bool:
 
 
 def make_plan(current: Layers, fresh: Layers) -> Plan:
-    """Return what becomes of the current layers when the sources say what the fresh ones hold.
+    """Return the effect of a reload that changes the current layers to the fresh ones.
 
     Raises:
-        ConfigError: with every fault: what can be changed now contradicts itself or the rest.
+        ConfigError: the values that can change now contradict each other or the rest; has every
+            fault.
     """
     kept = {name: given for name, given in current.static.items() if not may_change(name)}
     taken = {name: given for name, given in fresh.static.items() if may_change(name)}
-    # What stays the same may have gone to another line.
+    # A value that stays the same may have moved to another line.
     kept = {
         name: fresh.static[name] if _is_same(name, current, fresh) else given
         for name, given in kept.items()
     }
     after = replace(current, static=kept | taken, warnings=fresh.warnings)
-    if advertising_faults(after.server()):  # it is for listeners that only a restart opens
+    if advertising_faults(after.server()):  # the value is for listeners that only a restart opens
         given = current.static.get(ADVERTISED)
         others = {name: each for name, each in after.static.items() if name != ADVERTISED}
         after = replace(after, static=others | ({} if given is None else {ADVERTISED: given}))
@@ -100,7 +102,7 @@ def _is_same(name: str, current: Layers, fresh: Layers) -> bool:
 
 
 def find_differences(before: Layers, after: Layers) -> Iterator[Difference]:
-    """Yield every setting that counts differently, by name; secrets are hidden."""
+    """Yield every setting whose value in force differs, by name; secrets are hidden."""
     for name in sorted(_given(before) | _given(after)):
         if name not in OTHER_NAMES and _value(before, name) != _value(after, name):
             yield Difference(name, shown(before, name), shown(after, name), after.where(name))
@@ -111,7 +113,7 @@ def _given(layers: Layers) -> set[str]:
 
 
 def _value(layers: Layers, name: str) -> object:
-    """Return something that is equal for equal settings."""
+    """Return a value that is equal for equal settings."""
     setting = BROKER.get(name)
     text = layers.value(name)
     if setting is None:
@@ -120,7 +122,7 @@ def _value(layers: Layers, name: str) -> object:
 
 
 def shown(layers: Layers, name: str) -> str | None:
-    """Return the value that counts as text; what is, or may be, a secret is hidden."""
+    """Return the value in force as text; a value that is or may be a secret is hidden."""
     setting = BROKER.get(name)
     text = layers.value(name)
     if setting is not None and setting.kind is Kind.PASSWORD:
@@ -149,7 +151,7 @@ def _find_shadowed(layers: Layers) -> Iterator[Shadowed]:
 
 
 def _all_names(name: str) -> Iterable[str]:
-    """Return a setting's names from this one on: those that lose against it."""
+    """Return a setting's names from this name on: the names after it lose against it."""
     if name not in BROKER:
         return (name,)
     names = synonyms_of(name) if name in SYNONYMS else names_of(BROKER[name])

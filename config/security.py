@@ -1,7 +1,7 @@
-"""The settings of logins, and what they come to for one listener.
+"""The settings of logins, and their result for one listener.
 
 ``listener.name.NAME.X`` gives X for one listener, ``listener.name.NAME.MECHANISM.X`` for one of its
-mechanisms; the nearest counts. (Kafka: SaslConfigs, BrokerSecurityConfigs, ListenerName.)
+mechanisms; the most specific one counts. (Kafka: SaslConfigs, BrokerSecurityConfigs, ListenerName.)
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -38,7 +38,7 @@ _KNOWN_MECHANISMS = Check(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """How clients log in, how that is encrypted, and what they may do; part of `config.server`."""
+    """Logins of clients, their encryption, and the rights of clients; a part of `config.server`."""
 
     tls: TlsConfig = field(default_factory=TlsConfig, metadata=PART)
     oauth: OAuthConfig = field(default_factory=OAuthConfig, metadata=PART)
@@ -101,10 +101,10 @@ class SecurityConfig:
 
 
 class SaslSettings(NamedTuple):
-    """The login of a listener with SASL: its mechanisms in order, and for each how long it counts.
+    """The login of a listener with SASL: its mechanisms in order, and how long each login is valid.
 
-    ``plain_users`` are the passwords of PlainLoginModule's ``user_NAME`` options; ``oauth`` is how
-    tokens are checked, if they are taken.
+    ``plain_users`` has the passwords from PlainLoginModule's ``user_NAME`` options; ``oauth`` has
+    the check of tokens, if the listener accepts tokens.
     """
 
     mechanisms: tuple[str, ...]
@@ -119,7 +119,7 @@ class SaslSettings(NamedTuple):
 
 
 class ListenerName(NamedTuple):
-    """A name like ``listener.name.lan.plain.sasl.jaas.config``, taken apart."""
+    """The parts of a name like ``listener.name.lan.plain.sasl.jaas.config``."""
 
     listener: str
     mechanism: str | None
@@ -142,7 +142,7 @@ _OF_MECHANISM[OAUTHBEARER] |= {HANDLER, *OF_TOKENS}
 
 
 def parse_name(name: str) -> ListenerName | None:
-    """Return the parts of a setting of one listener that is obeyed; None for another one."""
+    """Return the parts of a listener's setting that this broker obeys; None for another name."""
     listener, _, rest = name.removeprefix(_PREFIX).partition(".")
     if not name.startswith(_PREFIX) or not listener:
         return None
@@ -158,7 +158,7 @@ def check_value(name: ListenerName, text: str) -> None:
     """Refuse a value of a setting of one listener.
 
     Raises:
-        ValueError: with words that follow "must be"; no secret is quoted.
+        ValueError: the value is refused; the message completes "must be" and quotes no secret.
     """
     if name.setting == JAAS:
         module = parse_jaas(text)
@@ -177,7 +177,7 @@ def check_value(name: ListenerName, text: str) -> None:
 def settings_of_listener(
     config: SecurityConfig, given: Mapping[str, str], listener: str
 ) -> SaslSettings:
-    """Return what a listener asks; ``given`` are the settings of single listeners, as text."""
+    """Return the login of a listener; ``given`` has the settings of single listeners as text."""
     prefix = f"{_PREFIX}{listener.lower()}."
 
     def find(setting: str, mechanism: str | None = None) -> str | None:
@@ -211,7 +211,7 @@ _ENCRYPT = "give it SSL or SASL_SSL in listener.security.protocol.map, or remove
 
 
 def _unasked(config: SecurityConfig, asking: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield settings that promise a login where no listener asks for one: a user relies on them."""
+    """Yield settings that promise a login though no listener asks for one."""
     if asking:
         return
     given = {
@@ -224,7 +224,7 @@ def _unasked(config: SecurityConfig, asking: Collection[str]) -> Iterator[tuple[
 
 
 def authorizer_faults(config: SecurityConfig) -> Iterator[tuple[str, str]]:
-    """Yield settings that promise rights where no authorizer asks for any."""
+    """Yield settings that promise rights though no authorizer checks them."""
     if config.authorizer_class_name:
         return
     if config.super_users:
@@ -239,15 +239,15 @@ def listener_faults(
     controllers: Collection[str],
     on_loopback: Collection[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield what keeps listeners from asking for a login, each with the setting to look at.
+    """Yield the faults that keep listeners from asking for logins, with the settings to look at.
 
     Args:
         config: the settings of all listeners.
-        given: those of single listeners.
+        given: the settings of single listeners.
         protocols: the protocol of each listener that is served, and of the HTTP port.
         controllers: the names of listeners of a controller, which are not opened: their settings
             let no client in.
-        on_loopback: the names of those that only this machine reaches.
+        on_loopback: the names of the listeners that only this machine can reach.
     """
     known = {name.lower() for name in protocols}
     sasl = [name for name, protocol in protocols.items() if protocol.startswith("SASL_")]
@@ -275,7 +275,7 @@ def listener_faults(
             yield name, f"{fault}write the name of one that is, in lower case"
     takes_tokens = False
     for listener in sasl:
-        if listener == HTTP:  # users log in there by their passwords
+        if listener == HTTP:  # users log in with their passwords there
             continue
         settings = settings_of_listener(config, given, listener)
         if not settings.mechanisms:

@@ -1,9 +1,9 @@
 """Every broker setting that the code obeys, without those that give topic defaults.
 
-Those are declared once, beside the topic setting they stand for (`config.topic`); their effective
-values are `ServerConfig.topic_defaults`. Kafka's classes: ServerConfigs, ServerLogConfigs,
-SocketServerConfigs, CleanerConfig, GroupCoordinatorConfig, TransactionStateManagerConfig,
-TransactionLogConfig.
+Settings that give topic defaults are declared once, beside their topic setting (`config.topic`);
+their effective values are in `ServerConfig.topic_defaults`. Kafka's classes: ServerConfigs,
+ServerLogConfigs, SocketServerConfigs, CleanerConfig, GroupCoordinatorConfig,
+TransactionStateManagerConfig, TransactionLogConfig.
 """
 
 import re
@@ -46,7 +46,7 @@ _UUID = re.compile("[A-Za-z0-9_-]{22}(==)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """The settings of the broker; without arguments, the defaults."""
+    """The settings of the broker; without arguments, it has the defaults."""
 
     security: SecurityConfig = field(default_factory=SecurityConfig, metadata=PART)
 
@@ -616,12 +616,12 @@ class ServerConfig:
 
     @property
     def migration_policy(self) -> MigrationPolicy:
-        """Which way a group with members may change its protocol."""
+        """The direction in which a group with members may change its protocol."""
         return MigrationPolicy(self.group_consumer_migration_policy.lower())
 
     @property
     def bound_listeners(self) -> tuple[Listener, ...]:
-        """The sockets to open, in the order given; controllers' are left out.
+        """The sockets to open, in the given order, without those of a controller.
 
         Raises:
             ValueError: an entry is malformed or has no security protocol.
@@ -629,7 +629,7 @@ class ServerConfig:
         return self._of_clients(self.listeners)
 
     def tls_listeners(self) -> dict[str, TlsConfig]:
-        """Return what each listener that encrypts is given, and the HTTP port by its name."""
+        """Return the TLS settings of each listener that encrypts, and of the HTTP port."""
         protocols = {each.name: each.protocol for each in self.bound_listeners}
         protocols[HTTP] = self.http_security_protocol
         return {
@@ -644,7 +644,7 @@ class ServerConfig:
         }
 
     def sasl_of(self, listener: Listener) -> SaslSettings | None:
-        """Return how clients of a listener log in; None: they do not."""
+        """Return how clients of a listener log in; None if they do not log in."""
         if not listener.protocol.startswith("SASL_"):
             return None
         return settings_of_listener(self.security, self.listener_settings, listener.name)
@@ -653,7 +653,7 @@ class ServerConfig:
     def advertised(self) -> tuple[Listener, ...]:
         """The addresses that clients of each bound listener connect to, in the same order.
 
-        Controllers' are left out there, too. Port 0 stands for the port that was bound.
+        A controller's listeners are left out here, too. Port 0 stands for the port that was bound.
 
         Raises:
             ValueError: an entry is malformed, not bound, or an address that no client can reach.
@@ -662,7 +662,7 @@ class ServerConfig:
 
     @property
     def controllers_listeners(self) -> tuple[str, ...]:
-        """The names among the listeners that a controller of Kafka would open."""
+        """The names of those listeners that a controller of Kafka would open."""
         controllers = self._controllers()
         named = (text.partition(":")[0].upper() for text in self.listeners)
         return tuple(name for name in named if name in controllers)
@@ -681,16 +681,16 @@ class ServerConfig:
 
     @property
     def http_address(self) -> tuple[str, int]:
-        """Host and port of the HTTP listener; an empty host is every interface.
+        """Host and port of the HTTP listener; an empty host means every interface.
 
         Raises:
-            ValueError: it is not host:port.
+            ValueError: the setting is not host:port.
         """
         return parse_host_port(self.http_listener)
 
     @property
     def http_refuses_strangers(self) -> bool:
-        """Whether the HTTP port is read only with the control token: it has no users.
+        """Whether the HTTP port can be read only with the control token, because it has no users.
 
         Raises:
             ValueError: one of the listeners is malformed.
@@ -703,7 +703,7 @@ class ServerConfig:
 
     @property
     def http_hosts(self) -> frozenset[str]:
-        """The names by which HTTP clients may ask for this broker, in lower case.
+        """The host names that HTTP clients may use for this broker, in lower case.
 
         Raises:
             ValueError: one of the listeners is malformed.

@@ -1,4 +1,4 @@
-"""Settings as text with the place they stood in: from the environment, and from `--set`."""
+"""Settings as text with their place: from the environment, and from `--set`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ _ORCHESTRATOR = (PREFIX + "SERVICE_", PREFIX + "PORT")
 
 
 class Entry(NamedTuple):
-    """One name and its value, as written, and where."""
+    """One name and its value as written, and their place."""
 
     name: str
     text: str
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 def read_file(path: Path, faults: list[str], option: str = "--config") -> bytes | None:
-    """Return the bytes of a file of settings, which an option names; None after adding a fault.
+    """Return the bytes of a settings file that an option names; None after adding a fault.
 
     Reads the disk.
     """
@@ -54,7 +54,7 @@ def environment_entries(environ: Mapping[str, str], faults: list[str]) -> list[E
 
 
 def variables() -> dict[str, str]:
-    """Return the setting that each variable stands for; no two settings share one."""
+    """Return the setting of each variable; no two settings share a variable."""
     names = (*BROKER, *known_settings("broker"))
     return {PREFIX + name.replace(".", "_").upper(): name for name in names}
 
@@ -66,7 +66,7 @@ def _hint(variable: str, names: Iterable[str]) -> str:
 
 
 def set_entries(sets: Iterable[str], faults: list[str]) -> list[Entry]:
-    """Return the settings of `--set NAME=VALUE`, the last one last."""
+    """Return the settings of `--set NAME=VALUE`, in the order of the command line."""
     entries = []
     for text in sets:
         name, equals, value = text.partition("=")

@@ -1,8 +1,7 @@
-"""The settings of both levels by Kafka's names, the broker synonyms of topic settings included.
+"""The settings of both levels by Kafka's names, with the broker synonyms of topic settings.
 
-A topic setting names its broker synonyms in the order in which the first one that is set wins; the
-last of them carries the default. Names that end in hours or minutes are converted (Kafka's
-ServerTopicConfigSynonyms).
+A topic setting has a list of broker synonyms: the first one that is set wins, and the last one has
+the default. Names that end in hours or minutes are converted (Kafka's ServerTopicConfigSynonyms).
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,14 +15,14 @@ _UNITS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 def unit(name: str) -> int:
-    """Return how many units of the topic setting one unit of a broker synonym is."""
+    """Return how many units of the topic setting make one unit of a broker synonym."""
     return _UNITS.get(name.rpartition(".")[2], 1)
 
 
 def topic_value(name: str, value: Any) -> Any:
-    """Return what the value of a broker synonym means for the topic setting.
+    """Return the value of the topic setting that a broker synonym's value stands for.
 
-    Kafka takes every negative duration for "no limit", in any unit.
+    Kafka treats every negative duration as "no limit", in any unit.
     """
     if value is not None and name.endswith((".ms", ".hours", ".minutes")):
         return max(-1, value * unit(name))
@@ -89,7 +88,7 @@ BROKER: dict[str, Setting] = SERVER | OTHER_NAMES | SYNONYMS
 
 
 def names_of(setting: Setting) -> tuple[str, ...]:
-    """Return all names of a broker setting, the one that wins first."""
+    """Return all names of a broker setting; the first one that is given wins."""
     if not setting.attribute:
         return (setting.name,)
     main = SERVER[setting.attribute.replace("_", ".")]
@@ -102,6 +101,6 @@ def synonyms_of(name: str) -> tuple[str, ...]:
 
 
 def counting_name(name: str, overrides: Mapping[str, str]) -> str:
-    """Return the setting that counts in place of one: internal.segment.bytes wins, as in Kafka."""
+    """Return the setting whose value counts: internal.segment.bytes wins, as in Kafka."""
     is_beaten = name == "segment.bytes" and INTERNAL_SEGMENT_BYTES.name in overrides
     return INTERNAL_SEGMENT_BYTES.name if is_beaten else name

@@ -1,8 +1,8 @@
-"""The settings of TLS, and what they come to for one listener.
+"""The settings of TLS, and their result for one listener.
 
-``listener.name.NAME.ssl.X`` gives ``ssl.X`` for one listener and wins there. What is said here is
-checked without a look at any file; `broker.net.tls.contexts` reads those. (Kafka: SslConfigs,
-BrokerSecurityConfigs, DefaultSslEngineFactory.)
+``listener.name.NAME.ssl.X`` gives ``ssl.X`` for one listener and wins there. The settings are
+checked here without reading any file; `broker.net.tls.contexts` reads the files. (Kafka:
+SslConfigs, BrokerSecurityConfigs, DefaultSslEngineFactory.)
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -54,7 +54,7 @@ _SUITES = Check(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """How listeners with SSL and SASL_SSL encrypt; a part of `config.security`."""
+    """The encryption of listeners with SSL and SASL_SSL; a part of `config.security`."""
 
     ssl_keystore_type: str = key(
         "PEM",
@@ -141,9 +141,9 @@ OF_LISTENER: Final = {
 def settings_of_listener(
     config: TlsConfig, given: Mapping[str, str], listener: str, *, has_sasl: bool = False
 ) -> TlsConfig:
-    """Return what a listener is given; ``given`` are the settings of single listeners, as text.
+    """Return the TLS settings of a listener; ``given`` has those of single listeners as text.
 
-    What is asked of clients is in lower case.
+    The value of ``ssl.client.auth`` is in lower case.
     """
     prefix = f"{PREFIX}{listener.lower()}."
     own = {
@@ -158,7 +158,7 @@ def settings_of_listener(
 
 
 def faults_of(listener: str, settings: TlsConfig) -> Iterator[tuple[str, str]]:
-    """Yield what keeps a listener from encrypting, each with the setting to look at."""
+    """Yield the faults that keep a listener from encrypting, each with the setting to look at."""
     where = f"the listener {listener}"
     yield from _store_faults(settings, where)
     if settings.ssl_client_auth != "none" and not (
@@ -243,7 +243,7 @@ def _suite_faults(settings: TlsConfig, where: str) -> Iterator[tuple[str, str]]:
 
 
 def versions_of(settings: TlsConfig) -> tuple[str, ...]:
-    """Return the versions of TLS that have a cipher suite: without a list both have."""
+    """Return the versions of TLS that have a cipher suite; both have if no list is set."""
     suites = settings.ssl_cipher_suites or (*NEWER_SUITES, *OLDER_SUITES)
     with_suites = {"TLSv1.3" if name in NEWER_SUITES else "TLSv1.2" for name in suites}
     return tuple(
@@ -264,14 +264,14 @@ def _rule_faults(settings: TlsConfig, where: str) -> Iterator[tuple[str, str]]:
 
 
 def is_harmless(name: str, value: object) -> bool:
-    """Return whether a value promises nothing: it is the default, or the type of no store."""
+    """Return whether a value promises nothing: it is the default, empty, or a store's type."""
     default = settings_of(TlsConfig)[name].default
     same = value.lower() == default.lower() if isinstance(value, str) and default else False
     return same or not value or value == default or name.endswith("store.type")
 
 
 def unasked(config: TlsConfig, asking: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield settings that promise encryption where no listener encrypts: a user relies on them."""
+    """Yield settings that promise encryption though no listener encrypts: a user relies on them."""
     if asking:
         return
     for name, setting in settings_of(TlsConfig).items():

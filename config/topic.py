@@ -24,9 +24,9 @@ KAFKA_SEGMENT_FLOOR = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The settings of one topic; without arguments, Kafka's defaults.
+    """The settings of one topic; without arguments, it has Kafka's defaults.
 
-    To change a setting, a new object is put into the topic's logs; an object never changes.
+    An object never changes: a change puts a new object into the topic's logs.
     """
 
     cleanup_policy: tuple[str, ...] = key(
@@ -189,7 +189,7 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner works on the topic and its records need keys."""
+        """Whether the topic is compacted by the cleaner, so that its records need keys."""
         return "compact" in self.cleanup_policy
 
     @property

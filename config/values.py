@@ -1,4 +1,4 @@
-"""Text to value and back by Kafka's rules for each kind (Kafka's ConfigDef)."""
+"""Conversion from text to values and back, by Kafka's rules for each kind (Kafka's ConfigDef)."""
 
 import re
 from math import inf, isnan
@@ -14,7 +14,7 @@ def parse(kind: Kind, text: str) -> Any:
     """Return the value that `text` stands for; white space around it does not count.
 
     Raises:
-        ValueError: it is no value of that kind; the message completes "it must be ...".
+        ValueError: the text is no value of that kind; the message completes "it must be ...".
     """
     text = text.strip()
     if kind is Kind.BOOLEAN:
@@ -26,7 +26,7 @@ def parse(kind: Kind, text: str) -> Any:
     if kind is Kind.DOUBLE:
         return _number(text)
     if kind is Kind.LIST:
-        # What is named twice counts once, as in Kafka.
+        # An item that is named twice counts once, as in Kafka.
         return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
     return text
 

@@ -1,7 +1,7 @@
 """Errors of the protocol: a class is a Kafka error code (names are those of Kafka's exceptions).
 
-The first line of a class is what a client reads as ``error_message`` when the place that raised it
-had nothing more exact to say. `ProtocolError` is no Kafka code: it ends the connection. The file
+The first line of a class is what a client reads as ``error_message`` when the code that raised the
+error gave no more exact message. `ProtocolError` is no Kafka code: it ends the connection. The file
 is long because it is the table of codes.
 """
 # ruff: noqa: N818  # Kafka's names, without "Exception", are what operators search for
@@ -154,16 +154,16 @@ MAX_MESSAGE_CHARACTERS = 4_000
 
 
 def shorten(text: str) -> str:
-    """Return a text that may quote a client no longer than answers and log lines have room for."""
+    """Shorten a text that may quote a client to the room in answers and log lines."""
     if len(text) <= MAX_MESSAGE_CHARACTERS:
         return text
     return f"{text[:MAX_MESSAGE_CHARACTERS]}... ({len(text)} characters)"
 
 
 def visible(text: str) -> str:
-    r"""Return a text that may quote a client, with line breaks and terminal controls spelled.
+    r"""Return a text that may quote a client, with line breaks and terminal controls escaped.
 
-    Unprintable characters, line separators and marks of direction too, become text such as
+    Unprintable characters, including line separators and marks of direction, become text such as
     ``\x1b``.
     """
     if text.isprintable():
@@ -188,11 +188,11 @@ class ProtocolError(Exception):
 class KafkaError(Exception):
     """A refusal that a client sees: ``code`` on the wire, ``message`` for its log.
 
-    ``own_message`` is None if the meaning of the code says all; Kafka then sends no text where an
-    answer has room for one.
-    Long messages are shortened: they quote what clients sent, and must fit a string on the wire.
-    ``record_errors`` names the records of a refused batch: (index in the batch, what is wrong);
-    ``counted_as`` says which of Kafka's meters counts it, if one does.
+    ``own_message`` is None if the meaning of the code says all; then Kafka sends no text, even
+    where an answer has a field for it. Long messages are shortened: they quote what clients sent,
+    and must fit a string on the wire. ``record_errors`` names the records of a refused batch:
+    (index in the batch, what is wrong); ``counted_as`` names the meter of Kafka's that counts the
+    error, if there is one.
     """
 
     code: ClassVar[ErrorCode]

@@ -1,4 +1,4 @@
-"""The fault of a frame whose size cannot be, and the versions whose heads are flexible.
+"""The fault of a frame with an impossible size, and the versions with flexible heads.
 
 `protocol.core.next_frame` finds a frame's end.
 """
@@ -45,13 +45,13 @@ the head of a request, which is read before anything else.
 
 
 class TooLarge(str):
-    """The fault of a frame that is above the limit; it may be a request otherwise."""
+    """The fault of a frame above the limit, which may otherwise be a request."""
 
     __slots__ = ()
 
 
 def describe_bad_size(size: int, prefix: bytes, limit: int) -> str:
-    """Return the fault of a size, and the protocol that usually begins with these four bytes."""
+    """Return the fault of a size, with the protocol that usually begins with these four bytes."""
     other = _OTHER_PROTOCOLS.get(prefix)
     if prefix.startswith(b"\x16\x03"):
         return (

@@ -19,7 +19,7 @@ _MAX_KEPT_CHARACTERS = 255
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """Return the replacement of the malformed sequence, and where that ends."""
+    """Return the replacement of a malformed sequence, and the end of the sequence."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     end = error.end
@@ -43,7 +43,7 @@ def java_hash(text: str) -> int:
     return value - (value >> 31 << 32)
 
 
-# The same ids come again and again, and it is a loop in Python.
+# The same ids come again and again, and the hash is a loop in Python.
 _kept_hash = lru_cache(maxsize=1 << 14)(java_hash)
 
 
@@ -57,9 +57,9 @@ def partition_for(name: str, count: int) -> int:
 
 
 def client_host(peer: str) -> str:
-    """Return the host of a peer, which log lines print with its port, as ``InetAddress`` prints it.
+    """Return the host of a peer as ``InetAddress`` prints it; ``peer`` has the port, too.
 
-    That is ``/10.0.0.7`` or ``/0:0:0:0:0:0:0:1``.
+    The result is a text such as ``/10.0.0.7`` or ``/0:0:0:0:0:0:0:1``.
     """
     return _spell(peer.rpartition(":")[0])
 

@@ -38,11 +38,11 @@ TopicKey: TypeAlias = str | bytes
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse a name that no topic can have.
+    """Refuse a name that is illegal for a topic.
 
     Raises:
-        InvalidTopic: empty, ``.`` or ``..``, longer than 249, or with a character that is not
-            a letter, a digit, ``.``, ``_`` or ``-`` of ASCII.
+        InvalidTopic: the name is empty, ``.`` or ``..``, is longer than 249 characters, or has a
+            character that is not an ASCII letter or digit, ``.``, ``_`` or ``-``.
     """
     if not name:
         raise InvalidTopic("a topic name must not be empty")
@@ -65,7 +65,7 @@ def is_internal(topic: str) -> bool:
 
 
 def is_software_name(text: str) -> bool:
-    """Tell whether ApiVersions allows this as the name or version of a client's software."""
+    """Tell whether ApiVersions allows a text as the name or version of a client's software."""
     return _SOFTWARE_NAME.fullmatch(text) is not None
 
 

@@ -1,7 +1,8 @@
 """OpenTelemetry's MetricsData v1, as clients push it (KIP-714): numbers and their labels.
 
-It is a message of protocol buffers. Only numbers and their labels are read; histograms, units and
-descriptions are passed over. Any client may send it, so every length is compared with the end.
+MetricsData is a message of protocol buffers. Only numbers and their labels are read; histograms,
+units and descriptions are skipped. Any client may send it, so every length is compared with the
+end.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _STRING_VALUE, _BOOL_VALUE, _INT_VALUE, _DOUBLE_VALUE = 1, 2, 3, 4  # of AnyValu
 
 
 class Point(NamedTuple):
-    """One number; ``labels`` are those of its resource and its own."""
+    """One number; ``labels`` has the labels of its resource and its own labels."""
 
     name: str
     labels: Labels
@@ -48,10 +49,10 @@ class Point(NamedTuple):
 
 
 def read_points(data: bytes) -> Iterator[Point]:
-    """Yield every number. A megabyte takes a tenth of a second: not on the loop.
+    """Yield every number. A megabyte takes a tenth of a second: do not call this on the loop.
 
     Raises:
-        InvalidRecord: It is no such message.
+        InvalidRecord: The bytes are no such message.
     """
     for _, resource in _messages(data, {_RESOURCE_METRICS}):
         shared: Labels = ()
@@ -107,7 +108,7 @@ def _any_value(message: bytes) -> str:
 
 
 def _messages(message: bytes, numbers: set[int]) -> Iterator[tuple[int, bytes]]:
-    """Yield those fields of a message that are messages or texts themselves."""
+    """Yield the fields of a message that are themselves messages or texts."""
     for number, value in _fields(message):
         if number in numbers:
             if not isinstance(value, bytes):
@@ -116,7 +117,7 @@ def _messages(message: bytes, numbers: set[int]) -> Iterator[tuple[int, bytes]]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and content of each field; numbers of a fixed width as their bytes."""
+    """Yield the number and content of each field; a fixed-width number comes as its bytes."""
     position = 0
     end = len(message)
     while position < end:

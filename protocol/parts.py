@@ -12,7 +12,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class HasFileno(Protocol):
-    """An open file, as far as sending needs one."""
+    """An open file with a descriptor for sending."""
 
     def fileno(self) -> int:
         """Return the descriptor; it stays valid as long as the object lives."""

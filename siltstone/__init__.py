@@ -1,7 +1,7 @@
-"""Siltstone: a Kafka broker in one Python process, by its only name for imports.
+"""Siltstone, a Kafka broker in one Python process; all imports begin with this package's name.
 
-The folders beside this file are links to those at the root of the repository. What is installed has
-the folders themselves. A compiled module lies beside its source and has its name.
+The folders beside this file are links to the folders at the root of the repository. An installed
+package has the folders themselves. A compiled module is beside its source and has the same name.
 """
 
 VERSION = "0.1.0"

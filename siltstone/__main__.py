@@ -1,4 +1,4 @@
-"""``python -m siltstone``: the command ``siltstone``, where it is not on the PATH."""
+"""``python -m siltstone`` runs the command ``siltstone`` if the command is not on the PATH."""
 
 import sys
 

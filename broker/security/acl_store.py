@@ -52,7 +52,7 @@ class AclWriter:
         self.file = PrivateWriter(directory / FILE_NAME, "ACLs", io)
 
     async def add(self, acls: Iterable[Acl]) -> None:
-        """Write rules to the disk, then put them in force; completed even if the caller is cancelled.
+        """Write rules, then put them in force; this is completed even if the caller is cancelled.
 
         Raises:
             KafkaStorageError: The file could not be written, so nothing has changed.

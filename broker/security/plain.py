@@ -1,7 +1,8 @@
 """SASL PLAIN, the server's side (RFC 4616; Kafka: PlainSaslServer).
 
-Passwords are stored as SCRAM's are, so that nobody reads them in the file. Checking one costs
-milliseconds on purpose, for users that do not exist, too, unless it was right before (`proven`).
+Passwords are stored in the form of SCRAM, so that nobody can read them in the file. The check of a
+password takes milliseconds on purpose, also for users that do not exist; it is quick only if the
+password was right before (`proven`).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _PARTS: Final = 3
 
 
 class PlainServer:
-    """One conversation: a token with the name and the password comes, an empty one goes.
+    """One conversation: the client sends a token with name and password, and gets an empty one.
 
-    ``user`` is proven once ``is_complete``. ``find`` returns the verifier of a user, and whether
+    Once ``is_complete``, ``user`` is proven. ``find`` returns the verifier of a user, and whether
     there is such a user.
     """
 
@@ -54,7 +55,7 @@ class PlainServer:
         """Return the answer to the client's token.
 
         Raises:
-            SaslFailure: It is malformed, or the password is not the user's.
+            SaslFailure: The token is malformed, or the password is not the user's.
         """
         authorization_id, self.user, password = _read(token)
         verifier, is_known = self._find(self.user)
@@ -72,7 +73,7 @@ def _read(token: bytes) -> list[str]:
     """Return the authorization id, the user and the password.
 
     Raises:
-        SaslFailure: It is malformed.
+        SaslFailure: The token is malformed.
     """
     try:
         parts = token.decode().split("\0", _PARTS)

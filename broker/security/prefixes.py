@@ -1,4 +1,4 @@
-"""The prefixes of rules, in order, so that one search finds those that a name begins with."""
+"""The prefixes of rules in order, so that one search finds all prefixes of a name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 class Prefixes:
-    """Prefixes, each with its parent: the longest other one that it begins with (loop only).
+    """Prefixes, each with its parent: the longest other prefix that it begins with (loop only).
 
-    All that stands between a prefix and a name that begins with it begins with it as well. So the
-    prefixes of a name are those of the last one that is not behind it.
+    In order, all entries between a prefix and a name that begins with the prefix also begin with
+    it. So the prefixes of a name are found by walking up from the last prefix that is not after the
+    name.
     """
 
     __slots__ = ("_names", "_parents")
@@ -24,7 +25,7 @@ class Prefixes:
         self._parents: dict[str, str | None] = {}
 
     def add(self, prefix: str) -> None:
-        """Take a prefix that is not among them."""
+        """Add a prefix that is not there yet."""
         parent = self.find_longest(prefix)
         place = bisect_left(self._names, prefix)
         self._names.insert(place, prefix)
@@ -32,7 +33,7 @@ class Prefixes:
         self._hand_over(place + 1, prefix, parent, prefix)
 
     def remove(self, prefix: str) -> None:
-        """Drop a prefix that is among them."""
+        """Remove a prefix that is there."""
         place = bisect_left(self._names, prefix)
         del self._names[place]
         self._hand_over(place, prefix, prefix, self._parents.pop(prefix))
@@ -46,14 +47,14 @@ class Prefixes:
         return found
 
     def walk_up(self, prefix: str) -> Iterator[str]:
-        """Yield a prefix and all those that it begins with."""
+        """Yield a prefix and all other prefixes that it begins with."""
         found: str | None = prefix
         while found is not None:
             yield found
             found = self._parents[found]
 
     def _hand_over(self, start: int, prefix: str, before: str | None, after: str | None) -> None:
-        """Give what begins with a prefix, from a place on, another parent than ``before``."""
+        """Change the parent from ``before`` to ``after`` for entries that begin with a prefix."""
         for each in islice(self._names, start, None):
             if not each.startswith(prefix):
                 break

@@ -8,13 +8,13 @@ USER: Final = "User"
 
 
 class Principal(NamedTuple):
-    """A type and a name. Kafka's own types know ``User`` alone."""
+    """A type and a name. Kafka itself has only the type ``User``."""
 
     type: str
     name: str
 
     def __str__(self) -> str:
-        """Return it as ACLs and ``super.users`` write it."""
+        """Return the text of the principal as in ACLs and ``super.users``."""
         return f"{self.type}:{self.name}"
 
 

@@ -68,7 +68,7 @@ class Rights:
 
     @property
     def in_force(self) -> tuple[str, str, int]:
-        """The values in which these rights differ from another client's, or from those by older rules."""
+        """The values in which these rights differ from another client's or from older ones."""
         return self.principal, self.host, self.authorizer.change_count
 
     def may(self, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:

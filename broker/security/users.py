@@ -132,7 +132,7 @@ class UserWriter:
         self.file = PrivateWriter(store.path, "users", io)
 
     async def change(self, edit: Callable[[Credentials], None]) -> None:
-        """Write a change to the disk and put it in force; completed even if the caller is cancelled.
+        """Write a change, then put it in force; completed even if the caller is cancelled.
 
         Raises:
             KafkaStorageError: The file could not be written, so the change has not happened.

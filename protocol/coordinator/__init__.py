@@ -1,1 +1,1 @@
-"""The records that coordinators write into their internal topics, their keys and places."""
+"""The records that coordinators write into their internal topics, and the keys of the records."""

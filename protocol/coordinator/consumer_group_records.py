@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` that keep consumer groups of the consumer protocol (KIP-848).
 
-The rows of `protocol.messages.consumer_offsets` become here the values that groups work with. A
-record without a value says that the thing is deleted.
+This module turns the rows of `protocol.messages.consumer_offsets` into the values that groups work
+with. A record without a value deletes the thing that its key names.
 
 | type | name | second string of the key | value |
 | --- | --- | --- | --- |
@@ -88,7 +88,7 @@ class RecordType(IntEnum):
 
 
 class ConsumerGroupKey(NamedTuple):
-    """The subject of a record; ``name`` is a member id or an expression where the type has one."""
+    """The subject of a record; ``name`` is the member id or expression, if the type has one."""
 
     type: RecordType
     group_id: str
@@ -106,7 +106,7 @@ class CurrentAssignment(NamedTuple):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that an expression matched, by which version of the topics and when."""
+    """The topics that an expression matched, the version of the topics, and the time."""
 
     topics: frozenset[str]
     version: int
@@ -160,10 +160,10 @@ def encode_key(key: ConsumerGroupKey) -> bytes:
 
 
 def decode_key(key: Buffer) -> ConsumerGroupKey | None:
-    """Return the subject of a key; None if it is of another type.
+    """Return the subject of a key; None if the key has another type.
 
     Raises:
-        ProtocolError: it is cut short, or a name is too long.
+        ProtocolError: the key is cut short, or a name is too long.
     """
     try:
         kind = RecordType(read_head(key))
@@ -190,7 +190,8 @@ def decode_value(kind: RecordType, value: Buffer) -> Value:
     """Return the content of a value under a key of this type.
 
     Raises:
-        ProtocolError: it is cut short, of an unknown version, or of an epoch too high.
+        ProtocolError: the value is cut short, of an unknown version, or has an epoch that is too
+            high.
     """
     row: Any = read_value(_VALUES[kind], value)
     match kind:
@@ -214,9 +215,10 @@ def decode_value(kind: RecordType, value: Buffer) -> Value:
 
 
 def _settle(member: MemberMetadata) -> MemberMetadata:
-    """Return a member as it compares with what clients say, names of topics in order.
+    """Return a member in the form in which clients' requests are compared, with sorted topic names.
 
-    This broker once wrote nothing where Kafka writes an empty entry for no classic member.
+    For a member that is not classic, older versions of this broker wrote nothing where Kafka writes
+    an empty entry.
     """
     classic = member.classic_member_metadata
     return member._replace(
@@ -238,7 +240,7 @@ def _put_owned(owned: OwnedPartitions) -> list[TopicPartitions]:
 
 
 def _read_owned(rows: Iterable[TopicPartitions], epoch: int) -> dict[UUID, dict[int, int]]:
-    """Brokers before 4.3 kept no epochs of partitions; the member's then holds for all."""
+    """Read partitions with epochs; brokers before 4.3 kept none, then the member's is used."""
     owned = {}
     for topic_id, partitions, said in rows:
         epochs = said if said and len(said) == len(partitions) else [epoch] * len(partitions)

@@ -1,8 +1,8 @@
-"""The bytes of consumers in JoinGroup and SyncGroup: Kafka's embedded "consumer" protocol.
+"""The bytes that consumers send in JoinGroup and SyncGroup: Kafka's embedded "consumer" protocol.
 
-Opaque to the classic coordinator, but not to one that takes classic members into a consumer group
-(KIP-848) or asks which topics a group subscribes to. Newer versions only add fields, so that any
-version from 0 is read.
+A classic coordinator need not read these bytes. This coordinator reads them to let classic members
+into a consumer group (KIP-848), and to find the topics that a group subscribes to. Newer versions
+only add fields, so that any version from 0 can be read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _MAX_ELEMENTS: Final = 200_000
 
 
 class Subscription(NamedTuple):
-    """The topics that a member asks for; partitions are those that it owned when it asked."""
+    """The topics that a member subscribes to, and the partitions that it owned at that moment."""
 
     topics: tuple[str, ...]
     owned: Mapping[str, frozenset[int]]
@@ -43,7 +43,7 @@ def read_version(data: Buffer) -> int:
     """Return the version of a subscription or an assignment.
 
     Raises:
-        ProtocolError: it is cut short or negative.
+        ProtocolError: the version is cut short or negative.
     """
     version = read_head(data)
     if version < 0:
@@ -62,13 +62,13 @@ def decode_subscription(data: Buffer) -> Subscription:
 
 
 def decode_topics(data: Buffer, max_topics: int) -> tuple[list[str], int]:
-    """Return the topics in the metadata of a joining consumer, and the position behind them.
+    """Return the topics in the metadata of a joining consumer, and the position after them.
 
-    Every version has them. Later fields are not read, as in Kafka's coordinator: some clients name
-    a version and leave out its fields.
+    Every version has the topics. Later fields are not read, as in Kafka's coordinator: some clients
+    name a version and leave out its fields.
 
     Raises:
-        ProtocolError: it is no such metadata, or has more topics.
+        ProtocolError: the bytes are no such metadata, or have more topics than ``max_topics``.
     """
     read_version(data)
     row, end = read_bounded(CONSUMER_PROTOCOL_SUBSCRIPTION, 0, data, max_topics)
@@ -79,14 +79,14 @@ def decode_assignment(data: Buffer) -> Assignment:
     """Return the content of a leader's assignment.
 
     Raises:
-        ProtocolError: it is no such assignment.
+        ProtocolError: the bytes are no such assignment.
     """
     partitions, user_data = _read(CONSUMER_PROTOCOL_ASSIGNMENT, data)
     return Assignment(_by_topic(partitions), user_data or b"")
 
 
 def encode_assignment(partitions: Mapping[str, frozenset[int]], version: int) -> bytes:
-    """Return an assignment without user data, in the version that the member's subscription has."""
+    """Return an assignment without user data, in the version of the member's subscription."""
     rows = [(topic, sorted(indexes)) for topic, indexes in sorted(partitions.items())]
     version = min(version, CONSUMER_PROTOCOL_ASSIGNMENT.last)
     return write_value(CONSUMER_PROTOCOL_ASSIGNMENT, version, (rows, None))

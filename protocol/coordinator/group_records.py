@@ -5,10 +5,11 @@
 | 0, 1 | `OffsetCommitKey` | `OffsetCommitValue` |
 | 2 | `GroupMetadataKey` | `GroupMetadataValue` |
 
-Written are key types 1 and 2 and values of version 3, which every Kafka since 2.1 reads, of version
-1 for an offset with a time of its own to expire, and of version 4, which every Kafka since 4.1
-reads, where the topic's name alone does not tell it from a deleted one. A committed offset is also
-kept in memory as its value's bytes, since a million of them must be cheap.
+Keys are written with the types 1 and 2, and values with version 3, which every Kafka since 2.1
+reads. An offset with an expiry time of its own gets version 1. An offset gets version 4, which
+every Kafka since 4.1 reads, if the topic's name alone does not tell the topic from a deleted one. A
+committed offset is also kept in memory as the bytes of its value, since a million offsets must be
+cheap.
 """
 
 from typing import Final
@@ -47,7 +48,7 @@ _KEYS: Final = {
 
 
 def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """Return the subject of a record; None: a type that is not of this module.
+    """Return the subject of a record; None for a type that is not of this module.
 
     Raises:
         ProtocolError: The bytes are no key of that type.
@@ -89,7 +90,7 @@ def put_group(group: GroupMetadataValue) -> bytes:
 
 
 def read_group(value: bytes) -> GroupMetadataValue:
-    """Read the value of a classic group; version 0 knew one time-out for both.
+    """Read the value of a classic group; version 0 has one time-out for session and rebalance.
 
     Raises:
         ProtocolError: The bytes are no such value, or one of a newer version.

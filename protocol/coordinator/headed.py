@@ -1,6 +1,6 @@
 """An int16 and a message by its table: records of coordinators, and metadata of consumers.
 
-A key begins with the type of its record, everything else with its version.
+A key begins with the type of its record, all other bytes with their version.
 """
 
 from struct import Struct
@@ -23,7 +23,7 @@ def write_key(message: Message, row: Any) -> bytes:
 
 
 def write_value(message: Message, version: int, row: Any) -> bytes:
-    """Return a message behind its version."""
+    """Return the bytes of a version and of a message after it."""
     return write(message.table(version), row, version)
 
 
@@ -31,7 +31,7 @@ def read_head(data: Buffer) -> int:
     """Return the type or the version.
 
     Raises:
-        ProtocolError: The bytes end before it does.
+        ProtocolError: There are too few bytes.
     """
     if len(data) < _INT16.size:
         raise ProtocolError(f"{len(data)} bytes have neither a type nor a version")
@@ -40,10 +40,10 @@ def read_head(data: Buffer) -> int:
 
 
 def read_body(message: Message, version: int, data: Buffer) -> Any:
-    """Return the message behind the type or the version.
+    """Return the message that follows the type or the version.
 
     Raises:
-        ProtocolError: It is no such message; the version does not exist.
+        ProtocolError: The bytes are no such message, or the version does not exist.
     """
     return read_bounded(message, version, data, len(data))[0]
 
@@ -51,10 +51,11 @@ def read_body(message: Message, version: int, data: Buffer) -> Any:
 def read_bounded(
     message: Message, version: int, data: Buffer, max_elements: int
 ) -> tuple[Any, int]:
-    """Return the message behind the type or the version, and the position behind it.
+    """Return the message that follows the type or the version, and the position after it.
 
     Raises:
-        ProtocolError: It is no such message, or has more elements; the version does not exist.
+        ProtocolError: The bytes are no such message, it has too many elements, or the version does
+            not exist.
     """
     if not message.first <= version <= message.last:
         raise ProtocolError(f"version {version} of {message.struct.__name__} is not known")
@@ -62,7 +63,7 @@ def read_bounded(
 
 
 def read_value(message: Message, data: Buffer) -> Any:
-    """Return a message that stands behind its version.
+    """Return a message that follows its version.
 
     Raises:
         ProtocolError: See `read_body`.
@@ -71,10 +72,10 @@ def read_value(message: Message, data: Buffer) -> Any:
 
 
 def check_epoch(epoch: int) -> None:
-    """Refuse the epoch of a group or a member that cannot be raised for a long time to come.
+    """Refuse an epoch of a group or a member that is too near to the highest possible epoch.
 
     Raises:
-        ProtocolError: It is one.
+        ProtocolError: The epoch is too high.
     """
     if epoch > MAX_EPOCH:
         raise ProtocolError(f"an epoch of {epoch}")

@@ -1,7 +1,7 @@
-"""Records of ``__transaction_state``: a transactional id and its coordinator's state of it.
+"""Records of ``__transaction_state``: a transactional id and its state at the coordinator.
 
-Version 1 of a value is written from ``transaction.version`` 1 on (KIP-890). No value: the id has
-expired.
+Version 1 of a value is written from ``transaction.version`` 1 on (KIP-890). A record without a
+value means that the id has expired.
 """
 
 from collections.abc import Iterable
@@ -24,11 +24,11 @@ NEWEST: Final = TRANSACTION_LOG_VALUE.last
 
 _EMPTY: Final = 0  # the state that writes null for its partitions
 _NO_EPOCH: Final = -1  # no last epoch: the next producer id begins with 0
-_FEW: Final = 100  # partitions, of which a thousand sets are kept without harm
+_FEW: Final = 100  # partitions; a thousand sets of so many may be kept
 
 
 class TransactionLogValue(NamedTuple):
-    """One value; partitions are (topic, index), absent in a state without them."""
+    """One value; partitions are pairs (topic, index), which are absent in the state Empty."""
 
     producer_id: int
     previous_producer_id: int
@@ -51,7 +51,7 @@ def decode_key(key: Buffer) -> str | None:
     """Return the transactional id that a key names; None for a key of another kind.
 
     Raises:
-        ProtocolError: It is cut short, or the id is too long.
+        ProtocolError: The key is cut short, or the id is too long.
     """
     if read_head(key) != TRANSACTION_LOG_KEY.key:
         return None
@@ -61,7 +61,7 @@ def decode_key(key: Buffer) -> str | None:
 
 
 def encode_value(value: TransactionLogValue, version: int = NEWEST) -> bytes:
-    """Return a value; version 0 has no room for other producer ids and the client's version."""
+    """Return a value's bytes; version 0 lacks other producer ids and the client's version."""
     producer_id, previous_id, next_id, epoch, timeout_ms, status, partitions, *rest = value
     started_ms, updated_ms, client_version = rest
     topics = None if status == _EMPTY else _put_partitions(partitions)
@@ -74,7 +74,7 @@ def decode_value(value: Buffer) -> TransactionLogValue:
     """Return the content of a value of version 0 or 1.
 
     Raises:
-        ProtocolError: It is cut short, or of an unknown version.
+        ProtocolError: The value is cut short, or has an unknown version.
     """
     row: tables.TransactionLogValue = read_value(TRANSACTION_LOG_VALUE, value)
     return TransactionLogValue(
@@ -102,7 +102,7 @@ def group_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 def _put_partitions(partitions: frozenset[tuple[str, int]]) -> tuple[tables.PartitionsSchema, ...]:
-    """Return the topics; a producer has the same ones in one transaction after another."""
+    """Return partitions as topics; cached, since a producer often uses the same partitions."""
     return (_group_few if len(partitions) <= _FEW else _group)(partitions)
 
 

@@ -1,8 +1,8 @@
 """The compiled core: bytes and numbers in, values out, nothing of the broker.
 
-`tests/reference` says in plain Python what each step means, and is what the tests hold the core
-against. Import the names from here, and numbers from `constants`; `compaction` and `columns` are
-parts for the cleaner and for readers of topics.
+`tests/reference` defines each step in plain Python; the tests compare the core with it. Import the
+names from here, and numbers from `constants`; `compaction` and `columns` are parts for the cleaner
+and for readers of topics.
 """
 
 try:

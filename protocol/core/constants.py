@@ -1,4 +1,4 @@
-"""The numbers of the core: one list for Python, and for C, which the build writes from this file.
+"""The numbers of the core: one list for Python, from which the build writes the list for C.
 
 `hatch_build.write_constants` makes an enum of every whole number here. `protocol.records.batch`
 explains the numbers of a batch header.
@@ -6,7 +6,7 @@ explains the numbers of a batch header.
 
 from typing import Final
 
-# A batch header: its sizes, and where in it fields stand.
+# A batch header: its sizes, and the positions of its fields.
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12
 """Bytes up to the end of the length, which it does not count."""
@@ -89,7 +89,7 @@ FAULTS: Final = {
     TOO_LARGE: "what stays of it may be more than one batch can hold",
 }
 
-# Bits of the verdict about a batch that is well-formed: a rule must decide about it.
+# Bits of the verdict about a well-formed batch about which a rule must decide.
 NULL_KEY: Final = 1
 TIMESTAMP_OUTSIDE: Final = 2
 UNEVEN_OFFSETS: Final = 4

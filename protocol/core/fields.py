@@ -10,10 +10,10 @@ KINDS: Final = (
 
 
 class Field(NamedTuple):
-    """One field of one version, as `protocol.core.Table` takes it.
+    """One field of one version, in the form for `protocol.core.Table`.
 
-    ``kind`` counts in `KINDS`; ``tag`` is -1 for a field that is not tagged; ``child`` is the table
-    of a structure, or its description as long as no table was made of it.
+    ``kind`` is an index in `KINDS`; ``tag`` is -1 for a field that is not tagged; ``child`` is the
+    table of a structure, or the structure's description until its table is made.
     """
 
     kind: int

@@ -20,9 +20,9 @@ class BatchRow(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Wanted records: offsets from ``start`` to below ``end``, times between two, both inclusive.
+    """The wanted records: offsets from ``start`` to below ``end``, and an inclusive range of times.
 
-    Times are in ms; the column has them multiplied by ``time_scale``. Records are read only if a
+    Times are in ms; the column gets times multiplied by ``time_scale``. Records are read only if a
     column or a limit needs more than offsets and counts.
     """
 

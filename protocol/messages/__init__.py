@@ -1,4 +1,4 @@
-"""Every message of the protocol as tables: one module an API, one line a field.
+"""Every message of the protocol as tables: one module for each API, one line for each field.
 
 A structure is a NamedTuple. Each of its fields is annotated with its form on the wire::
 
@@ -6,16 +6,17 @@ A structure is a NamedTuple. Each of its fields is annotated with its form on th
     topics: Annotated[Sequence[Topic] | None, "[]struct null 2+"] = ()
     node_endpoints: Annotated[Sequence[NodeEndpoint], "[]struct 16+ tag 0"] = ()
 
-that is the type (``[]`` before it for an array), the versions that have the field, the versions in
-which it may be null, and the number of a tagged field (KIP-482). No versions means all of them.
-A field that a version does not have is left at its default when it is read and left out when it is
-written, so that a handler sees one structure in every version.
+These are the type (with ``[]`` before it for an array), the versions that have the field, the
+versions in which it may be null, and the number of a tagged field (KIP-482). Without versions, all
+versions have the field. A field that a version does not have gets its default when it is read, and
+is left out when it is written, so that a handler sees the same structure in every version.
 
-In Python an id is 16 bytes, an error code an int, an array a list when it was read and a list or
-tuple to be written, records a view of the frame when they were read and bytes or a range of a file
-to be written. An element of an array of structures may also be the bytes that `write` made of it.
-An array of structures of nothing but numbers, or numbers and one text, may be read as a `Grid`, a
-sequence without an object for each element; and any array of structures may be one to be written.
+In Python an id is 16 bytes and an error code is an int. An array is read as a list, and may be
+written from a list or tuple. Records are read as a view of the frame, and may be written from bytes
+or a range of a file. To be written, an element of an array of structures may also be the bytes from
+`write_part`. An array of structures that have only numbers, or numbers and one text, may be read as
+a `Grid`, a sequence without an object for each element. Any array of structures may be written from
+a `Grid`.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ class Message:
         return 0 <= self.first_flexible <= version
 
     def has_tagged_head(self, version: int) -> bool:
-        """Tell whether the head of a response has tagged fields: that of ApiVersions never has."""
+        """Tell whether a response's head has tagged fields; the head of ApiVersions never has."""
         return self.key != _API_VERSIONS and self.is_flexible(version)
 
     def table(self, version: int) -> Table:
-        """Return the table of a version, made when it is first asked for.
+        """Return the table of a version, which is made at the first call.
 
         Raises:
             ValueError: The message has no such version.
@@ -88,25 +89,25 @@ class Message:
     def read(
         self, version: int, buffer: Buffer, position: int, end: int, room: int = MAX_ELEMENTS
     ) -> tuple[Any, int]:
-        """Read a body from ``position``; return it and the position behind it.
+        """Read a body from ``position``; return the body and the position after it.
 
-        Nothing of the buffer is kept but views of records. Bytes behind the body are left alone.
+        Of the buffer, only views of records are kept. Bytes after the body are not read.
 
         Raises:
-            ProtocolError: These bytes are no such body, or its arrays have more than ``room``
+            ProtocolError: The bytes are no such body, or its arrays have more than ``room``
                 elements.
         """
         return read(self.table(version), buffer, position, end, room)
 
     def write(self, version: int, row: Any) -> bytes:
-        """Return a body."""
+        """Return the bytes of a body."""
         return write(self.table(version), row)
 
     def write_part(self, version: int, row: Any) -> bytes:
-        """Return a structure in this message as bytes that may be an element of its array.
+        """Return the bytes of a structure in this message, which may be an element of its array.
 
-        ``row`` is of the structure's class. Its error codes are not reported when the whole is
-        written.
+        ``row`` is an object of the structure's class. Its error codes are not reported when the
+        whole message is written.
         """
         form = type(row), version
         table = self._parts.get(form)
@@ -118,7 +119,7 @@ class Message:
     def respond(
         self, version: int, correlation_id: int, row: Any, errors: list[int] | None = None
     ) -> bytes | Parts:
-        """Return a response with its size and head; append the error codes in it to ``errors``."""
+        """Return a response with its size and head; append its error codes to ``errors``."""
         has_tags = self.has_tagged_head(version)
         response = write_response(self.table(version), row, correlation_id, has_tags, errors)
         assert response is not None  # noqa: S101  # which is if it may not have all elements
@@ -150,7 +151,7 @@ def _table_of(description: Description, *, is_flexible: bool) -> Table:
 
 
 def describe(struct: Any, version: int) -> Description:
-    """Return the description of a version that the annotations of a structure give.
+    """Return the description of a version from the annotations of a structure.
 
     Raises:
         ValueError: An annotation is not of the form that this module describes.
@@ -196,7 +197,7 @@ def parse_spec(spec: str) -> tuple[str, str, str | None, int]:
 
 
 def _has(versions: str, version: int) -> bool:
-    """Tell whether a version is in a range such as "4+" or "0-3"; an empty range has all."""
+    """Tell whether a version is in a range such as "4+" or "0-3"; an empty text means all."""
     first, dash, last = versions.partition("-")
     if dash:
         return int(first) <= version <= int(last)

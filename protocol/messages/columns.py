@@ -1,7 +1,7 @@
-"""The columns of messages that kernels look at by number: one list for Python, and so for C.
+"""The columns of messages that kernels read by number: one list for Python and for C.
 
-A column is the place of a field in its class of this package. The build writes the list for
-compiled modules.
+A column is the index of a field in its class in `protocol.messages`. The build writes the same list
+for compiled modules.
 """
 
 from typing import Final

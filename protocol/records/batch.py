@@ -1,6 +1,6 @@
 """The 61-byte header of a record batch, magic 2 (Kafka's DefaultRecordBatch).
 
-A `.log` file is nothing but batches back to back. The CRC covers byte 21 to the end, so the broker
+A `.log` file consists of batches back to back. The CRC covers byte 21 to the end, so the broker
 stamps base offset and leader epoch into a client's batch without a new CRC.
 
     position  bytes  field                 note
@@ -113,16 +113,16 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def read(cls, buffer: "Buffer", position: int = 0) -> "BatchHeader":
-        """Read the header at `position`; nothing is checked.
+        """Read the header at `position` without any checks.
 
         Raises:
-            struct.error: it has fewer than 61 bytes.
+            struct.error: there are fewer than 61 bytes.
         """
         return cls._make(_read(buffer, position))
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """The size of the whole batch in bytes."""
         return self.length + LOG_OVERHEAD
 
     @property
@@ -175,7 +175,7 @@ def stamp(buffer: "Buffer", position: int, base_offset: int, leader_epoch: int) 
 
 
 def stamp_timestamp(batch: memoryview, attributes: int, max_timestamp: int) -> None:
-    """Write attributes and max timestamp into a view of exactly one batch, and its new CRC."""
+    """Write attributes, max timestamp and the new CRC into a view of exactly one batch."""
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes)
     _write_int64(batch, MAX_TIMESTAMP_POSITION, max_timestamp)
     _UINT32.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))

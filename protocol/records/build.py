@@ -1,4 +1,4 @@
-"""Writes batches, magic 2: rebuilt and recompressed ones, markers, and what tests need."""
+"""Writes batches of magic 2: rebuilt and recompressed batches, markers, and batches for tests."""
 
 import struct
 from itertools import chain
@@ -65,8 +65,9 @@ def build_batch(
 ) -> bytearray:
     """Return one whole batch of `records`, whose offsets are absolute.
 
-    Computed unless given: the last offset delta from the last record, the base timestamp from the
-    first, the max timestamp from all. No records make the empty batch that the cleaner leaves.
+    Unless given, the last offset delta is computed from the last record, the base timestamp from
+    the first, and the max timestamp from all. Without records, this is the empty batch that the
+    cleaner leaves.
     """
     rows = list(records)
     if rows:

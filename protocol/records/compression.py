@@ -1,11 +1,11 @@
-"""The five codecs of a record batch (Kafka's CompressionType): their ids, names, both directions.
+"""The five codecs of a record batch (Kafka's CompressionType): ids, names, and both directions.
 
-`unfold` believes no size that the data states: the caller's cap bounds the output, and memory grows
-only with it. `decompress` returns all of it at once, up to one limit for the whole broker. The
-codecs are C libraries that work without the GIL, and are imported when first used
+`unfold` trusts no size that the data states: the caller's cap limits the output, and memory grows
+only with the output. `decompress` returns the whole output at once, up to one limit for the whole
+broker. The codecs are C libraries that work without the GIL, and are imported when first used
 (docs/decisions/0012-the-codecs.md). Layouts are those of the Java client: gzip members
-(concatenated ones are read), snappy as xerial blocks (a raw block, as librdkafka writes it, is read
-too), LZ4 frames of independent 64 KiB blocks, zstd frames.
+(concatenated members are read too), snappy as xerial blocks (a raw block, as librdkafka writes it,
+is read too), LZ4 frames of independent 64 KiB blocks, and zstd frames.
 """
 
 import zlib
@@ -54,15 +54,16 @@ _LZ4_HIGH_LEVELS = (3, 12)
 _ZSTD_LEVEL = 3
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 
-# Making a zstd context costs as much as opening a batch of 16 KiB, so idle ones are kept here. One
-# in use is in no list. Taking one out and putting it back are atomic, so any thread may do it.
+# Creating a zstd context costs as much as opening a batch of 16 KiB, so idle contexts are kept
+# here. A context in use is in no list. Removing and adding a context are atomic, so any thread may
+# do it.
 _packers: "list[zstandard.ZstdCompressor]" = []
 _unpackers: "list[zstandard.ZstdDecompressor]" = []
 _KEPT_CONTEXT_BYTES = 8 << 20
 
 
 def compress(codec: int, data: "Buffer", level: int | None = None) -> bytes:
-    """Return `data` packed by `codec` at Kafka's `level`, None for the codec's own default."""
+    """Return `data` compressed by `codec` at Kafka's `level`; None is the codec's own default."""
     if codec == NONE:
         return bytes(data)
     return _COMPRESS[codec](memoryview(data), level)
@@ -85,10 +86,10 @@ def decompress(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) ->
 
 
 def unfold(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) -> "Iterator[bytes]":
-    """Yield `data` unfolded in parts, all of them together `cap` bytes at most.
+    """Yield `data` unfolded in parts; together these have `cap` bytes at most.
 
-    A part has 256 KiB at most. Only a snappy block may be larger: its writer chose its size. One
-    above `MAX_DECOMPRESSED_BYTES` is refused, with any cap.
+    A part has 256 KiB at most. Only a snappy block may be larger, since its writer chose the size.
+    A block above `MAX_DECOMPRESSED_BYTES` is refused with any cap.
 
     Raises:
         CorruptMessage: the data is not what the codec writes, is cut short or has a tail.
@@ -187,7 +188,7 @@ def _unsnappy(data: memoryview, cap: int) -> "Iterator[bytes]":
 def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
     """Decompress one raw block.
 
-    The library allocates the size that the block states; check it first.
+    The library allocates the size that the block states, so the size is checked first.
     """
     import snappy  # noqa: PLC0415 - loaded when first used
 
@@ -209,7 +210,7 @@ def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
 
 
 def _lz4(data: memoryview, level: int | None) -> bytes:
-    """Write FLG 0x60, BD 0x40. Kafka's level 9 is lz4's fast compressor, others the high one."""
+    """Write FLG 0x60, BD 0x40. Kafka's level 9 means lz4's fast compressor, others the high one."""
     import lz4.frame  # noqa: PLC0415 - loaded when first used
 
     low, high = _LZ4_HIGH_LEVELS
@@ -260,7 +261,7 @@ def _zstd(data: memoryview, level: int | None) -> bytes:
 
 
 def _unzstd(data: memoryview, cap: int) -> "Iterator[bytes]":
-    """Read all frames. They are walked first, since the library does not report one that is cut."""
+    """Read all frames. They are checked first: the library does not report a frame that is cut."""
     import zstandard  # noqa: PLC0415 - loaded when first used
 
     room = cap

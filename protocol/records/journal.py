@@ -1,6 +1,7 @@
-"""Batches of an internal topic, as a coordinator writes and reads them: a journal of its state.
+"""Batches of an internal topic, which a coordinator writes and reads as a journal of its state.
 
-Each operation writes one plain batch. Reading also takes compressed batches and markers.
+Each operation writes one uncompressed batch. The reader also accepts compressed batches and
+markers.
 """
 
 from enum import IntEnum
@@ -49,17 +50,17 @@ class Entry(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A batch, by its base offset, of which not all could be read, and why."""
+    """A batch that could not be read completely: its base offset and the reason."""
 
     offset: int
     reason: str
 
 
 class Folded:
-    """A compressed batch of data that is to be opened part by part.
+    """A compressed batch of data that the caller opens part by part.
 
     Raises:
-        KafkaError: Its number of records is negative.
+        KafkaError: The batch's number of records is negative.
     """
 
     def __init__(self, batch: memoryview) -> None:
@@ -94,12 +95,13 @@ NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 def read_entries(
     buffer: memoryview, position: int, max_entries: int, *, has_offsets: bool = False
 ) -> tuple[list[Entry], int, LeftOut | Folded | None]:
-    """Return the entries of whole batches from ``position`` on, and the position behind them.
+    """Return the entries of whole batches from ``position`` on, and the position after them.
 
-    It ends after the batch in which ``max_entries`` was reached, or before one that is cut short. A
-    batch with a wrong checksum or unreadable records is left out and returned as the last value. So
-    is a compressed one, which the caller opens. With ``has_offsets`` entries are plain tuples, and
-    the key of a committed offset is the tuple of group, topic and partition.
+    Reading ends after the batch in which ``max_entries`` was reached, or before a batch that is cut
+    short. A batch with a wrong checksum or unreadable records is left out and returned as the last
+    value. A compressed batch is also returned there, and the caller opens it. With ``has_offsets``
+    entries are plain tuples, and the key of a committed offset is the tuple of group, topic and
+    partition.
 
     Raises:
         CorruptMessage: The bytes are no batch, so the start of the next one is not known.

@@ -2,8 +2,8 @@
 
 A record is: length, attributes (int8), timestamp delta, offset delta, key, value, headers; lengths
 and deltas are zig-zag varints of 5 bytes at most, the timestamp delta of 10; -1 is a null. Reading
-is strict: what does not parse exactly raises InvalidRecord, never IndexError. This reader is for
-tools and rare paths; the core checks what clients send.
+is strict: a record that does not parse exactly raises InvalidRecord, never IndexError. This reader
+is for tools and rare paths; the core checks the batches of clients.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -32,7 +32,7 @@ VARLONG_BYTES: Final = 10
 
 
 class Record(NamedTuple):
-    """One record as a reader sees it: absolute offset and time; header keys are UTF-8 bytes."""
+    """One record with its absolute offset and time; header keys are UTF-8 bytes."""
 
     offset: int
     timestamp: int
@@ -46,8 +46,8 @@ def iterate_records(
 ) -> "Iterator[Record]":
     """Yield the records of one whole batch; a compressed one is opened up to `cap` bytes.
 
-    It is opened a little at a time, so that only what is being read is in memory. The CRC is not
-    checked. The yielded keys and values are copies.
+    A compressed batch is opened a little at a time, so that only the part being read is in memory.
+    The CRC is not checked. The yielded keys and values are copies.
 
     Raises:
         CorruptMessage: the bytes are no batch of magic 2, or the codec finds junk.
@@ -64,7 +64,7 @@ class RecordReader:
 
     Raises:
         CorruptMessage: the bytes are no batch of magic 2.
-        InvalidRecord: its number of records is negative.
+        InvalidRecord: the batch's number of records is negative.
     """
 
     def __init__(self, batch: "Buffer") -> None:
@@ -83,13 +83,13 @@ class RecordReader:
         self._left = header.count
         self._data = b""  # the bytes from the next record on
         self._needed = self._there = 0
-        self._waiting: list[bytes] = []  # parts of a record that is longer
+        self._waiting: list[bytes] = []  # parts of a record that is longer than one part
 
     def unfold(self, cap: int = compression.MAX_DECOMPRESSED_BYTES) -> "Iterator[bytes]":
         """Yield the parts; the codec may block.
 
         Raises:
-            CorruptMessage: it finds junk.
+            CorruptMessage: the codec finds junk.
             InvalidRecord: there are more than `cap` bytes.
         """
         max_bytes = cap if self.header.codec else compression.UNLIMITED
@@ -99,7 +99,7 @@ class RecordReader:
         """Yield the records that end in the next part.
 
         Raises:
-            InvalidRecord: one does not parse.
+            InvalidRecord: a record does not parse.
         """
         self._waiting.append(part)
         self._there += len(part)
@@ -136,10 +136,10 @@ class RecordReader:
 
 
 def _find_missing(data: bytes, position: int) -> int:
-    """Return how many bytes from `position` on a record takes that is not whole yet, else 0.
+    """Return how many bytes an incomplete record at `position` needs; 0 if it is complete.
 
     Raises:
-        InvalidRecord: its size is broken, or more than any batch may unfold to.
+        InvalidRecord: the record's size is broken, or larger than any batch may unfold to.
     """
     there = len(data) - position
     if there < VARINT_BYTES and not any(byte < 0x80 for byte in data[position:]):
@@ -189,7 +189,7 @@ class BrokenRecord(InvalidRecord):
 
 
 class RecordFront(NamedTuple):
-    """Where the parts of a record before its headers are; a size of -1 is a null."""
+    """The positions and sizes of a record's parts before its headers; a size of -1 is a null."""
 
     stop: int
     """Where the record ends."""
@@ -205,7 +205,7 @@ class RecordFront(NamedTuple):
 
 
 class RecordFields(NamedTuple):
-    """Where all parts of a record are; what `RecordFront` has comes first."""
+    """The positions and sizes of all parts of a record; those of `RecordFront` come first."""
 
     stop: int
     attributes: int
@@ -227,7 +227,7 @@ def read_varint(
     """Return the number at `position` and the position after it.
 
     Raises:
-        BrokenRecord: it runs past `end` or `max_bytes`, or has more than 32 (64) bits.
+        BrokenRecord: the number runs past `end` or `max_bytes`, or has more than 32 (64) bits.
     """
     if position < end and (byte := data[position]) < 0x80:  # most numbers have one byte
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -244,7 +244,7 @@ def read_varint(
 
 
 def read_field(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """Return the size of a key or value, -1 for null, and where its bytes begin."""
+    """Return the size of a key or value (-1 for null) and the position of its bytes."""
     size, position = read_varint(data, position, end)
     if size < -1 or size > end - position:
         raise BrokenRecord(BAD_FIELD)
@@ -255,7 +255,7 @@ def read_front(data: bytes | memoryview, position: int, end: int) -> RecordFront
     """Read the record at ``position`` up to its value: size, attributes, deltas, key and value.
 
     Raises:
-        BrokenRecord: so much of it does not parse, or it does not end before ``end``.
+        BrokenRecord: this part of the record does not parse, or does not end before ``end``.
     """
     size, start = read_varint(data, position, end)
     if size < 1 or size > end - start:
@@ -274,7 +274,7 @@ def read_record(data: bytes | memoryview, position: int, end: int) -> RecordFiel
     """Read the record at ``position``, its headers too.
 
     Raises:
-        BrokenRecord: it does not parse exactly, or not before ``end``.
+        BrokenRecord: the record does not parse exactly, or does not end before ``end``.
     """
     front = read_front(data, position, end)
     stop = front.stop

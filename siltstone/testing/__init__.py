@@ -1,4 +1,4 @@
-"""A broker for the tests of others: a real one, in a process of its own, ready in half a second.
+"""A broker for users' tests: a real broker in a process of its own, ready in half a second.
 
 With pytest the fixtures exist as soon as Siltstone is installed (`kafka`, `kafka_topic`); with
 anything else::
@@ -6,7 +6,8 @@ anything else::
     with siltstone.testing.broker() as kafka:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
 
-Here goes what a test holds of a broker. What the broker lets it do is in `broker.process.trial`.
+This package has the objects by which a test controls a broker. The broker's side of that is in
+`broker.process.trial`.
 """
 
 from siltstone.testing.asynchronous import AsyncKafka, async_broker

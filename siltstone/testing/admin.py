@@ -1,6 +1,6 @@
-"""Orders of a test to a broker about its topics and groups, over Kafka's protocol.
+"""Requests of a test to a broker about topics and groups, over Kafka's protocol.
 
-A test may ask from several threads: one request is on its way at a time.
+A test may use several threads: only one request is on its way at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SET: Final = 0
 
 
 class Admin:
-    """Requests over one connection, made with the first of them and kept."""
+    """Requests over one connection, which the first request opens and which stays open."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -62,7 +62,7 @@ class Admin:
         """Create a topic.
 
         Raises:
-            Refused: It cannot be had.
+            Refused: The topic cannot be created.
         """
         configs = [CreatableTopicConfig(*item) for item in config.items()]
         topic = CreatableTopic(name, partitions, 1, configs=configs)
@@ -70,10 +70,10 @@ class Admin:
         _check(f"topic {name}", result.error_code, result.error_message)
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """Delete topics; one that does not exist is fine.
+        """Delete topics; a topic that does not exist is no error.
 
         Raises:
-            Refused: One cannot be deleted.
+            Refused: A topic cannot be deleted.
         """
         if not names:
             return
@@ -84,14 +84,14 @@ class Admin:
                 _check(f"topic {result.name}", result.error_code, result.error_message)
 
     def list_all(self) -> tuple[set[str], set[str]]:
-        """Return the names of all topics but the broker's own, and the ids of all groups."""
+        """Return the names of all topics except the broker's own, and the ids of all groups."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         told, groups = self._ask_at_once((_METADATA, request), (_GROUPS, ListGroupsRequest()))
         topics = {each.name for each in told.topics if not each.is_internal}
         return topics, {each.group_id for each in groups.groups}
 
     def delete_groups(self, names: Collection[str]) -> None:
-        """Delete groups, but those that have members."""
+        """Delete groups that have no members."""
         if names:
             self._ask(_DELETE_GROUPS, DeleteGroupsRequest(groups_names=list(names)))
 
@@ -99,7 +99,7 @@ class Admin:
         """Change settings of the broker while it runs.
 
         Raises:
-            Refused: It does not take them.
+            Refused: The broker does not accept the settings.
         """
         told = self._ask(_METADATA, MetadataRequest(topics=(), allow_auto_topic_creation=False))
         configs = [AlterableConfig(name, _SET, value) for name, value in config.items()]
@@ -109,7 +109,7 @@ class Admin:
         _check(", ".join(config), result.error_code, result.error_message)
 
     def close(self) -> None:
-        """Close the connection; the next request makes another. Idempotent."""
+        """Close the connection; the next request opens another. Idempotent."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None
@@ -119,7 +119,7 @@ class Admin:
         return answer
 
     def _ask_at_once(self, *asked: tuple[Exchange, Any]) -> list[Any]:
-        """Send requests one behind the other, and return their answers."""
+        """Send requests one after the other without waiting, and return their answers."""
         with self._lock:
             try:
                 if self._wire is None:
@@ -128,7 +128,7 @@ class Admin:
                     self._wire.send(exchange, request)
                 return [self._wire.take(exchange) for exchange, _ in asked]
             except BaseException as error:
-                self.close()  # what it has sent, or half of it, is no answer to the next request
+                self.close()  # an answer that comes late must not answer the next request
                 if isinstance(error, SourceUnavailable):
                     host, port = self._address
                     why = getattr(error.__cause__, "strerror", None) or error.__cause__

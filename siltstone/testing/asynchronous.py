@@ -1,4 +1,4 @@
-"""The same from asyncio code: the loop goes on while the broker is started or asked."""
+"""A broker under test for asyncio code: the loop goes on while the broker starts or answers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 class AsyncKafka:
-    """A broker whose methods are awaited; ``sync`` is the same broker without.
+    """A broker whose methods are awaited; ``sync`` is the same broker without await.
 
-    What each of them does stands with that of `siltstone.testing.Kafka`.
+    The methods do the same as those of `siltstone.testing.Kafka`, which are documented there.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -61,7 +61,7 @@ class AsyncKafka:
 
     @asynccontextmanager
     async def restored(self) -> AsyncIterator[None]:
-        """Have the broker afterwards as it is now."""
+        """After the block, put the broker back into its present state."""
         restored = self.sync.restored()
         await _in_thread(restored.__enter__)
         try:
@@ -80,19 +80,19 @@ class AsyncKafka:
     async def fail_next(
         self, api: str, *, error: str, times: int = 1, topic: str | None = None
     ) -> None:
-        """Have the next requests of an API fail."""
+        """Make the next requests of an API fail."""
         await _in_thread(self.sync.fail_next, api, error=error, times=times, topic=topic)
 
     async def slow(self, what: str, seconds: float) -> None:
-        """Have the disk, or an API, take its time."""
+        """Make the disk or an API slow."""
         await _in_thread(self.sync.slow, what, seconds)
 
     async def pause(self) -> None:
-        """Stop the process as it is."""
+        """Stop the process with SIGSTOP."""
         await _in_thread(self.sync.pause)
 
     async def resume(self) -> None:
-        """Let it go on."""
+        """Let the process go on."""
         await _in_thread(self.sync.resume)
 
     async def kill(self) -> None:
@@ -100,11 +100,11 @@ class AsyncKafka:
         await _in_thread(self.sync.kill)
 
     async def restart(self) -> None:
-        """Start it again, on the same folder and ports."""
+        """Start the broker again, with the same folder and ports."""
         await _in_thread(self.sync.restart)
 
     async def heal(self) -> None:
-        """End all trouble."""
+        """End all faults."""
         await _in_thread(self.sync.heal)
 
 
@@ -114,10 +114,10 @@ async def async_broker(
     *,
     folder: str | PathLike[str] | None = None,
 ) -> AsyncIterator[AsyncKafka]:
-    """Run a broker for the length of a block.
+    """Run a broker during a block.
 
     Raises:
-        StartFailed: There is no port or folder for it, or it does not start.
+        StartFailed: There is no port or folder for the broker, or it does not start.
     """
     running = broker(settings, folder=folder)
     kafka = await _in_thread(running.__enter__)

@@ -1,7 +1,7 @@
-"""The broker's process: the command ``siltstone``, until the test's process ends.
+"""The broker's process: it runs the command ``siltstone`` until the test's process ends.
 
-The other end of our standard input is in that process alone, so however it ends, by SIGKILL too,
-this end sees it. Then the data are no longer needed.
+Only the test's process has the other end of our standard input, so this process sees when that
+process ends, even by SIGKILL. Then the data are no longer needed.
 """
 
 import os
@@ -13,11 +13,11 @@ from siltstone.broker.__main__ import main
 
 
 def _end_with_parent(folder: str) -> None:
-    """Wait for the end of the test's process; then go, and the folder too unless it has no name."""
+    """Wait for the end of the test's process; then exit, and remove the folder if it is named."""
     while os.read(0, 4096):
         pass
     if folder:
-        # Which ends every thread that might write there.
+        # This ends every thread that might write into the folder.
         with suppress(OSError):
             os.execvp("rm", ["rm", "-rf", "--", folder])  # noqa: S606, S607
     os._exit(1)

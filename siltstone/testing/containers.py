@@ -1,6 +1,6 @@
 """The broker's image for testcontainers-python, which has to be installed.
 
-The port that the engine maps is known when the container runs, so it is advertised then::
+The port that the engine maps is known only when the container runs, so it is advertised then::
 
     with SiltstoneContainer() as kafka:
         producer = Producer({"bootstrap.servers": kafka.get_bootstrap_server()})
@@ -29,7 +29,7 @@ _PAUSE_SECONDS: Final = 0.05
 
 
 class SiltstoneContainer(DockerContainer):  # type: ignore[misc,unused-ignore]
-    """A container of the broker's image; ``port`` is the one in it that is mapped."""
+    """A container of the broker's image; ``port`` is the port inside that is mapped."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class SiltstoneContainer(DockerContainer):  # type: ignore[misc,unused-ignore]
             self.with_env(f"KAFKA_{name}", value)
 
     def get_bootstrap_server(self) -> str:
-        """Return the address that clients outside of containers are given."""
+        """Return the bootstrap address for clients outside of containers."""
         return f"{self.get_container_host_ip()}:{self.get_exposed_port(self.port)}"
 
     def start(self) -> Self:
-        """Start it and return when clients that go where they are told come back to it.
+        """Start the container; return when clients can reach it at its advertised address.
 
         Raises:
-            StartFailed: It does not answer; with the last lines of its log.
+            StartFailed: The broker does not answer; the text has the last lines of its log.
         """
         super().start()
         host, _, port = self.get_bootstrap_server().rpartition(":")
@@ -89,5 +89,5 @@ class SiltstoneContainer(DockerContainer):  # type: ignore[misc,unused-ignore]
 
 
 def _advertised(address: str) -> str:
-    """Return what clients outside and inside are told; inside it is the container's own name."""
+    """Return the addresses for clients outside and inside; inside it is the container's name."""
     return f"PLAINTEXT://{address},INSIDE://:{INSIDE_PORT}"

@@ -1,4 +1,4 @@
-"""The broker's process: started on ports that are kept for it, killed, paused, started again."""
+"""The broker's process: starts it on reserved ports, kills it, pauses it and starts it again."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _ANY_PORT: Final = re.compile(r":0(?=\s*(,|$))")
 
 
 class Daemon:
-    """A broker's process, and what outlives it: its folder and its ports (one thread at a time).
+    """A broker's process, and its folder and ports, which outlive it (one thread at a time).
 
-    The ports belong to sockets of ours that do not listen, so that nobody else gets them while no
-    broker runs.
+    Sockets of the test's process hold the ports without listening, so that no other process gets a
+    port while no broker runs.
     """
 
     def __init__(self, settings: Mapping[str, str], folder: Path | None = None) -> None:
-        """Take a folder, and a port for each address that the settings leave open.
+        """Get a folder, and a port for each address that the settings leave open.
 
         Raises:
-            StartFailed: A folder or a port cannot be had.
+            StartFailed: There is no folder or no port.
         """
         self._own: Folder | None = None
         self._held: list[socket.socket] = []
@@ -103,8 +103,8 @@ class Daemon:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 env=_environ(),
-                # Ctrl-C is for the tests. If they are killed while the broker is paused, the
-                # kernel has it go on, since its group has then lost its last relative.
+                # Ctrl-C is for the tests. If the tests are killed while the broker is paused, the
+                # kernel continues the broker, since its process group is orphaned then.
                 process_group=0,
             )
 
@@ -112,7 +112,7 @@ class Daemon:
         """Return when the broker serves.
 
         Raises:
-            StartFailed: It ended, or did not come that far.
+            StartFailed: The process ended, or was not ready in time.
         """
         assert self.process is not None  # noqa: S101  # launched
         deadline = time.monotonic() + _START_SECONDS
@@ -130,10 +130,10 @@ class Daemon:
         )
 
     def pause(self) -> None:
-        """Stop the process as it is; on return it does nothing any more.
+        """Pause the process; on return it does nothing any more.
 
         Raises:
-            AskedInVain: It has ended.
+            AskedInVain: The process has ended.
         """
         process = self._living()
         self.is_paused = True
@@ -144,19 +144,19 @@ class Daemon:
         """Let a paused process go on.
 
         Raises:
-            AskedInVain: It has ended.
+            AskedInVain: The process has ended.
         """
         self._living().send_signal(signal.SIGCONT)
         self.is_paused = False
 
     def kill(self) -> None:
-        """End the process by SIGKILL: nothing is flushed, nothing is marked clean. Idempotent."""
+        """End the process by SIGKILL: nothing is flushed or marked as clean. Idempotent."""
         if self.process is not None:
             self.process.kill()
             self._forget(self.process)
 
     def stop(self) -> None:
-        """Stop the process in order, if it runs."""
+        """Stop the process cleanly, if it runs."""
         if self.is_running:
             process = self._living()
             process.send_signal(signal.SIGCONT)
@@ -166,7 +166,7 @@ class Daemon:
         self.kill()
 
     def close(self) -> None:
-        """End the process and give folder and ports back. Idempotent."""
+        """End the process and release its folder and ports. Idempotent."""
         if self._own is None:
             self.stop()  # a caller that named the folder may want to look into it
         else:
@@ -191,11 +191,11 @@ class Daemon:
         self.process = None
 
     def log_size(self) -> int:
-        """Return the bytes that have been logged so far."""
+        """Return how many bytes have been logged so far."""
         return self.log.stat().st_size
 
     def lines_behind(self, position: int) -> list[str]:
-        """Return the lines that were logged behind a size of the log."""
+        """Return the lines that were logged after the log had a size."""
         with self.log.open("rb") as log:
             log.seek(position)
             return log.read().decode("utf-8", "replace").splitlines()
@@ -208,7 +208,7 @@ class Daemon:
 
 
 def _hold_port() -> socket.socket:
-    """Return a socket that has a free port and does not listen, so that the broker may."""
+    """Return a socket that holds a free port without listening, so that the broker can listen."""
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -229,7 +229,7 @@ def _why_nothing(folder: Path | None, error: OSError) -> str:
 
 
 def _environ() -> dict[str, str]:
-    """Return the environment without what would be settings of the broker: they are the test's."""
+    """Return the environment without variables that would set the broker's settings."""
     return {
         name: value
         for name, value in os.environ.items()

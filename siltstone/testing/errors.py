@@ -1,4 +1,4 @@
-"""Errors for a test that does not get what it asks for."""
+"""The errors that a test gets when the broker does not do what the test asks."""
 # ruff: noqa: N818  # each is named by what happened
 
 
@@ -11,7 +11,7 @@ class AskedInVain(Exception):
 
 
 class Refused(AskedInVain):
-    """It answers with an error; ``code`` is Kafka's."""
+    """The broker answers with an error; ``code`` is Kafka's error code."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)

@@ -1,4 +1,4 @@
-"""Folders of brokers under test: in memory where there is room, and gone when their test is."""
+"""Folders of brokers under test: in memory if there is room, and removed with their test."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ROOM_BYTES = 256 << 20
 
 
 class Folder:
-    """A folder of one broker. It has an owner, this process, until it is removed."""
+    """A folder of one broker. This process owns the folder until it is removed."""
 
     def __init__(self) -> None:
-        """Make it.
+        """Create the folder.
 
         Raises:
-            StartFailed: Nothing is writable.
+            StartFailed: There is no writable place.
         """
         place = _find_place()
         _sweep(place)
@@ -39,16 +39,16 @@ class Folder:
             ) from error
 
     def remove(self) -> None:
-        """Remove it with all that is in it. Idempotent."""
+        """Remove the folder with its content. Idempotent."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             os.close(self._owner)
 
 
 def _own(path: Path) -> int:
-    """Make a file that is locked before others find it under its name, and return its descriptor.
+    """Create a file that is locked before others can find its name, and return its descriptor.
 
-    Another worker of the same run sweeps at the same moment, and takes folders that are not locked.
+    Another worker of the same run may sweep at the same moment, and removes folders without a lock.
     """
     unnamed = path.with_suffix(".new")
     owner = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -76,11 +76,11 @@ def _sweep(place: Path) -> None:
         try:
             file = os.open(owner, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            continue  # another user's, or gone
+            continue  # the folder is another user's, or is gone
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            continue  # of a process that lives
+            continue  # the owner still runs
         else:
             shutil.rmtree(owner.parent, ignore_errors=True)
         finally:

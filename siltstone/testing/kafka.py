@@ -1,4 +1,4 @@
-"""A running broker as a test sees it: its address, its topics, its clock, and what goes wrong."""
+"""A running broker as a test sees it: its address, its topics, its clock, and its faults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOTHING_TO_DO: Final = "there is nothing to clean"
 
 
 class KafkaClock:
-    """The broker's clock. Only it moves: clients stamp records by their own."""
+    """The broker's clock. Only this clock moves: clients stamp records by their own clocks."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -46,10 +46,10 @@ class KafkaClock:
         seconds: float = 0,
         milliseconds: float = 0,
     ) -> None:
-        """Let time pass for the broker; what becomes due is done when this returns.
+        """Let time pass for the broker; work that becomes due is done when this returns.
 
-        That is retention, expiry of offsets, producers and transactional ids, and time-outs of
-        sessions, rebalances and transactions. Compactions begin; see `Kafka.compact`.
+        Such work is retention, expiry of offsets, producers and transactional ids, and time-outs of
+        sessions, rebalances and transactions. Compactions only begin; see `Kafka.compact`.
         """
         by += timedelta(
             days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
@@ -65,9 +65,9 @@ class KafkaClock:
 
 
 class Kafka:
-    """A broker in a process of its own. Every method returns when it is done.
+    """A broker in a process of its own. Every method returns when its work is done.
 
-    ``bootstrap_servers`` is what clients are given; it stays the same over `kill` and `restart`.
+    ``bootstrap_servers`` is the address for clients; it stays the same after `kill` and `restart`.
     """
 
     def __init__(self, daemon: Daemon) -> None:
@@ -85,36 +85,36 @@ class Kafka:
 
     @property
     def listeners(self) -> dict[str, str]:
-        """The address of each listener by its name, where the settings have several."""
+        """The address of each listener by its name, for settings with several listeners."""
         return {each["name"]: each["advertised"] for each in self._daemon.facts["listeners"]}
 
     @property
     def http(self) -> str:
-        """Where its pages are: ``http://127.0.0.1:41235``, for ``/metrics`` and ``/readyz``."""
+        """The URL of its pages, such as ``/metrics`` and ``/readyz``: ``http://127.0.0.1:41235``."""
         return f"http://{self._daemon.facts['http']}"
 
     @property
     def folder(self) -> Path:
-        """The folder of its data and log lines, gone when the broker is."""
+        """The folder of its data and log lines, which is removed with the broker."""
         return self._daemon.folder
 
     @property
     def log(self) -> str:
-        """The lines that it has logged."""
+        """The lines that the broker has logged."""
         return "".join(f"{line}\n" for line in self._daemon.lines_behind(0))
 
     @property
     def log_size(self) -> int:
-        """The bytes that it has logged so far, for `log_behind`."""
+        """How many bytes the broker has logged so far, for `log_behind`."""
         return self._daemon.log_size()
 
     def log_behind(self, size: int) -> list[str]:
-        """Return the lines that it has logged since the log had a size."""
+        """Return the lines that were logged after the log had a size, as `log_size` returns it."""
         return self._daemon.lines_behind(size)
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The process id of the broker."""
         return int(self._daemon.facts["pid"])
 
     # Topics and groups
@@ -126,10 +126,10 @@ class Kafka:
         partitions: int = 1,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic, under a name of its own unless one is given, and return the name.
+        """Create a topic, with a new unique name unless one is given, and return the name.
 
         Raises:
-            Refused: There is one, or it cannot be had.
+            Refused: The topic exists, or cannot be created.
         """
         made = name if name is not None else self.unique_name("topic")
         texts = {key: _text(value) for key, value in (config or {}).items()}
@@ -141,7 +141,7 @@ class Kafka:
         self.admin.delete_topics(names)
 
     def topics(self) -> list[str]:
-        """Return the names of the topics, but the broker's own."""
+        """Return the names of the topics, without the broker's own."""
         return sorted(self.admin.list_all()[0])
 
     def groups(self) -> list[str]:
@@ -153,17 +153,18 @@ class Kafka:
         self.clear_but(set(), set())
 
     def clear_but(self, kept_topics: set[str], kept_groups: set[str]) -> None:
-        """Delete topics and groups but those that are to be kept; groups with members stay too."""
+        """Delete all topics and groups except the kept ones; groups with members stay too."""
         topics, groups = self.admin.list_all()
         self.admin.delete_groups(groups - kept_groups)
         self.admin.delete_topics(topics - kept_topics)
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Have the broker afterwards as it is now, after any change in the block.
+        """After the block, put the broker back into its present state.
 
-        It is healed; topics and groups that are new are deleted, but groups with members;
-        settings, ACLs, users and quotas are put back; transactions that were begun are aborted.
+        Faults are ended as by `heal`. New topics and groups are deleted, except groups with
+        members. Settings, ACLs, users and quotas are restored. Transactions that have begun are
+        aborted.
         """
         if not self._daemon.is_running:
             self.heal()
@@ -177,7 +178,7 @@ class Kafka:
             self.clear_but(topics, groups)
 
     def compact(self, topic: str) -> None:
-        """Close the segments of a topic and compact what can be, as ``siltstone clean --roll``.
+        """Roll the segments of a topic and compact them, as ``siltstone clean --roll`` does.
 
         Raises:
             AskedInVain: The topic is not compacted, or a pass failed.
@@ -195,14 +196,14 @@ class Kafka:
             time.sleep(_LOOK_SECONDS)
 
     def unique_name(self, words: str) -> str:
-        """Return a name that no topic has, made of words."""
+        """Return a name made of words that no topic has."""
         legal = re.sub(r"[^a-zA-Z0-9-]+", "-", words).strip("-")[:_LONGEST_NAME]
         return f"{legal or 'topic'}-{next(self._numbers)}"
 
-    # What goes wrong
+    # Faults
 
     def pause(self) -> None:
-        """Stop the process as it is: connections stay without answers, until `resume`."""
+        """Pause the process: connections stay open without answers until `resume`."""
         self._is_troubled = True
         self._daemon.pause()
 
@@ -217,12 +218,12 @@ class Kafka:
         self._daemon.kill()
 
     def restart(self) -> None:
-        """Start the broker again, on the same folder and ports; one that runs is stopped first.
+        """Start the broker again with the same folder and ports; stop it first if it runs.
 
-        Its clock goes on from where it was moved to; faults that were asked for are over.
+        Its clock goes on from the time to which it was moved; requested faults have ended.
 
         Raises:
-            StartFailed: It does not come up.
+            StartFailed: The broker does not start.
         """
         self.disconnect()
         self._daemon.stop()
@@ -233,10 +234,10 @@ class Kafka:
             self.ask("/v1/trial/clock", {"advance_ms": str(milliseconds)})
 
     def fail_next(self, api: str, *, error: str, times: int = 1, topic: str | None = None) -> None:
-        """Have the next requests of an API fail, such as Produce with NOT_LEADER_OR_FOLLOWER.
+        """Make the next requests of an API fail, such as Produce with NOT_LEADER_OR_FOLLOWER.
 
-        ``error`` is Kafka's name for it, or DISCONNECT: then the connection closes. With ``topic``
-        it is the next requests that name it.
+        ``error`` is Kafka's name for the error; with DISCONNECT the connection closes instead. With
+        ``topic`` only requests that name the topic fail.
 
         Raises:
             AskedInVain: There is no such API or error.
@@ -246,18 +247,18 @@ class Kafka:
         self.ask("/v1/trial/fail", asked if topic is None else {**asked, "topic": topic})
 
     def slow(self, what: str, seconds: float) -> None:
-        """Have the disk take its time to append, read or commit; or all requests of an API.
+        """Make the disk slow to append, read or commit, or delay all requests of an API.
 
-        Other requests are served meanwhile. 0 ends it.
+        Other requests are served meanwhile. 0 seconds ends the delay.
 
         Raises:
-            AskedInVain: There is no such thing.
+            AskedInVain: There is no such operation or API.
         """
         self._is_troubled = True
         self.ask("/v1/trial/slow", {"what": what, "seconds": str(seconds)})
 
     def heal(self) -> None:
-        """End all trouble: it runs, nothing fails or is slow, its clock shows the time."""
+        """End all faults: the broker runs, nothing fails or is slow, and its clock shows the time."""
         if self._daemon.is_running and not (self._is_troubled or self.clock.ahead):
             return
         self.clock.ahead = timedelta()
@@ -267,14 +268,14 @@ class Kafka:
         self.ask("/v1/trial/reset")
         self._is_troubled = False
 
-    # How it is asked
+    # Requests to the broker
 
     @property
     def admin(self) -> Admin:
-        """Requests over Kafka's protocol; imported only now, the start has no need of it.
+        """Requests over Kafka's protocol; their module is imported here, since a start needs none.
 
         Raises:
-            AskedInVain: The broker is paused and would not answer, or wants a login everywhere.
+            AskedInVain: The broker is paused and would not answer, or every listener needs a login.
         """
         self._refuse_if_paused()
         if self._admin is None:
@@ -303,10 +304,11 @@ class Kafka:
         body: bytes = b"",
         nothing: str = "\0",
     ) -> Any:
-        """Ask the broker's control channel, and return its answer.
+        """Send a request to the broker's control channel, and return the answer.
 
         Raises:
-            AskedInVain: It refuses; not with a sentence that begins with ``nothing``, which is {}.
+            AskedInVain: The broker refuses. A refusal that begins with ``nothing`` returns {}
+                instead.
         """
         from urllib.parse import urlencode  # noqa: PLC0415
 
@@ -339,7 +341,7 @@ class Kafka:
         yield from (event for line in lines if "outcome" in (event := json.loads(line)))
 
     def disconnect(self) -> None:
-        """Close the connection that it is asked over; the next question makes another."""
+        """Close the connection for requests; the next request opens another."""
         if self._admin is not None:
             self._admin.close()
 
@@ -350,13 +352,13 @@ def broker(
     *,
     folder: str | PathLike[str] | None = None,
 ) -> Iterator[Kafka]:
-    """Run a broker for the length of a block.
+    """Run a broker during a block.
 
-    ``settings`` are Kafka's, by their dotted names. Without a ``folder`` its data lies in memory
-    where there is room, and goes with it.
+    ``settings`` are Kafka's, by their dotted names. Without a ``folder`` the data is in memory if
+    there is room, and is removed with the broker.
 
     Raises:
-        StartFailed: There is no port or folder for it, or it does not start.
+        StartFailed: There is no port or folder for the broker, or it does not start.
     """
     texts = {name: _text(value) for name, value in (settings or {}).items()}
     daemon = Daemon(texts, None if folder is None else Path(folder))

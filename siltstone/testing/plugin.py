@@ -1,6 +1,6 @@
-"""The fixtures of pytest: a broker for the session, a topic for each test.
+"""The pytest fixtures: a broker for the session, and a topic for each test.
 
-Pytest imports this with every run where Siltstone is installed, so it imports next to nothing.
+Pytest imports this module in every run if Siltstone is installed, so it imports very little.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN_LINES = 50
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Announce the marker."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(partitions=1, config={{}}): what the topic of the fixture {_MARKER} is like",
@@ -31,12 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note where the broker's log stands when a test begins."""
+    """Note the size of the broker's log when a test begins."""
     running = item.config.stash.get(_RUNNING, None)
     item.stash[_LOGGED] = 0 if running is None else running.log_size
 
 
-@pytest.hookimpl(hookwrapper=True)  # pytest 7 may have a pluggy that knows no other form
+@pytest.hookimpl(hookwrapper=True)  # pytest 7 may have a pluggy that only knows this form
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Add what the broker has logged during a test that failed to its report."""
     outcome = yield
@@ -49,7 +49,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 
 
 def shorten(lines: Sequence[str]) -> str:
-    """Return the last of the lines that a report shows, and say how many came before."""
+    """Return the last lines, as many as a report shows, and the number of lines before them."""
     left_out = len(lines) - _SHOWN_LINES
     said = [f"({left_out} lines before)"] if left_out > 0 else []
     return "\n".join([*said, *lines[-_SHOWN_LINES:]])
@@ -91,7 +91,7 @@ def kafka_topic(request: pytest.FixtureRequest, kafka: Kafka) -> str:
 
 @pytest.fixture(autouse=True)
 def _kafka_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave the broker as the test found it, after all other fixtures of the test are gone."""
+    """Restore the broker's state after a test, once all other fixtures of the test have ended."""
     running = request.config.stash.get(_RUNNING, None)
     if running is None or "kafka" not in request.fixturenames:
         yield

@@ -59,7 +59,8 @@ def read_file(path: str) -> bytes:
     """Return the content of a file. Blocks.
 
     Raises:
-        SourceError: It cannot be read, is no regular file, too large, or everybody may write it.
+        SourceError: The file cannot be read, is no regular file, is too large, or everybody may
+            write it.
     """
     try:
         content = files.read_checked(path, _check, MAX_BYTES + 1, follow=True)
@@ -77,10 +78,10 @@ def _check(status: os.stat_result) -> None:
 
 
 def fetch(url: str, context: ssl.SSLContext) -> bytes:
-    """Return what an https URL answers. Blocks for some seconds at most.
+    """Return the answer of an https URL. Blocks for some seconds at most.
 
     Raises:
-        SourceError: It answers something else than 200, too much, too late or nothing.
+        SourceError: The answer is not 200, too large, too late or missing.
     """
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -119,7 +120,7 @@ def _why_silent(error: OSError | HTTPException) -> str:
 
 
 def _shut(channel: socket.socket, is_late: threads.Event) -> None:
-    """End what waits for a peer, from another thread, below TLS."""
+    """Shut down a connection below TLS, from another thread, so that waiting for the peer ends."""
     is_late.set()
     try:
         sockets.shut(channel)

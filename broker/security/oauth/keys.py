@@ -1,7 +1,7 @@
-"""The keys that sign tokens: a JSON Web Key Set (RFC 7517), read and read again.
+"""The keys that sign tokens: a JSON Web Key Set (RFC 7517), which is read repeatedly.
 
 Kafka's RefreshingHttpsJwks and JwksFileVerificationKeyResolver. Only public keys of asymmetric
-algorithms are taken. A set that cannot be read, or has no key, leaves those that are known.
+algorithms are accepted. If a set cannot be read, or has no key, the known keys stay.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_DOUBLINGS: Final = 32
 
 
 class Key(NamedTuple):
-    """One public key, its name, and the algorithms that it may be used with."""
+    """One public key, its name, and the algorithms that may use it."""
 
     name: str | None
     algorithms: tuple[str, ...]
@@ -52,7 +52,7 @@ class Key(NamedTuple):
 class Keys:
     """The keys of one listener (any thread).
 
-    One thread reads at a time, and not often; the others go on with the keys that there are.
+    Only one thread reads at a time, and not often; the others use the known keys meanwhile.
     """
 
     def __init__(self, settings: OAuthSettings, clock: Clock, read: Callable[[], bytes]) -> None:
@@ -63,14 +63,14 @@ class Keys:
         self._lock = threads.Lock()
         self._is_read_until = -math.inf
         self._not_before = -math.inf  # after a failure
-        self._search_after = -math.inf  # for a key that is not known
+        self._search_after = -math.inf  # for an unknown key
         self._failures = 0
 
     def load(self) -> None:
         """Read the keys. Blocks.
 
         Raises:
-            SourceError: They cannot be read, or the set has no key.
+            SourceError: The keys cannot be read, or the set has no key.
         """
         self._keys = parse_keys(self._read())
         now = self._clock.monotonic()
@@ -79,9 +79,10 @@ class Keys:
         self._search_after = now + self._settings.max_backoff_ms / 1000
 
     def find(self, name: str | None, algorithm: str) -> Any:
-        """Return the key of a name that may be used with an algorithm, None without one.
+        """Return the key of a name if it may be used with an algorithm, else None.
 
-        Without a name it is the only key that may. Blocks when keys have to be read.
+        Without a name, return the only key that may be used with it. Blocks when keys have to be
+        read.
         """
         now = self._clock.monotonic()
         if now >= self._is_read_until:
@@ -94,7 +95,7 @@ class Keys:
         return found
 
     def refresh(self) -> None:
-        """Read the keys, unless another thread does, or it failed just now. Blocks."""
+        """Read the keys, unless another thread is reading, or reading failed just now. Blocks."""
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -119,7 +120,7 @@ class Keys:
 
 
 def verify(token: str, key: Any, algorithm: str) -> bytes | None:
-    """Return what a token says if the key has signed it by the algorithm, else None."""
+    """Return the claims of a token if the key has signed it by the algorithm, else None."""
     try:
         signed: bytes = jwt.PyJWS().decode(token, key, algorithms=[algorithm])
     except (jwt.PyJWTError, ValueError, TypeError):
@@ -131,7 +132,7 @@ def parse_keys(content: bytes) -> tuple[Key, ...]:
     """Return the keys of a set that may sign tokens.
 
     Raises:
-        SourceError: It is no such set, or has no such key.
+        SourceError: The content is no set of keys, or has no key that may sign tokens.
     """
     try:
         rows = json.loads(content)["keys"]
@@ -146,7 +147,7 @@ def parse_keys(content: bytes) -> tuple[Key, ...]:
 
 
 def _parse(row: dict[str, Any]) -> Iterator[Key]:
-    """Yield the key of a row, if it is one that may sign."""
+    """Yield the key of a row, if the key may sign tokens."""
     kind = row.get("kty")
     by_curve = _BY_CURVE.get((str(kind), str(row.get("crv"))), ())
     algorithms: tuple[str, ...] = _RSA if kind == "RSA" else by_curve

@@ -1,8 +1,8 @@
 """Checks tokens (RFC 7515, RFC 7519, RFC 8725; Kafka: BrokerJwtValidator).
 
-PyJWT checks signatures. Which algorithm may be used is decided here before, by a list and by the
-key: a signature by a shared secret counts for nothing, whatever the token says. Keys or addresses
-in a token are passed over. No text of a fault has a word of the token.
+PyJWT checks signatures. Before that, this module decides which algorithm may be used, by a list and
+by the key: a signature by a shared secret is never accepted, whatever the token says. Keys or
+addresses in a token are ignored. No text of a fault quotes the token.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _UNWRITABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class TokenFault(Exception):  # noqa: N818  # of the token, not of the program
-    """A token is not good; the text says why, for the broker's log."""
+    """A token is refused; the text says why, for the broker's log."""
 
 
 class Proven(NamedTuple):
-    """The subject of a token, and how long it counts from now on."""
+    """The subject of a token, and for how long the token is valid from now on."""
 
     subject: str
     lifetime_ms: int
 
 
 class TokenChecker:
-    """Checks the tokens of one listener (any thread). Without ``keys`` it takes unsigned ones."""
+    """Checks the tokens of one listener (any thread); without ``keys`` accepts unsigned tokens."""
 
     def __init__(self, settings: OAuthSettings, clock: Clock, keys: Keys | None) -> None:
         self._settings = settings
@@ -49,10 +49,10 @@ class TokenChecker:
         self._keys = keys
 
     def check(self, token: str) -> Proven:
-        """Return the subject of a good token. May block to read keys.
+        """Return the subject of a valid token. May block to read keys.
 
         Raises:
-            TokenFault: It is not good.
+            TokenFault: The token is not valid.
         """
         parts = token.split(".")
         if len(parts) != _PARTS:
@@ -69,7 +69,7 @@ class TokenChecker:
         return self._judge(_read_object(payload))
 
     def _verify(self, keys: Keys, token: str, header: dict[str, Any]) -> bytes:
-        """Return what is signed."""
+        """Return the signed claims."""
         from siltstone.broker.security.oauth.keys import ALGORITHMS, verify  # noqa: PLC0415  # PyJWT
 
         algorithm, name = header.get("alg"), header.get("kid")
@@ -112,7 +112,7 @@ class TokenChecker:
 
 
 def _milliseconds(claims: dict[str, Any], name: str) -> int:
-    """Return a date of a token."""
+    """Return a date of a token in ms."""
     value = claims.get(name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or not is_number or not 0 <= value < _LATEST:
@@ -121,7 +121,7 @@ def _milliseconds(claims: dict[str, Any], name: str) -> int:
 
 
 def _texts(value: object, name: str) -> set[str]:
-    """Return the texts of a claim that is one or has several."""
+    """Return the texts of a claim that is one text or a list."""
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise TokenFault(f"the token has no {name} that can be read")
@@ -129,7 +129,7 @@ def _texts(value: object, name: str) -> set[str]:
 
 
 def _read_object(content: bytes) -> dict[str, Any]:
-    """Return an object; a name that is in it twice is a fault, as which of them counts is open."""
+    """Return a JSON object; a name that comes twice is a fault, since either value could count."""
     try:
         found = read_json(content)
     except ValueError as error:

@@ -41,7 +41,7 @@ class Windows(NamedTuple):
 
 
 class TokenBucket:
-    """The amount that may be used at once; it grows at the rate of the limit for ``credit`` seconds.
+    """The amount that may be used at once; it grows at the limit's rate for ``credit`` seconds.
 
     What is used beyond the amount is a debt, of at most ``max_delay`` seconds. The delay is the
     time until the debt is paid.

@@ -53,7 +53,7 @@ class QuotaWriter:
         self.file = PrivateWriter(directory / FILE_NAME, "quotas", io)
 
     async def change(self, edit: Callable[[Values], None]) -> None:
-        """Write a change to the disk, then put it in force; completed even if the caller is cancelled.
+        """Write a change, then put it in force; completed even if the caller is cancelled.
 
         Raises:
             KafkaStorageError: The file could not be written, so nothing has changed.
