@@ -1,4 +1,4 @@
-"""The offsets of one group: what a request commits, its records, and what is kept.
+"""The offsets of one group: the offsets that a request commits, their records, and kept offsets.
 
 The columns are in `protocol.messages.columns`.
 """
@@ -20,7 +20,7 @@ from siltstone.protocol.errors import UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 
-include "columns.pxi"  # of protocol/messages/columns.py, by the build
+include "columns.pxi"  # made by the build from protocol/messages/columns.py
 
 cdef dict NO_IDS = {}
 cdef tuple NOTHING_COMMITTED = (-1, -1, "")  # offset, leader epoch, metadata
@@ -34,13 +34,13 @@ cdef list VALUES = [
     OFFSET_COMMIT_VALUE.table(version)
     for version in range(OFFSET_COMMIT_VALUE.first, OFFSET_COMMIT_VALUE.last + 1)
 ]
-# Where the fields of a key and of a value stand in a request.
+# The positions of the fields of a key and of a value in a request.
 cdef tuple KEY_FROM = (-1, -1, PARTITION)
 cdef tuple VALUE_FROM = (COMMITTED_OFFSET, COMMITTED_EPOCH, -1, -1, -1, -1)
 
-# What the topics of a group cost in memory, each of their partitions with an offset whose value has
-# not more than USUAL_BYTES (a dozen characters of metadata), a transaction with offsets of the
-# group, and each of these besides its value.
+# The memory for a topic of a group, for a partition with an offset whose value has at most
+# USUAL_BYTES (a dozen characters of metadata), for a transaction with offsets of the group, and for
+# each such offset besides its value.
 cdef enum:
     OF_TOPIC = 220
     OF_OFFSET = 120
@@ -57,9 +57,9 @@ TRANSACTION_BYTES = OF_TRANSACTION
 
 @cython.final
 cdef class Run:
-    """Partitions of a topic that follow each other in a request and have the same metadata.
+    """The partitions of a topic that are adjacent in a request and have the same metadata.
 
-    They are ``rows[start:stop]``, which begin as those of an OffsetCommit do.
+    The partitions are ``rows[start:stop]``; the rows begin like those of an OffsetCommit.
     """
 
     cdef readonly str topic, metadata
@@ -69,10 +69,11 @@ cdef class Run:
 
 @cython.final
 cdef class NewOffsets:
-    """Offsets of one group that are committed together: by one record each, in one batch.
+    """Offsets of one group that are committed together: one record for each, in one batch.
 
-    All are of one time, and expire at one or never. ``max_bytes`` is how many they may take in
-    memory, if the group has none of their topics and partitions yet.
+    All have the same commit time, and expire at the same time or never. ``max_bytes`` is the most
+    memory that they take, which is the case if the group has none of their topics and partitions
+    yet.
     """
 
     cdef readonly list runs
@@ -86,7 +87,7 @@ cdef class NewOffsets:
         self._expiry_ms = expiry_ms
 
     cpdef add(self, str topic, Grid rows, Py_ssize_t place, str metadata):
-        """Add the offset of a row of a request."""
+        """Add the offset from a row of a request."""
         cdef Run last = self._last
         if (
             last is not None
@@ -108,7 +109,7 @@ cdef class NewOffsets:
         self.count += 1
 
     def named(self):
-        """Return topics and partitions."""
+        """Return the topics and partitions of the offsets."""
         cdef Run run
         return [
             (run.topic, value_of(run.rows, place, PARTITION))
@@ -117,7 +118,7 @@ cdef class NewOffsets:
         ]
 
     def journal_rows(self, str group_id, dict ids=NO_IDS):
-        """Return the journal's keys and values; ``ids`` are those of topics that must be told."""
+        """Return the journal's keys and values; ``ids`` has the topic ids that values must have."""
         cdef int usual = VERSION if self._expiry_ms == NO_EXPIRY else VERSION_WITH_EXPIRY
         cdef int version
         cdef Run run
@@ -139,14 +140,14 @@ cdef class NewOffsets:
 
 @cython.final
 cdef class GroupOffsets:
-    """The offsets of one group; ``pending`` are those of open transactions, by producer id.
+    """The offsets of one group; ``pending`` has those of open transactions, by producer id.
 
-    Of two offsets of a partition that count, the one whose record stands later in the journal is
-    the group's, whenever their transactions ended: so a compacted journal says the same. A pending
-    offset is kept with its place among all that were ever pending. None stands for one before whose
-    end a later one was committed: that stays, however the transaction ends. ``more_bytes`` is what
-    the group takes in memory besides its topics and offsets of the usual size: metadata, and what
-    is pending.
+    Of two committed offsets of a partition, the one whose record is later in the journal counts,
+    whenever their transactions ended: so a compacted journal gives the same result. A pending
+    offset is kept with its number among all offsets that were ever pending. A pending offset
+    becomes None if a later offset is committed before its transaction ends: then the later offset
+    stays, however the transaction ends. ``more_bytes`` is the memory of the group besides its
+    topics and offsets of the usual size: longer metadata, and pending offsets.
     """
 
     cdef readonly dict committed, pending
@@ -158,13 +159,13 @@ cdef class GroupOffsets:
         self.pending = {}
 
     cpdef bint put(self, str topic, object partition, bytes stored) except *:
-        """Keep an offset whose record is the last, and tell whether the partition is new here."""
+        """Keep an offset whose record is the last; return whether the partition is new here."""
         return self._put_after(topic, partition, stored, self._last_place)
 
     cdef bint _put_after(self, str topic, object partition, bytes stored, long long place) except *:
-        """Keep an offset whose record follows that of a place among those that were pending.
+        """Keep an offset whose record follows the record of the pending offset number ``place``.
 
-        Tells whether the partition is new here.
+        Return whether the partition is new here.
         """
         cdef dict partitions, offsets
         cdef tuple waits
@@ -186,9 +187,9 @@ cdef class GroupOffsets:
         return len(partitions) > count
 
     def put_all(self, NewOffsets new, list rows):
-        """Keep offsets that are in the journal as ``rows``; return how many are of new partitions.
+        """Keep offsets that the journal has as ``rows``; return the number of new partitions.
 
-        Each is kept as its record's value.
+        Each offset is kept as the value of its record.
         """
         cdef Run run
         cdef Py_ssize_t place, count = 0, added = 0
@@ -199,7 +200,7 @@ cdef class GroupOffsets:
         return added
 
     def remove(self, str topic, partition):
-        """Forget an offset, pending or committed, and tell whether one was committed."""
+        """Forget a pending or committed offset; return whether one was committed."""
         cdef dict partitions, offsets
         cdef bytes stored
         for offsets in self.pending.values():
@@ -230,7 +231,7 @@ cdef class GroupOffsets:
         """Commit or drop the offsets of a producer's transaction.
 
         Returns:
-            How many are of new partitions.
+            The number of new partitions.
         """
         cdef dict offsets = self.pending.pop(producer_id, None)
         cdef Py_ssize_t added = 0
@@ -245,24 +246,24 @@ cdef class GroupOffsets:
         return added
 
     def is_pending(self, topic, partition):
-        """Tell whether an open transaction will commit an offset."""
+        """Return whether an open transaction will commit an offset of the partition."""
         return any((topic, partition) in offsets for offsets in self.pending.values())
 
 
 cpdef Py_ssize_t growth_of(dict offsets, tuple key, bytes stored) except *:
-    """Return how many bytes more a pending offset takes than what it replaces."""
+    """Return how many bytes more a pending offset takes than the offset that it replaces."""
     if key not in offsets:
         return OF_PENDING + len(stored)
     return len(stored) - length_of(offsets[key])
 
 
 cdef Py_ssize_t length_of(tuple waits) except -1:
-    """Return how long the value of a pending offset is."""
+    """Return the length of the value of a pending offset."""
     return 0 if waits is None else len(<bytes> waits[1])
 
 
 cpdef Py_ssize_t excess_of(bytes stored) except -1:
-    """Return how much longer than usual a value is."""
+    """Return by how many bytes a value is longer than usual."""
     return 0 if stored is None else max(0, len(stored) - USUAL_BYTES)
 
 
@@ -282,10 +283,10 @@ def list_committed(dict partitions, indexes):
 def judge_offsets(topics, dict known, bint by_id, settings, NewOffsets offsets):
     """Put offsets of partitions that exist into ``offsets``, unless their metadata is too long.
 
-    Topics are ``known`` by their ids if ``by_id``, else by name.
+    ``known`` has topics by id if ``by_id``, else by name.
 
     Returns:
-        A code for each partition, whether any exists, and whether any does not.
+        An error code for each partition, whether any partition exists, and whether any does not.
     """
     cdef list results = []
     cdef bint is_any_known = False, is_any_unknown = False

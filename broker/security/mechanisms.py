@@ -71,8 +71,7 @@ class Mechanisms:
             self._makers[OAUTHBEARER] = partial(conversation.OAuthBearerServer, checker)
 
     def max_lifetime_ms(self, mechanism: str, proven_ms: int) -> int:
-        """Return for how many ms a login is valid; 0 means as long as the connection lasts.
-        """
+        """Return for how many ms a login is valid; 0 means as long as the connection lasts."""
         allowed_ms = self._max_reauth_ms[mechanism]
         return min(proven_ms, allowed_ms) if proven_ms and allowed_ms else proven_ms or allowed_ms
 

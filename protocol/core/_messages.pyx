@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Messages read and written by tables; `tests/reference/messages.py` explains each step.
 
-A `Table` is one structure of one version as an array of `Field`. One recursive function reads, one
-writes. No memory is reserved before its bytes are known to have arrived, and the caller
-bounds how many elements all arrays have together.
+A `Table` is one structure of one version as an array of `Field`. One recursive function reads,
+another writes. Memory is reserved only for bytes that have arrived, and the caller limits how many
+elements all arrays have together.
 """
 
 cimport cython
@@ -55,7 +55,7 @@ cdef extern from "Python.h":
 cdef enum Kind:
     BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT
 
-# What is read of a head, which has no table.
+# The fields that are read of a head, which has no table.
 cdef enum HeadField:
     HEAD_CLIENT_ID, HEAD_TAGS
 
@@ -69,7 +69,7 @@ cdef const char* AS_JAVAS = JAVA
 cdef int NO_TAG = -1
 cdef int NO_HEAD = -0x10000
 cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # in both encodings, as in Kafka
-cdef uint64_t FIVE_OCTETS = 0x7FFFFFFFF  # what a varint of a length may hold
+cdef uint64_t FIVE_OCTETS = 0x7FFFFFFFF  # the bits that a length's varint may have
 cdef Py_ssize_t MAX_HEAD_TAGS = 1000
 cdef Py_ssize_t FIRST_ROOM = 512
 cdef Py_ssize_t MAX_KEPT = 1 << 16
@@ -95,14 +95,14 @@ cdef struct Field:
 
 @cython.final
 cdef class Table:
-    """One structure in one version: its class and its fields, as `protocol.messages` puts them."""
+    """One structure in one version: its class and its fields, from `protocol.messages`."""
 
     cdef object cls
     cdef object kept
     cdef readonly bint is_flexible
     cdef readonly Py_ssize_t min_size
-    cdef bint is_numbers  # every field that has no tag is an integer: its arrays are grids
-    cdef Py_ssize_t text  # the field that is a text, where all others are integers; or -1
+    cdef bint is_numbers  # every field without a tag is an integer: its arrays are grids
+    cdef Py_ssize_t text  # the text field if all other fields are integers, else -1
     cdef Py_ssize_t count
     cdef Py_ssize_t tagged  # how many fields of this version are tagged
     cdef Field* fields
@@ -164,7 +164,7 @@ cdef class Table:
         PyMem_Free(self.tag_order)
 
     cdef Py_ssize_t _min_size(self, Field* field) except -1:
-        """Return how many bytes a field takes at least."""
+        """Return the least number of bytes that a field takes."""
         if field.is_array:
             return 1 if self.is_flexible else 4
         if field.kind == STRING:
@@ -232,13 +232,13 @@ cdef class Grid:
         self.columns[column] = values
 
     cdef put_other(self, Py_ssize_t place, Py_ssize_t column, object value):
-        """Set a value that is no number, in a row and a column that exist."""
+        """Set a value that is no number; its row and its column must exist."""
         if self.columns is None or self.columns[column] is None:
             self.put_column(column, [None] * self.count)
         self.columns[column][place] = value
 
     cdef object cell(self, Py_ssize_t place, Py_ssize_t column):
-        """Return a value of a row that exists."""
+        """Return a value of a row; the row must exist."""
         if self.columns is not None and self.columns[column] is not None:
             return <object> PyList_GetItem(self.columns[column], place)
         return self.numbers[place * self.width + column]
@@ -300,10 +300,10 @@ cdef struct Source:
     const unsigned char* data
     Py_ssize_t position
     Py_ssize_t end
-    Py_ssize_t room  # how many more elements arrays may have
-    Py_ssize_t at_once  # how many of them before `Many` is raised
-    PyObject* buffer  # whose bytes `data` are
-    PyObject* table  # the structure and the field that are being read, for errors
+    Py_ssize_t room  # how many more elements all arrays may have
+    Py_ssize_t at_once  # how many elements before `Many` is raised
+    PyObject* buffer  # the object whose bytes are `data`
+    PyObject* table  # the structure of the field that is being read, for errors
     Py_ssize_t field
 
 
@@ -400,7 +400,7 @@ cdef int fill_row(Table table, Source* source, long long* numbers, list others, 
 
 
 def read_in_steps(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
-    """Return what `read` would, after some steps; see `reference.messages.read_in_steps`."""
+    """Return the result of `read` after some steps; see `reference.messages.read_in_steps`."""
     cdef Reader reader = Reader(table, buffer, position, end, room)
     return reader.whole(table)
 
@@ -425,7 +425,7 @@ cdef class Reader:
         PyBuffer_Release(&self.view)
 
     def whole(self, Table table):
-        """Read the structure and return it with the position behind it."""
+        """Read the structure; return it and the position after it."""
         row = yield from self.struct_(table)
         return row, self.source.position
 
@@ -456,7 +456,7 @@ cdef class Reader:
         return row
 
     def array(self, Table table, Py_ssize_t place):
-        """Read an array, and let others run after some of its elements."""
+        """Read an array; after some elements, let other work run."""
         cdef int64_t count, i
         self.source.at_once = NO_LIMIT
         count = take_count(&self.source, &table.fields[place], table.is_flexible)
@@ -495,7 +495,7 @@ cdef object MORE = object()
 
 
 cdef object make_row(Table table, list values):
-    """Return a structure of these values."""
+    """Return a structure with these values."""
     cdef Py_ssize_t i
     row = PyType_GenericAlloc(<PyTypeObject*> table.cls, table.count)
     for i in range(table.count):
@@ -549,7 +549,7 @@ def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
 
 
 cdef int64_t take_tag_count(Source* source) except -1:
-    """Read how many tagged fields follow; they are elements like those of an array."""
+    """Read the number of tagged fields that follow; they count as elements of an array."""
     cdef int64_t count = take_varint(source)
     if count > (source.end - source.position) // 2:
         fail(source, f"{count} tagged fields")
@@ -581,7 +581,7 @@ cdef int skip_tags(Source* source) except -1:
 
 
 cdef object fail(Source* source, str reason):
-    """Raise an error that names the field and the place."""
+    """Raise an error that names the field and the position."""
     if source.table == NULL:
         name = "client_id" if source.field == HEAD_CLIENT_ID else "tagged fields"
         raise ProtocolError(
@@ -642,9 +642,10 @@ cdef int64_t take_varint(Source* source, uint64_t most=0x7FFFFFFF) except -1:
 
 
 cdef int64_t take_length(Source* source, bint is_flexible, int kind) except -2:
-    """Read a length in the encoding of the version; -1 is null, as Kafka has any below 0.
+    """Read a length in the version's encoding; return -1 for null: any length below 0, as in Kafka.
 
-    ``kind`` is that of old versions. Of a varint Kafka keeps 32 bits, the first of them as a sign.
+    ``kind`` is the kind of the length in old versions. Kafka keeps 32 bits of a varint; the first
+    bit is the sign.
     """
     cdef int64_t length
     if is_flexible:
@@ -695,13 +696,13 @@ cdef object take_long(Source* source, int kind, bint is_flexible, bint is_nullab
 
 
 cdef object take_view(object buffer, Py_ssize_t position, Py_ssize_t length):
-    """Return a view of a part, whose bytes are inside the frame."""
+    """Return a view of a part of the frame."""
     whole = buffer if PyMemoryView_Check(buffer) else PyMemoryView_FromObject(buffer)
     return whole[position:position + length]
 
 
 cdef inline object take_text(Source* source, Py_ssize_t length):
-    """Read text whose bytes are inside the frame; refuse one that U+FFFD makes too long."""
+    """Read text whose bytes are inside the frame; refuse text that U+FFFD makes too long."""
     cdef Py_ssize_t size
     text = PyUnicode_DecodeUTF8(<const char*> source.data + source.position, length, AS_JAVAS)
     if 3 * length > MAX_STRING_BYTES:
@@ -720,7 +721,7 @@ cdef object take_float(Source* source):
 
 
 cdef int64_t take_count(Source* source, Field* field, bint is_flexible) except -2:
-    """Read how many elements an array has; the bytes that are left and the room bound it."""
+    """Read the number of an array's elements; the remaining bytes and the room limit it."""
     cdef int64_t count = take_length(source, is_flexible, INT32)
     cdef Py_ssize_t least
     if count < 0:
@@ -798,7 +799,7 @@ cdef Grid take_grid(Source* source, Table table, Py_ssize_t count):
 
 
 cdef Grid take_texts(Source* source, Table table, Py_ssize_t count):
-    """Read structures of numbers and a text; None, with nothing read, if one has tagged fields."""
+    """Read structures of numbers and a text; return None, unread, if one has tagged fields."""
     cdef Py_ssize_t row, i, before = source.position
     cdef Field* field
     cdef Grid grid = Grid(count, table.count)
@@ -863,7 +864,7 @@ cdef object read_struct(Table table, Source* source):
 
 
 cdef inline int read_columns(Table table, Source* source, object row, Py_ssize_t count) except -1:
-    """Read the first fields of a structure; those with a tag have their defaults."""
+    """Read the first fields of a structure; tagged fields get their defaults."""
     cdef Py_ssize_t i
     cdef Field* field
     cdef object value
@@ -914,7 +915,7 @@ cdef int read_tags(Table table, Source* source, object row) except -1:
 
 
 cdef int set_item(object row, Py_ssize_t i, object value) except -1:
-    """Put a value in place of the default; the reference is stolen."""
+    """Replace a field's default by a value; the reference is stolen."""
     cdef PyObject* old = <PyObject*> PyTuple_GET_ITEM(row, i)
     PyTuple_SET_ITEM(row, i, value)
     Py_DECREF_POINTER(old)
@@ -925,14 +926,14 @@ cdef int set_item(object row, Py_ssize_t i, object value) except -1:
 
 @cython.final
 cdef class Sink:
-    """The output: bytes in one growing piece, cut where a range of a file stands."""
+    """The output: one growing piece of bytes, which is cut where a range of a file belongs."""
 
     cdef unsigned char* data
     cdef Py_ssize_t size
     cdef Py_ssize_t room
-    cdef Py_ssize_t cut  # where the bytes begin that are in no part yet
+    cdef Py_ssize_t cut  # the position of the first byte that is in no part yet
     cdef list parts  # None while there is no range
-    cdef Py_ssize_t ranges  # bytes of ranges
+    cdef Py_ssize_t ranges  # how many bytes all ranges have
     cdef Py_ssize_t at_once  # how many more elements before `Many` is raised
     cdef list errors
 
@@ -947,7 +948,7 @@ cdef class Sink:
         PyMem_Free(self.data)
 
     cdef inline unsigned char* more(self, Py_ssize_t size) except NULL:
-        """Return where ``size`` bytes may be written."""
+        """Return the address at which ``size`` bytes may be written."""
         if self.size + size > self.room:
             self.grow(size)
         self.size += size
@@ -981,7 +982,7 @@ cdef class Sink:
         return self.put_int(length, size)
 
     cdef int put_range(self, object value) except -1:
-        """Cut here and let a range of a file follow."""
+        """Cut the bytes here, and add a range of a file."""
         if self.parts is None:
             self.parts = []
         self.parts.append(PyBytes_FromStringAndSize(<char*> self.data + self.cut, self.size - self.cut))
@@ -992,7 +993,7 @@ cdef class Sink:
 
 
 cdef inline void store_int(unsigned char* data, int64_t value, int size) noexcept:
-    """Write an integer where it has room."""
+    """Write an integer at an address with room for it."""
     if size == 4:
         store32(data, <uint32_t> value)
     elif size == 8:
@@ -1003,11 +1004,11 @@ cdef inline void store_int(unsigned char* data, int64_t value, int size) noexcep
         data[0] = <unsigned char> value
 
 
-cdef Sink SPARE = None  # kept for the next message: making one costs more than a small message
+cdef Sink SPARE = None  # kept for the next message: creating a sink costs more than a small message
 
 
 cdef Sink take_sink():
-    """Return an empty sink; give it back with `keep_sink`."""
+    """Return an empty sink; the caller returns it with `keep_sink`."""
     global SPARE
     cdef Sink sink = SPARE
     if sink is None:
@@ -1021,7 +1022,7 @@ cdef Sink take_sink():
 
 
 cdef int keep_sink(Sink sink) except -1:
-    """Keep a sink for the next message, unless it is large."""
+    """Keep a sink for the next message, unless the sink is large."""
     global SPARE
     if sink.room <= MAX_KEPT:
         sink.parts = None
@@ -1031,7 +1032,7 @@ cdef int keep_sink(Sink sink) except -1:
 
 
 def write(Table table, object row, int head=NO_HEAD):
-    """Return a structure's bytes behind an int16, if one is given; see `reference.messages.write`."""
+    """Return a structure's bytes, after an int16 if given; see `reference.messages.write`."""
     cdef Sink sink = take_sink()
     written = put_whole(sink, table, row, head)
     keep_sink(sink)
@@ -1046,7 +1047,7 @@ cdef struct Place:
 
 
 def write_alike(Table table, object row, int head, Grid grid, tuple columns, Py_ssize_t start, Py_ssize_t stop):
-    """Return structures that differ in numbers of a grid; see `reference.messages.write_alike`."""
+    """Return structures that differ in a grid's numbers; see `reference.messages.write_alike`."""
     cdef Sink sink
     cdef Field* field
     cdef Place* places
@@ -1087,7 +1088,7 @@ def write_alike(Table table, object row, int head, Grid grid, tuple columns, Py_
 
 
 cdef list put_alike(Sink sink, Table table, Grid grid, Place* places, Py_ssize_t known, Py_ssize_t start, Py_ssize_t stop):
-    """Return copies of a sink's bytes, with the numbers of each row in their places."""
+    """Return copies of a sink's bytes, each with the numbers of one row in their places."""
     cdef list written = PyList_New(stop - start)
     cdef Py_ssize_t place, i
     cdef Place* here
@@ -1108,7 +1109,7 @@ cdef list put_alike(Sink sink, Table table, Grid grid, Place* places, Py_ssize_t
 
 
 cdef bytes put_whole(Sink sink, Table table, object row, int head):
-    """Write a structure into a sink in place of its content."""
+    """Write a structure into a sink, replacing the sink's content."""
     sink.size = 0
     if head != NO_HEAD:
         sink.put_int(head, 2)
@@ -1146,7 +1147,7 @@ def write_response(Table table, object row, int32_t correlation_id, bint has_tag
 
 
 def write_response_in_steps(Table table, object row, int32_t correlation_id, bint has_tags, list errors):
-    """Return what `write_response` would, after some steps; see `tests/reference/messages.py`."""
+    """Return the result of `write_response` after some steps; see `tests/reference/messages.py`."""
     cdef Writer writer = Writer()
     writer.sink = begin_response(correlation_id, has_tags, errors)
     return writer.whole(table, row)
@@ -1184,7 +1185,7 @@ cdef class Writer:
         end_struct(table, self.sink, row)
 
     def array(self, Table table, Py_ssize_t place, object value):
-        """Write an array, and let others run after some of its elements."""
+        """Write an array; after some elements, let other work run."""
         cdef Py_ssize_t count, i
         items = PySequence_Fast(value, "an array is a list or a tuple")
         count = PySequence_Fast_GET_SIZE(items)
@@ -1198,7 +1199,7 @@ cdef class Writer:
                 yield from self.struct_(<Table> <object> table.fields[place].child, item)
 
     cdef bint element(self, Table table, Py_ssize_t place, object item) except -1:
-        """Write one element; return false, having written nothing, if it has too many of its own."""
+        """Write one element; write nothing and return false if it has too many elements."""
         cdef Sink sink = self.sink
         cdef Py_ssize_t size = sink.size, cut = sink.cut, ranges = sink.ranges
         cdef Py_ssize_t parts = -1 if sink.parts is None else len(sink.parts)
@@ -1239,7 +1240,7 @@ cdef object end_response(Sink sink):
 
 
 cdef inline int put_number(Sink sink, Table table, Py_ssize_t place, int kind, int64_t number) except -1:
-    """Write an integer, or refuse one that its kind cannot hold."""
+    """Write an integer; refuse an integer that its kind cannot hold."""
     check_number(table, place, kind, number)
     return sink.put_int(number, SIZES[kind])
 
@@ -1307,7 +1308,7 @@ cdef inline int put_element(Sink sink, Table table, Py_ssize_t place, object ite
     cdef Field* field = &table.fields[place]
     if field.kind != STRUCT:
         return put_value(sink, table, place, field.kind, table.is_flexible, False, item)
-    if PyBytes_CheckExact(item):  # written before, in the same version
+    if PyBytes_CheckExact(item):  # the bytes were written before, in the same version
         memcpy(sink.more(PyBytes_GET_SIZE(item)), PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item))
         return 0
     return put_struct(<Table> <object> field.child, sink, item)
@@ -1343,7 +1344,7 @@ cdef int put_field(Sink sink, Table table, Py_ssize_t place, object value, bint 
 
 
 cdef int put_grid(Sink sink, Table table, Py_ssize_t place, Grid grid) except -1:
-    """Write an array of structures whose values stand in a grid."""
+    """Write an array of structures whose values are in a grid."""
     cdef Table child
     cdef Field* field = &table.fields[place]
     cdef Py_ssize_t row, i
@@ -1379,7 +1380,7 @@ cdef int put_grid(Sink sink, Table table, Py_ssize_t place, Grid grid) except -1
 
 
 cdef bint tells_tags(Table table, Grid grid, Py_ssize_t row) except -1:
-    """Return whether a row has a tagged field that is not at its default."""
+    """Return whether a row has a tagged field with another value than its default."""
     cdef Py_ssize_t i, place
     for i in range(table.tagged):
         place = table.tag_order[i]
@@ -1403,14 +1404,14 @@ cdef int put_struct(Table table, Sink sink, object row) except -1:
 
 
 cdef inline int check_row(Table table, object row) except -1:
-    """Refuse a value that is no structure with these fields."""
+    """Refuse a value that is not a structure with these fields."""
     if not isinstance(row, tuple) or PyTuple_GET_SIZE(row) != table.count:
         raise TypeError(f"{table.cls.__name__} has {table.count} fields, not {row!r:.200}")
     return 0
 
 
 cdef inline int put_member(Sink sink, Table table, Py_ssize_t i, Field* field, object value) except -1:
-    """Write a field that has no tag, and report it if it is an error code that is not zero."""
+    """Write a field without a tag, and report it if it is an error code other than zero."""
     cdef int64_t number
     if field.is_array or field.kind == STRUCT:
         return put_field(sink, table, i, value, False)
@@ -1424,7 +1425,7 @@ cdef inline int put_member(Sink sink, Table table, Py_ssize_t i, Field* field, o
 
 
 cdef inline int note_error(Sink sink, Field* field, object value) except -1:
-    """Report an error code that is not zero."""
+    """Report an error code other than zero."""
     if field.is_error and sink.errors is not None and value != 0:
         sink.errors.append(int(value))
     return 0
@@ -1441,7 +1442,7 @@ cdef inline int end_struct(Table table, Sink sink, object row) except -1:
 
 
 cdef int put_tags(Table table, Sink sink, object row) except -1:
-    """Write the tagged fields that are not at their defaults, by their tags."""
+    """Write the tagged fields that differ from their defaults, in the order of their tags."""
     cdef Py_ssize_t i, place
     cdef Field* field
     cdef Sink content

@@ -1,7 +1,7 @@
 """Frames, batches, records, segments and journals; `tests/reference/records.py` explains each step.
 
-The bytes come from the wire or from a disk: no length, count or number in them is believed before
-it was compared with the end of the buffer.
+The bytes come from the wire or from a disk: no length, count or number in them is trusted before it
+was compared with the end of the buffer.
 """
 
 cimport cython
@@ -26,7 +26,7 @@ prepare()
 # Frames ------------------------------------------------------------------------------------------
 
 cpdef Py_ssize_t next_frame(object buffer, Py_ssize_t position, Py_ssize_t filled, long long limit) except -1:
-    """Return where the frame at ``position`` ends; see `reference.records.next_frame`."""
+    """Return the end of the frame at ``position``; see `reference.records.next_frame`."""
     cdef Py_buffer view
     cdef long long size = 0
     if filled - position < SIZE_PREFIX:
@@ -44,7 +44,7 @@ cpdef Py_ssize_t next_frame(object buffer, Py_ssize_t position, Py_ssize_t fille
 # Checksums ---------------------------------------------------------------------------------------
 
 def crc32c(object buffer, unsigned int value=0):
-    """Return the CRC-32C of the buffer, going on from ``value``; 0 starts."""
+    """Return the CRC-32C of the buffer, continued from ``value``; 0 begins a new one."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     with nogil:
@@ -54,7 +54,7 @@ def crc32c(object buffer, unsigned int value=0):
 
 
 def crc32c_by_tables(object buffer):
-    """Return the CRC-32C as a machine without the instruction computes it."""
+    """Return the CRC-32C, computed without the processor's instruction for it."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     cdef unsigned int value = checksum_software(<Octets> view.buf, 0, view.len)
@@ -66,8 +66,8 @@ def crc32c_by_tables(object buffer):
 
 cdef struct Verdict:
     long long code
-    long long index  # of the record that the verdict is about
-    long long timestamp  # the largest, not below -1
+    long long index  # the index of the record that the verdict is about
+    long long timestamp  # the largest timestamp, not below -1
 
 
 cdef inline Verdict verdict_of(long long code, long long index, long long timestamp) noexcept nogil:
@@ -168,7 +168,7 @@ def list_bad_records(
 
 
 cdef int take_range(object buffer, Py_buffer* view, Py_ssize_t start, Py_ssize_t end) except -1:
-    """Acquire a buffer that has the range; the caller releases it."""
+    """Acquire a buffer that must contain the range; the caller releases the buffer."""
     PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
     if start < 0 or start > end or end > view.len:
         PyBuffer_Release(view)
@@ -177,7 +177,7 @@ cdef int take_range(object buffer, Py_buffer* view, Py_ssize_t start, Py_ssize_t
 
 
 cdef inline bint is_plain(Header* header, Py_ssize_t size, int flags, int codecs, bint keys_required, long long low, long long high) noexcept nogil:
-    """Judge a header: base offset 0, an allowed codec and flags, a count that fits."""
+    """Check a header: base offset 0, an allowed codec, allowed flags, and a count that fits."""
     if (
         header.base_offset != 0
         or header.length != size - LOG_OVERHEAD
@@ -194,7 +194,7 @@ cdef inline bint is_plain(Header* header, Py_ssize_t size, int flags, int codecs
 
 
 cdef inline Verdict check_content(Octets data, Py_ssize_t size, Header* header, long long low, long long high, bint keys_required) noexcept:
-    """Check the CRC and, if it is not compressed, the records of a batch that is whole."""
+    """Check the CRC of a whole batch, and its records unless they are compressed."""
     cdef Verdict verdict
     if size < UNLOCKED_BYTES:
         return judge(data, size, header, low, high, keys_required)
@@ -254,7 +254,7 @@ cdef Verdict walk(
 
 
 cdef long long difference(long long a, long long b) noexcept nogil:
-    """Return a - b, held within 64 bits."""
+    """Return a - b, limited to the range of 64 bits."""
     if is_far(a, b):
         return INT64_MIN if b > 0 else INT64_MAX
     return a - b
@@ -263,7 +263,7 @@ cdef long long difference(long long a, long long b) noexcept nogil:
 # Writing batches ---------------------------------------------------------------------------------
 
 def rewrite_records(object buffer, Py_ssize_t start, Py_ssize_t end, long long count, object output):
-    """Write records again, numbered from 0; see `reference.records.rewrite_records`."""
+    """Rewrite records with offsets from 0; see `reference.records.rewrite_records`."""
     cdef Py_buffer view, target
     cdef Py_ssize_t size
     take_range(buffer, &view, start, end)
@@ -313,7 +313,7 @@ cdef Py_ssize_t rewrite(
 
 
 cpdef bytearray pack_rows(object rows, long long timestamp, long long producer_id, long long producer_epoch):
-    """Return one plain batch of keys and values; see `reference.records.pack_rows`."""
+    """Return one uncompressed batch of keys and values; see `reference.records.pack_rows`."""
     cdef Header header
     cdef Py_ssize_t size = HEADER_SIZE
     cdef Py_ssize_t count = 0
@@ -356,7 +356,7 @@ cpdef bytearray pack_rows(object rows, long long timestamp, long long producer_i
 
 
 cdef inline Py_ssize_t body_size(Py_ssize_t delta, bytes key, bytes value):
-    """Return the size of a record without its length: attributes, time and header count take 3."""
+    """Return a record's size without its length; attributes, time and header count take 3 bytes."""
     return 3 + zigzag_size(delta) + field_size(key) + field_size(value)
 
 
@@ -377,7 +377,7 @@ cdef inline Py_ssize_t write_field(unsigned char* output, Py_ssize_t at, bytes f
 # Segments ----------------------------------------------------------------------------------------
 
 cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, long long offset) except? -1:
-    """Return the first batch that ends at an offset or above; see `reference.records.find_batch`."""
+    """Return the first batch that ends at or after an offset; see `reference.records.find_batch`."""
     cdef Py_buffer view
     cdef Octets data
     cdef Py_ssize_t position = max(start, 0)
@@ -402,7 +402,7 @@ cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, lon
 
 
 cpdef Py_ssize_t find_end(object buffer, Py_ssize_t start, Py_ssize_t end) except -1:
-    """Return where the last whole batch ends; see `reference.records.find_end`."""
+    """Return the end of the last whole batch; see `reference.records.find_end`."""
     cdef Py_buffer view
     cdef Py_ssize_t position = max(start, 0)
     cdef long long length
@@ -426,7 +426,7 @@ cdef struct IndexEntry:
 
 cdef struct Notable:
     Py_ssize_t position  # in the chunk
-    bint is_kept  # even if its producer sent more after it
+    bint is_kept  # kept even if its producer sent more batches after it
 
 
 cdef struct Seen:
@@ -435,7 +435,7 @@ cdef struct Seen:
 
 
 cdef enum:
-    SEEN_PRODUCERS = 256  # places of a table; a power of two
+    SEEN_PRODUCERS = 256  # entries of a table; a power of two
 
 
 @cython.final
@@ -545,10 +545,10 @@ cdef class SegmentScan:
         self.position = origin + position
 
     cdef Py_ssize_t thin(self, Octets data) noexcept nogil:
-        """Drop batches that later ones of a producer make needless; return where the rest begins.
+        """Drop batches that a producer's later batches replace; return where the rest begins.
 
-        They are counted backwards, in a table by producer id. Two ids with the same place overwrite
-        each other, and more batches are kept, which does no harm.
+        The batches are counted backwards, in a table by producer id. If two ids have the same
+        entry, they overwrite each other; then more batches are kept, which does no harm.
         """
         cdef Py_ssize_t first = self.notable_count
         cdef Py_ssize_t index = self.notable_count
@@ -578,7 +578,7 @@ cdef class SegmentScan:
 # Journals ----------------------------------------------------------------------------------------
 
 def read_journal(object buffer, Py_ssize_t position, Py_ssize_t most, bint has_offsets):
-    """Return the entries of whole batches and why they end; see `reference.records.read_journal`."""
+    """Return entries of whole batches, and why they end; see `reference.records.read_journal`."""
     cdef Py_buffer view
     cdef Octets data
     cdef Header header
@@ -612,7 +612,7 @@ def read_journal(object buffer, Py_ssize_t position, Py_ssize_t most, bint has_o
 
 
 cdef int read_entries(Octets batch, Header* header, Names names, list entries) except -1:
-    """Append the entries of a batch, and return whether all of it could be read."""
+    """Append the entries of a batch; return whether the whole batch could be read."""
     cdef Py_ssize_t position = HEADER_SIZE
     cdef Py_ssize_t end = header.length + LOG_OVERHEAD
     cdef long long left = header.count
@@ -661,7 +661,7 @@ cdef class Names:
         self.group_bytes = self.topic_bytes = b""
 
     cdef object take(self, Octets data, Record* record):
-        """Return group, topic and partition; None for another record or one that cannot be read."""
+        """Return group, topic and partition; None for another or an unreadable record."""
         cdef Octets group, topic
         cdef Py_ssize_t group_size, topic_size
         if not is_committed_offset(data, record):
@@ -687,12 +687,12 @@ cdef inline bint is_same(bytes known, Octets data, Py_ssize_t size):
 
 
 cdef bint is_committed_offset(Octets data, Record* record) noexcept nogil:
-    """Whether it is a committed offset whose value can be read, or is null.
+    """Whether a record is a committed offset with a value that can be read, or without a value.
 
-    The key is a version of 0 or 1, group, topic and partition. The value is a version, an offset,
-    from version 3 on a leader epoch, metadata, a time, and in version 1 another.
+    The key has a version of 0 or 1, group, topic and partition. The value has a version, an offset,
+    from version 3 on a leader epoch, metadata, a time, and in version 1 a second time.
     """
-    cdef long long names = record.key_size - 10  # bytes that both names have together
+    cdef long long names = record.key_size - 10  # the bytes of both names together
     cdef int group_size, version, head, tail
     cdef long long metadata
     if names < 0 or not 0 <= read_int16(data, record.key) <= 1:

@@ -67,7 +67,7 @@ cdef class Rows:
             raise MemoryError
 
     cdef bint add(self, Row* row) noexcept nogil:
-        """Add a row; return false without memory."""
+        """Add a row; return false if there is no memory."""
         cdef Row* items
         if self.count == self.room:
             items = <Row*> realloc(self.items, (2 * self.room + 64) * sizeof(Row))
@@ -165,7 +165,7 @@ cdef class Survey:
 
 # Filling -----------------------------------------------------------------------------------------
 
-cdef struct Buffers:  # of Arrow, NULL: not wanted
+cdef struct Buffers:  # Arrow's buffers; NULL if not wanted
     Buffer offset
     Buffer timestamp
     Buffer timestamp_type
@@ -210,7 +210,7 @@ cdef struct Done:
 
 
 cdef Buffer buffer_of(dict layout, str name, Py_buffer* arena) except? NULL:
-    """Return the start of a buffer, NULL if it is not wanted."""
+    """Return the start of a buffer, or NULL if the buffer is not wanted."""
     start = layout.get(name)
     if start is None:
         return NULL
@@ -299,7 +299,7 @@ cdef Done fill(Octets data, Rows rows, Selection* wanted, Buffers* out) noexcept
 
 
 cdef bint fill_batch(Octets batch, Row* row, Selection* wanted, Buffers* out, Done* done) noexcept nogil:
-    """Write the wanted records of one batch; tell whether all of them parse."""
+    """Write the wanted records of one batch; return whether all of them parse."""
     cdef Py_ssize_t position = HEADER_SIZE
     cdef long long base_timestamp = read_int64(batch, BASE_TIMESTAMP_POSITION)
     cdef long long append_time = read_int64(batch, MAX_TIMESTAMP_POSITION)
@@ -381,7 +381,7 @@ cdef void fill_headers(Octets batch, Record* record, Buffers* out, Done* done) n
 
 @cython.cdivision(True)
 cdef inline long long scaled(long long timestamp, long long scale) noexcept nogil:
-    """Return a time in a finer unit, or the largest number if it does not fit."""
+    """Return a time in a finer unit, or the largest number if the time does not fit."""
     if timestamp > INT64_MAX // scale:
         return INT64_MAX
     if timestamp < -(INT64_MAX // scale):
@@ -389,7 +389,7 @@ cdef inline long long scaled(long long timestamp, long long scale) noexcept nogi
     return timestamp * scale
 
 
-# Arrow's buffers have the byte order of the machine; they may begin anywhere.
+# Arrow's buffers have the machine's byte order, and may begin at any address.
 cdef inline void put_int64(Buffer buffer, Py_ssize_t index, int64_t number) noexcept nogil:
     memcpy(buffer + 8 * index, &number, 8)
 

@@ -1,8 +1,9 @@
 """The steps of a cleaner's pass over batches and records; `tests/reference/compaction.py` explains each.
 
-Each walk over a chunk is one call without the GIL. The bytes come from the disk: a batch is believed
-if its checksum is right, and no number in it before it was compared with the end of the buffer. Keys
-are hashed some records ahead of their look-up, so that their slots come from memory meanwhile.
+Each walk over a chunk is one call without the GIL. The bytes come from the disk: a batch is trusted
+only if its checksum is right, and a number in it only after it was compared with the end of the
+buffer. Keys are hashed some records before their look-up, so that their slots are fetched from
+memory meanwhile.
 """
 
 cimport cython
@@ -32,9 +33,9 @@ ctypedef const unsigned char* Octets
 cdef enum:
     FIRST_SLOTS = 1 << 15
     FIRST_PRODUCERS = 256
-    HUGE_FROM = 4 << 20  # larger maps use large pages: to find an address costs as much as to read it
+    HUGE_FROM = 4 << 20  # larger maps use large pages, as address look-ups cost as much as reads
     PLANS = 8192
-    SLICE = 1 << 16  # slots that move before the memory of the old ones is given back
+    SLICE = 1 << 16  # slots that move before the memory of the old slots is released
     WINDOW = 32  # records whose slots are fetched at a time
 
 prepare()
@@ -102,7 +103,7 @@ cdef inline void sip_hash(Octets key, Py_ssize_t size, Digest* secret, Digest* d
 
 
 cdef inline void add_key(Digest* total, Octets key, Py_ssize_t size) noexcept nogil:
-    """Add a key to the digest of a set; its secret is 0, so that any program can compute it."""
+    """Add a key to the digest of a set; the secret is 0, so that any program can compute it."""
     cdef Digest public, digest
     public.low = public.high = 0
     sip_hash(key, size, &public, &digest)
@@ -128,7 +129,7 @@ def digest_of(object keys):
 
 cdef struct Slot:
     Digest key
-    long long mark  # the offset + 1; 0: an empty slot
+    long long mark  # the offset + 1; 0 in an empty slot
 
 
 cdef inline Slot* home_of(Slot* table, long long count, Digest* key) noexcept nogil:
@@ -136,13 +137,13 @@ cdef inline Slot* home_of(Slot* table, long long count, Digest* key) noexcept no
 
 
 cdef inline void fetch(Slot* slot) noexcept nogil:
-    """Have a slot fetched; one in four lies in two lines of the cache."""
+    """Prefetch a slot; one slot in four is in two cache lines."""
     __builtin_prefetch(slot)
     __builtin_prefetch(&slot.mark)
 
 
 cdef inline Slot* find_slot(Slot* table, long long count, Digest* key) noexcept nogil:
-    """Return the slot that a key has, or would take."""
+    """Return the slot of a key, or the slot that the key would get."""
     cdef Slot* slot = home_of(table, count, key)
     while slot.mark != 0 and (slot.key.low != key.low or slot.key.high != key.high):
         slot += 1
@@ -179,11 +180,11 @@ cdef class OffsetMap:
 
     @property
     def memory_bytes(self):
-        """Return the bytes that are taken now."""
+        """Return how many bytes of memory the map takes now."""
         return self.count * SLOT_BYTES
 
     cdef int open(self, long long slots) except -1 nogil:
-        cdef size_t size = <size_t> (slots + 1) * sizeof(Slot)  # one is always empty: probing ends
+        cdef size_t size = <size_t> (slots + 1) * sizeof(Slot)  # one slot is always empty: probing ends
         cdef void* memory = mmap(
             NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0
         )
@@ -204,7 +205,7 @@ cdef class OffsetMap:
         self.slots = self.count = self.keys = 0
 
     cdef int reserve(self, long long more) except -1 nogil:
-        """Grow, if possible, so that probes stay short with so many keys more."""
+        """Grow the map, if possible, so that probes stay short with so many more keys."""
         if (self.keys + more) * 4 > self.slots * 3 and self.slots < self.max_slots:
             self.grow()
         return 0
@@ -221,11 +222,11 @@ cdef class OffsetMap:
         return True
 
     cdef inline long long find(self, Digest* key) noexcept nogil:
-        """Return the offset of a key, -1 if the map does not have it."""
+        """Return the offset of a key, or -1 if the map does not have the key."""
         return find_slot(self.table, self.count, key).mark - 1
 
     cdef int grow(self) except -1 nogil:
-        """Double. Old and new slots have the same order, so both are walked once."""
+        """Double the map. Old and new slots have the same order, so each is walked once."""
         cdef Slot* old = self.table
         cdef long long count = self.count
         cdef long long index
@@ -251,15 +252,15 @@ cdef struct Aborted:
 
 cdef struct Producer:
     long long id
-    Py_ssize_t aborted  # the number of its open aborted transaction, counted from 1; 0: none
-    bint is_known  # else the place is empty
-    bint has_aborted  # data of the aborted transaction was seen
-    bint has_committed  # other data was
+    Py_ssize_t aborted  # the number of its open aborted transaction, from 1; 0 if there is none
+    bint is_known  # false in an empty place
+    bint has_aborted  # whether data of the aborted transaction was seen
+    bint has_committed  # whether other data was seen
 
 
 @cython.final
 cdef class Transactions:
-    """The transactions that are open where a walk is; see `reference.compaction.Transactions`."""
+    """The transactions that are open at a position; see `reference.compaction.Transactions`."""
 
     cdef list rows
     cdef Aborted* aborted
@@ -329,7 +330,7 @@ cdef class Transactions:
         return 0
 
     cdef int ends_nothing(self, Octets batch, Header* header) except -1 nogil:
-        """Close the transaction that a marker ends; return whether no data of it is left."""
+        """Close the transaction that a marker ends; return whether none of its data is left."""
         cdef Record marker
         cdef Producer* producer
         cdef int kind
@@ -338,7 +339,7 @@ cdef class Transactions:
             return False
         if marker.key_size < 4 or header.producer_id < 0:
             return False
-        kind = read_int16(batch, marker.key + 2)  # 0: an abort, 1: a commit
+        kind = read_int16(batch, marker.key + 2)  # 0 is an abort, 1 is a commit
         if kind == 1:
             producer = self.find(header.producer_id)
             had_data = producer.has_committed
@@ -356,7 +357,7 @@ cdef class Transactions:
         return not had_data
 
     cdef Producer* find(self, long long producer_id) except NULL nogil:
-        """Return the place of a producer; it is added if it is new."""
+        """Return the place of a producer; add the producer if it is new."""
         cdef Producer* producer = self.place_of(producer_id)
         if not producer.is_known:
             if (self.used + 1) * 4 > self.room * 3:
@@ -377,7 +378,7 @@ cdef class Transactions:
         return &self.producers[place]
 
     cdef int grow(self) except -1 nogil:
-        """Double the room, and drop producers without an open transaction."""
+        """Double the table, and drop producers without an open transaction."""
         cdef Producer* old = self.producers
         cdef Py_ssize_t count = self.room
         cdef Py_ssize_t index
@@ -399,9 +400,9 @@ cdef class Transactions:
 # Batches -----------------------------------------------------------------------------------------
 
 cdef long long find_batch(Octets data, Py_ssize_t left, bint is_opened, long long last_offset, Header* header) noexcept nogil:
-    """Return the size of the sound batch that begins there, or its fault.
+    """Return the size of the batch that begins here if it is sound, or its fault.
 
-    A size larger than ``left`` says how many of its bytes must be in the chunk first.
+    A size above ``left`` means that the chunk must first have so many bytes of the batch.
     """
     cdef long long size, last
     if left < HEADER_SIZE:
@@ -432,7 +433,7 @@ cdef long long find_batch(Octets data, Py_ssize_t left, bint is_opened, long lon
 
 
 cdef inline bint is_whole(long long size, Py_ssize_t left, int* status, long long* needed) noexcept nogil:
-    """Tell whether the chunk has all of the batch that `find_batch` found; else note why not."""
+    """Return whether the chunk has the whole batch that `find_batch` found; if not, note why."""
     if size < 0:
         status[0] = <int> size
     elif size > left:
@@ -445,7 +446,7 @@ cdef inline bint is_whole(long long size, Py_ssize_t left, int* status, long lon
 cdef struct MappedKey:
     Digest key
     long long offset
-    long long covered  # the last offset that the map covers without this batch
+    long long covered  # the last offset that the map covers before this batch
 
 
 @cython.final
@@ -550,7 +551,7 @@ cdef class MapBuilder:
         return WANTS_MORE if position == end else BAD_RECORD
 
     cdef int put_waiting(self) except -1 nogil:
-        """Put a window of keys into the map; return False if there is no room for one."""
+        """Put a window of keys into the map; return False if there is no room for a key."""
         cdef int index
         cdef long long latest = self.latest
         cdef bint has_room = True
@@ -569,7 +570,7 @@ cdef class MapBuilder:
 
 
 cdef int take_rest(object buffer, Py_buffer* view, Py_ssize_t position) except -1:
-    """Acquire a buffer that has a position; the caller releases it."""
+    """Acquire a buffer that must contain a position; the caller releases the buffer."""
     PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
     if position < 0 or position > view.len:
         PyBuffer_Release(view)
@@ -581,8 +582,8 @@ cdef int take_rest(object buffer, Py_buffer* view, Py_ssize_t position) except -
 
 cdef enum Mode:
     DROP  # nothing of the batch stays; its records need not be read
-    WHOLE  # it stays as it is
-    STAMP  # all of it stays, and gets a delete horizon
+    WHOLE  # the batch stays unchanged
+    STAMP  # all of the batch stays, and it gets a delete horizon
     SOME  # the fates of its records decide
 
 cdef enum Fate:
@@ -632,7 +633,7 @@ cdef inline bint is_superseded(long long offset, long long last_offset_of_key) n
 cdef struct LastOfProducer:
     long long producer_id
     long long epoch
-    long long last_data_offset  # -1: it has only markers
+    long long last_data_offset  # -1 if there are only markers
 
 
 cdef struct Plan:
@@ -647,7 +648,7 @@ cdef struct JudgedRecord:
     long long key_size
     long long offset
     long long size
-    Py_ssize_t place  # of its fate
+    Py_ssize_t place  # the place of its fate
     Fate fate
 
 
@@ -660,7 +661,7 @@ cdef struct Dropped:
 cdef class RecordFilter:
     """Copies the records that stay; see `reference.compaction.RecordFilter`.
 
-    A chunk is gone over twice: `plan` decides on its batches and records, `emit` writes the output.
+    A chunk is walked twice: `plan` decides about its batches and records, `emit` writes the output.
     """
 
     cdef readonly long long last_offset, needed, records_read, batches_read, records_written
@@ -724,7 +725,7 @@ cdef class RecordFilter:
 
     @property
     def dropped(self):
-        """Return records and bytes that were dropped, by reason."""
+        """Return how many records and bytes were dropped, by reason."""
         return [(self.drops[reason].records, self.drops[reason].bytes) for reason in range(REASONS)]
 
     def copy(self, object chunk, Py_ssize_t position=0):
@@ -779,11 +780,11 @@ cdef class RecordFilter:
             PyBuffer_Release(&view)
 
     def written(self):
-        """Return the output since the last `clear`; it must be let go before the next copy."""
+        """Return the output since the last `clear`; release it before the next copy."""
         return memoryview(self.buffer)[:self.size]
 
     def clear(self):
-        """Empty the output, in the same memory."""
+        """Empty the output, and keep its memory."""
         self.size = 0
 
     def shrink(self):
@@ -794,14 +795,14 @@ cdef class RecordFilter:
         self.fate_room = 0
 
     cdef void use(self, bytearray buffer, Py_ssize_t size, Py_ssize_t room):
-        """Have the output go on in a buffer of which so many bytes are filled."""
+        """Continue the output in a buffer of which so many bytes are filled."""
         self.buffer = buffer
         self.output = <unsigned char*> PyByteArray_AS_STRING(buffer)
         self.size = size
         self.room = room
 
     cdef int reserve_fates(self, Py_ssize_t size) except -1:
-        """Make room for a fate for each record that may be in so many bytes."""
+        """Make room for the fates of all records that so many bytes can have."""
         cdef Py_ssize_t room = size // MIN_RECORD_BYTES + 1
         cdef void* fates
         if room > self.fate_room:
@@ -813,7 +814,7 @@ cdef class RecordFilter:
         return 0
 
     cdef unsigned char* make_room(self, Py_ssize_t needed) except NULL nogil:
-        """Return where the output goes on, with room for so many bytes."""
+        """Return the address where the output continues, with room for so many bytes."""
         if self.size + needed > self.room:
             with gil:
                 PyByteArray_Resize(self.buffer, max(self.size + needed, 2 * self.room))
@@ -823,7 +824,7 @@ cdef class RecordFilter:
     # Deciding.
 
     cdef Py_ssize_t plan(self, Octets data, Py_ssize_t position, Py_ssize_t end, bint is_opened) except -1 nogil:
-        """Plan the whole batches of a chunk; return where they end, and why in the status."""
+        """Plan the whole batches of a chunk; return their end, and set the status to the reason."""
         cdef Header header
         cdef long long size
         cdef bint is_discardable, is_expired, is_closed
@@ -881,9 +882,9 @@ cdef class RecordFilter:
         return position
 
     cdef bint judge(self, Octets batch, Py_ssize_t end, Header* header, bint is_expired, Py_ssize_t place) noexcept nogil:
-        """Decide on the records of a batch; return whether all of it could be read.
+        """Decide about the records of a batch; return whether the whole batch could be read.
 
-        Those with a key that the map covers wait until a window is full.
+        Records with a key that the map covers wait until a window is full.
         """
         cdef Py_ssize_t position = HEADER_SIZE
         cdef Py_ssize_t start
@@ -934,7 +935,7 @@ cdef class RecordFilter:
         return is_whole
 
     cdef void judge_waiting(self, int count) noexcept nogil:
-        """Decide on a window of records, whose slots have been fetched."""
+        """Decide about a window of records, whose slots have been fetched."""
         cdef int index
         cdef JudgedRecord* judged
         for index in range(count):
@@ -978,9 +979,9 @@ cdef class RecordFilter:
     # Writing.
 
     cdef int emit(self, Octets data, bint is_opened) except -1 nogil:
-        """Carry out the plans; return whether anything stays of the last one.
+        """Carry out the plans; return whether anything of the last batch stays.
 
-        Of an opened batch that stays as it is nothing is written here.
+        For an opened batch that stays unchanged, nothing is written here.
         """
         cdef Header header
         cdef Octets batch
@@ -1026,7 +1027,7 @@ cdef class RecordFilter:
         return is_written
 
     cdef int write_emptied(self, Header header) except -1 nogil:
-        """Write a batch of which only the header stays."""
+        """Write only the header of a batch: no record of it stays."""
         cdef unsigned char* output = self.make_room(HEADER_SIZE)
         header.length = MIN_LENGTH
         header.attributes &= LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
@@ -1038,7 +1039,7 @@ cdef class RecordFilter:
         return 0
 
     cdef int write_rebuilt(self, Octets batch, Header* header, Plan* plan, bint is_stamped, long long kept, bint is_opened) except -1 nogil:
-        """Write a batch of the records that stay, and make its header that of the new one."""
+        """Write a batch with the records that stay, and update its header."""
         cdef Py_ssize_t end = header.length + LOG_OVERHEAD
         cdef unsigned char* output = self.make_room(end + RECORD_GROWTH * kept)
         cdef unsigned char* fates = self.fates + plan.first_fate
@@ -1081,7 +1082,7 @@ cdef class RecordFilter:
         header.count = kept
         write_header(output, header[0])
         if is_opened:
-            write_int32(output, CRC_POSITION, header.crc)  # it gets its own when it is closed again
+            write_int32(output, CRC_POSITION, header.crc)  # its own CRC follows at its compression
         else:
             write_int32(output, CRC_POSITION, batch_checksum(output, header.length))
         self.size += at
@@ -1089,7 +1090,7 @@ cdef class RecordFilter:
 
 
 cdef Py_ssize_t records_end(Octets batch, Py_ssize_t end, long long count) noexcept nogil:
-    """Return where so many records end, -1 if one of them does not parse."""
+    """Return where so many records end, or -1 if a record does not parse."""
     cdef Py_ssize_t position = HEADER_SIZE
     cdef Record record
     while count > 0:

@@ -88,7 +88,7 @@ class AsyncKafka:
         await _in_thread(self.sync.slow, what, seconds)
 
     async def pause(self) -> None:
-        """Stop the process with SIGSTOP."""
+        """Pause the process."""
         await _in_thread(self.sync.pause)
 
     async def resume(self) -> None:

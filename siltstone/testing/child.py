@@ -13,7 +13,7 @@ from siltstone.broker.__main__ import main
 
 
 def _end_with_parent(folder: str) -> None:
-    """Wait for the end of the test's process; then exit, and remove the folder if it is named."""
+    """Wait for the end of the test's process; then exit, and remove ``folder`` if one is given."""
     while os.read(0, 4096):
         pass
     if folder:

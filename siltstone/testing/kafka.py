@@ -90,7 +90,7 @@ class Kafka:
 
     @property
     def http(self) -> str:
-        """The URL of its pages, such as ``/metrics`` and ``/readyz``: ``http://127.0.0.1:41235``."""
+        """The URL of its pages ``/metrics``, ``/readyz`` and others: ``http://127.0.0.1:41235``."""
         return f"http://{self._daemon.facts['http']}"
 
     @property
@@ -196,7 +196,7 @@ class Kafka:
             time.sleep(_LOOK_SECONDS)
 
     def unique_name(self, words: str) -> str:
-        """Return a name made of words that no topic has."""
+        """Return a topic name that is made of words and not used yet."""
         legal = re.sub(r"[^a-zA-Z0-9-]+", "-", words).strip("-")[:_LONGEST_NAME]
         return f"{legal or 'topic'}-{next(self._numbers)}"
 
@@ -258,7 +258,7 @@ class Kafka:
         self.ask("/v1/trial/slow", {"what": what, "seconds": str(seconds)})
 
     def heal(self) -> None:
-        """End all faults: the broker runs, nothing fails or is slow, and its clock shows the time."""
+        """End all faults: the broker runs, nothing fails or is slow, the clock shows the time."""
         if self._daemon.is_running and not (self._is_troubled or self.clock.ahead):
             return
         self.clock.ahead = timedelta()

@@ -57,15 +57,15 @@ def shorten(lines: Sequence[str]) -> str:
 
 @pytest.fixture(scope="session")
 def kafka_settings() -> Mapping[str, object]:
-    """Kafka's settings for the broker of the fixture `kafka`; yours stand in a conftest.py."""
+    """Kafka's settings for the broker of the fixture `kafka`; override this in a conftest.py."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Iterator[Kafka]:
-    """A Kafka broker for all tests (of a worker of pytest-xdist); see `kafka.bootstrap_servers`.
+    """A Kafka broker for all tests, or for those of one worker; see `kafka.bootstrap_servers`.
 
-    After each test that uses it, it is as the test found it: see `Kafka.restored`.
+    After each test that uses the broker, its state is restored: see `Kafka.restored`.
     """
     from siltstone.testing.kafka import broker  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ def kafka(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) 
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka: Kafka) -> str:
-    """A topic of this test alone, as the marker ``kafka_topic`` describes it; its name."""
+    """The name of a topic for this test alone, with the settings of the marker ``kafka_topic``."""
     marker = request.node.get_closest_marker(_MARKER)
     options = {} if marker is None else marker.kwargs
     if marker is not None and (marker.args or not options.keys() <= _OPTIONS):
