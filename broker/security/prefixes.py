@@ -25,7 +25,7 @@ class Prefixes:
         self._parents: dict[str, str | None] = {}
 
     def add(self, prefix: str) -> None:
-        """Add a prefix that is not there yet."""
+        """Add a prefix that is not known yet."""
         parent = self.find_longest(prefix)
         place = bisect_left(self._names, prefix)
         self._names.insert(place, prefix)
@@ -33,7 +33,7 @@ class Prefixes:
         self._hand_over(place + 1, prefix, parent, prefix)
 
     def remove(self, prefix: str) -> None:
-        """Remove a prefix that is there."""
+        """Remove a known prefix."""
         place = bisect_left(self._names, prefix)
         del self._names[place]
         self._hand_over(place, prefix, prefix, self._parents.pop(prefix))

@@ -49,7 +49,7 @@ TEMPORARY: Final = (
 
 
 class Rules(NamedTuple):
-    """What a request's version can do: add partitions itself; understand TransactionAbortable."""
+    """The abilities of a request's version: to add partitions, and to know TransactionAbortable."""
 
     adds: bool
     knows_abortable: bool

@@ -377,7 +377,7 @@ cdef inline Py_ssize_t write_field(unsigned char* output, Py_ssize_t at, bytes f
 # Segments ----------------------------------------------------------------------------------------
 
 cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, long long offset) except? -1:
-    """Return the first batch that ends at or after an offset; see `reference.records.find_batch`."""
+    """Return the first batch that ends at an offset or above; see `reference.records.find_batch`."""
     cdef Py_buffer view
     cdef Octets data
     cdef Py_ssize_t position = max(start, 0)

@@ -184,7 +184,7 @@ cdef class OffsetMap:
         return self.count * SLOT_BYTES
 
     cdef int open(self, long long slots) except -1 nogil:
-        cdef size_t size = <size_t> (slots + 1) * sizeof(Slot)  # one slot is always empty: probing ends
+        cdef size_t size = <size_t> (slots + 1) * sizeof(Slot)  # one is always empty: probing ends
         cdef void* memory = mmap(
             NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0
         )
@@ -252,7 +252,7 @@ cdef struct Aborted:
 
 cdef struct Producer:
     long long id
-    Py_ssize_t aborted  # the number of its open aborted transaction, from 1; 0 if there is none
+    Py_ssize_t aborted  # the number of its open aborted transaction, from 1; 0 without one
     bint is_known  # false in an empty place
     bint has_aborted  # whether data of the aborted transaction was seen
     bint has_committed  # whether other data was seen

@@ -296,7 +296,7 @@ class ConsumerGroups:
     # Expressions
 
     def _match_later(self, group: HostedConsumerGroup, last_ms: int | None, world: World) -> None:
-        """Start to match the group's expressions if they need it and it is not under way."""
+        """Start to match the group's expressions if they need that and no matching is under way."""
         if group.group_id in self._matching:
             return
         regexes = find_stale(group.machine, last_ms, world)

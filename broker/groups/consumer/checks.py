@@ -62,7 +62,7 @@ def check_commit(
 def find_partition_check(
     group: ConsumerGroup, member_id: str, member_epoch: int
 ) -> PartitionCheck | None:
-    """Return the check for each partition of a commit, or None if none is needed (KIP-1251).
+    """Return the check for each partition of a commit; None if no check is needed (KIP-1251).
 
     A member whose epoch has risen since it sent its commit may commit what it already had.
     """

@@ -73,7 +73,7 @@ def reconcile(
 def _advance(
     current: CurrentAssignment, epoch: int, goal: Goal, owned: Partitions | None
 ) -> CurrentAssignment:
-    """Give up partitions outside of the target; if there are none, get free ones of the target."""
+    """Give up partitions outside of the target; without such, get free partitions of the target."""
     target = {topic: each for topic, each in goal.target.items() if topic in goal.topic_ids}
     kept = _split(current.assigned, target)
     revoking = _without(current.assigned, target)

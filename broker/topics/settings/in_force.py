@@ -357,7 +357,7 @@ class BrokerSettings:
 
 
 def _size_of(name: str, own: Mapping[str, str]) -> int:
-    """Return how many bytes own settings take, with their owner's name; 0 if there are none."""
+    """Return how many bytes own settings take, with their owner's name; 0 without settings."""
     return sum(_SETTING_BYTES + len(each) + len(own[each]) for each in own) + len(name) * bool(own)
 
 
