@@ -25,7 +25,8 @@ def compile_expression(expression: str, max_classes: int = _MAX_CLASSES) -> Any:
     """Return the compiled expression.
 
     Raises:
-        InvalidRegularExpression: It would take long, or RE2 refuses it; the message says why.
+        InvalidRegularExpression: The expression would take long, or RE2 refuses it; the message
+            says why.
     """
     if len(expression) > _MAX_CHARACTERS:
         raise InvalidRegularExpression(

@@ -44,7 +44,7 @@ class Conversation(Protocol):
 class Mechanisms:
     """The mechanisms of a listener (constant after construction, which blocks to hash passwords).
 
-    Without ``checker`` the listener takes no tokens.
+    Without ``checker`` the listener accepts no tokens.
     """
 
     def __init__(

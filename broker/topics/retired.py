@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class RetiredNames:
     """The names, each with the id of the topic that was deleted last (loop only).
 
-    A topic may have such a name again. What groups commit for it says the topic's id as long as the
-    name is here; any other offset of the name is of a topic before.
+    A new topic may have such a name. As long as the name is here, offsets that groups commit for
+    the new topic have its id; any other offset of the name is of an earlier topic.
     """
 
     def __init__(self, topics: Mapping[str, Topic]) -> None:
@@ -38,7 +38,7 @@ class RetiredNames:
         self._deleted.update(deleted)
 
     def remove(self, deleted: Mapping[str, UUID]) -> None:
-        """Forget deleted topics, but not those of their names that were deleted since."""
+        """Forget deleted topics, unless a later topic of the same name was deleted since."""
         remove_from(self._deleted, deleted)
 
     def copy(self) -> dict[str, UUID]:
@@ -57,7 +57,7 @@ class RetiredNames:
 
 
 def remove_from(all_deleted: dict[str, UUID], deleted: Mapping[str, UUID]) -> None:
-    """Remove deleted topics by name, unless another one was deleted last."""
+    """Remove deleted topics by name, unless a later topic of the same name was deleted."""
     for name, topic_id in deleted.items():
         if all_deleted.get(name) == topic_id:
             del all_deleted[name]

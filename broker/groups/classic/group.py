@@ -335,7 +335,7 @@ class ClassicGroup:
         elif request.may_skip_assignment:
             reply(self._joined(new, skip_assignment=new_id == self.members.leader))
         else:
-            # Before KIP-814 a leader always assigns, so the member is not told that it is the
+            # Before KIP-814 a leader always assigns, so the answer does not name the member as the
             # leader.
             reply(self._joined(new, leader=leader or "", members=()))
 
@@ -747,8 +747,8 @@ class ClassicGroup:
         """Allow an empty group to be deleted.
 
         Raises:
-            NonEmptyGroup: It has members.
-            GroupIdNotFound: It was deleted already.
+            NonEmptyGroup: The group has members.
+            GroupIdNotFound: The group was deleted already.
         """
         if self.state is GroupState.DEAD:
             raise GroupIdNotFound(f"group {self.group_id} was not found")

@@ -199,7 +199,7 @@ class Members:
             self.leader = new.member_id
 
     def update(self, member: Member, request: JoinRequest) -> None:
-        """Take over what a member says when it joins again."""
+        """Replace a member's data by the data of its new join."""
         self._forget_protocols(member)
         self.bytes.add(-member.size, member.user)
         member.protocols = request.protocols

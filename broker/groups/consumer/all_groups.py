@@ -349,7 +349,7 @@ class ConsumerGroups:
         """Apply a record, and return the id of a group that it deletes.
 
         Raises:
-            ProtocolError: It cannot be read, or a newer Kafka has written it.
+            ProtocolError: The record cannot be read, or a newer Kafka has written it.
         """
         key = decode_key(entry.key)
         if key is None:

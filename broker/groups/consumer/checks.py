@@ -64,7 +64,8 @@ def find_partition_check(
 ) -> PartitionCheck | None:
     """Return the check for each partition of a commit; None if no check is needed (KIP-1251).
 
-    A member whose epoch has risen since it sent its commit may commit what it already had.
+    A member whose epoch has risen since it sent its commit may commit for partitions that it
+    already had.
     """
     member = group.members.get(member_id)
     if member is None or member_epoch == member.epoch:
@@ -77,8 +78,8 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
 
     Raises:
         UnknownMemberId: The sender is no member.
-        StaleMemberEpoch: It is not in that epoch.
-        IllegalGeneration: The same for a classic member.
+        StaleMemberEpoch: The member is not in that epoch.
+        IllegalGeneration: A classic member is not in that epoch.
     """
     if member_id is None and member_epoch < 0:
         return

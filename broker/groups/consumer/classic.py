@@ -184,7 +184,7 @@ def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) 
 def by_name(
     partitions: Mapping[UUID, Mapping[int, int] | frozenset[int]], image: TopicImage
 ) -> dict[str, frozenset[int]]:
-    """Return partitions by the names of their topics; topics that are gone are left out."""
+    """Return partitions by the names of their topics; deleted topics are left out."""
     topics = ((image.find_id(topic_id), each) for topic_id, each in partitions.items())
     return {topic.name: frozenset(each) for topic, each in topics if topic is not None}
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Goal(NamedTuple):
-    """The target of a member, and what stands in its way.
+    """The target of a member, and the conditions that limit its next step.
 
     ``is_available`` tells whether no other member holds a partition. ``topic_ids`` are the existing
     topics that the member subscribes to; nothing else may be assigned to it.
@@ -47,12 +47,12 @@ def reconcile(
 
     Args:
         member: the member as it is.
-        goal: its target assignment and what stands in its way.
-        owned: the partitions that it says it owns; None if it did not say.
+        goal: its target assignment and the conditions for the next step.
+        owned: the partitions that the member reports as owned; None if the heartbeat does not say.
         subscription_changed: whether it may have to give up topics before there is a new target.
 
     Raises:
-        FencedMemberEpoch: a newer broker left it in a state that is not known here.
+        FencedMemberEpoch: a newer broker left the member in a state that is not known here.
     """
     current, epoch = member.current, member.epoch
     match member.state:
@@ -110,7 +110,7 @@ def _drop_topics(
 
 
 def _holds(owned: Partitions | None, partitions: OwnedPartitions) -> bool:
-    """Tell whether the member owns one of these, or did not say what it owns."""
+    """Tell whether the member owns one of these, or did not report what it owns."""
     if owned is None:
         return True
     return any(

@@ -193,7 +193,7 @@ class Meter:
         return None if share is None else share.limit * self._windows.credit
 
     def note(self, key: str, seconds: float) -> None:
-        """Count that a client was told to wait."""
+        """Count an answer that told a client to wait."""
         self.throttled[key] += 1
         self.seconds[key] += seconds
 

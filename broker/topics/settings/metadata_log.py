@@ -173,7 +173,7 @@ def _read_file(path: "Path", start: int) -> "Iterator[bytes]":
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return an unsigned varint and the position behind it."""
+    """Return an unsigned varint and the position after it."""
     value = shift = 0
     for at in range(position, min(position + 5, len(data))):
         value |= (data[at] & 0x7F) << shift
