@@ -146,7 +146,7 @@ def advertising_faults(server: ServerConfig) -> list[tuple[str, str]]:
 
 
 def resize_faults(old: ServerConfig, new: ServerConfig) -> list[str]:
-    """Return the reasons why the running cleaner cannot change its number of threads so far."""
+    """Return why the running cleaner cannot go from the old to the new number of threads."""
     before, after = old.log_cleaner_threads, new.log_cleaner_threads
     if before == after or (after >= 1 and before / 2 <= after <= before * 2):
         return []

@@ -172,7 +172,7 @@ def _known_row(
 
 
 def _words_of(name: str) -> str:
-    """Return the effect of a setting outside the table: that of a single listener's, or none."""
+    """Return the description of a setting that is not in the table, such as a listener's."""
     parts = parse_name(name)
     if parts is None:
         return _KEPT

@@ -49,7 +49,7 @@ class PinRefused(Exception):  # noqa: N818  # an answer, not a fault of the brok
 
 @dataclass(slots=True, kw_only=True)
 class Pin:
-    """One pin. ``held_bytes`` is how much only pins keep on the disk, as last measured."""
+    """One pin. ``held_bytes`` is the size of the files that only pins keep, as last measured."""
 
     pin_id: str
     holder: str
@@ -75,8 +75,8 @@ class PinCounts:
 class PinRoom:
     """All pins (loop only). They exist in memory and in ``.pins``, and end with the broker.
 
-    There may be ``pins.max.count`` pins at once, and only pins may keep ``pins.max.bytes`` on the
-    disk. Above ``pins.max.bytes`` the oldest pin ends; its reader learns that when it renews the
+    There may be ``pins.max.count`` pins at once. The files that only pins keep on the disk may have
+    ``pins.max.bytes``; above that the oldest pin ends, and its reader learns so when it renews the
     lease.
     """
 
@@ -199,7 +199,7 @@ class PinRoom:
             await self._measure(there)
 
     def held_bytes(self) -> int:
-        """Return how many bytes only pins keep on the disk, as last measured, or somewhat more."""
+        """Return the last measured size of the files that only pins keep, as an upper bound."""
         return sum(pin.held_bytes for pin in self._pins.values())
 
     async def close(self) -> None:

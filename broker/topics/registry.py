@@ -128,7 +128,7 @@ class TopicRegistry:
         return self.by_id.get(topic_id.bytes)
 
     def on_delete(self, callback: Callable[[Topic], None]) -> None:
-        """Have ``callback`` called with every deleted topic, once no request can find it."""
+        """Register ``callback``; it is called with a deleted topic once no request finds it."""
         self._deleted.append(callback)
 
     async def release(self, deleted: Mapping[str, UUID]) -> None:
@@ -144,7 +144,7 @@ class TopicRegistry:
         self.retired.remove(deleted)
 
     def before_removal(self, callback: Callable[..., Awaitable[None]]) -> None:
-        """Have ``callback`` awaited with the partitions before their folders are removed."""
+        """Register ``callback``; it is awaited with partitions before their folders are removed."""
         self._before_removal.append(callback)
 
     def open(self, topics: Mapping[str, CatalogTopic]) -> None:

@@ -346,7 +346,7 @@ class _Metered:
 
 @types.coroutine
 def _come_later() -> Generator[None, None, None]:
-    """Wait for the loop's next turn, so that the answer counts as one that came later."""
+    """Wait for the loop's next turn: only a request that is answered later may be delayed."""
     yield
 
 

@@ -1,5 +1,5 @@
 """Settings that can be changed while the broker runs.
 
-Here goes how they are changed, kept in the catalogue, and found by the code that obeys them. What a
-setting is called and may be is in `config`.
+This package changes the settings, keeps them in the catalogue, and gives them to the code that
+obeys them. The names and the allowed values of settings are in `config`.
 """

@@ -73,11 +73,11 @@ class BrokerSettings:
         return self.layers.server()
 
     def on_change(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Have ``callback`` awaited after each change."""
+        """Register ``callback``, which is awaited after each change."""
         self._callbacks.append(callback)
 
     def before_change(self, check: Callable[[Layers], Awaitable[None]]) -> None:
-        """Have ``check`` awaited before dynamic values change; it refuses them by a ConfigError."""
+        """Register ``check``, awaited before dynamic values change; a ConfigError refuses them."""
         self._checks.append(check)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
