@@ -288,7 +288,7 @@ def advice(setting: Setting, value: Any, text: str) -> list[str]:
 def _find_idle(dynamic: Iterable[str], server: ServerConfig) -> set[str]:
     """Return dynamic settings of TLS whose listener does not exist, or does not encrypt.
 
-    A running Kafka accepts these, and so does this broker; given at the start, they stop the start.
+    A running Kafka accepts such settings, and so does this broker; at the start they are faults.
     """
     named = {name: parse_name(name) for name in dynamic}
     of_tls = {

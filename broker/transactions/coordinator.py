@@ -95,7 +95,7 @@ class TransactionCoordinator:
         return len(self._states.active)
 
     def late_since(self, patience_ms: int) -> int:
-        """Return a time: an open transaction that has been silent since before it is late."""
+        """Return a time; an open transaction whose last activity is earlier is late."""
         longest_ms = self._settings.server.transaction_max_timeout_ms
         return self._clock.now_ms() - longest_ms - patience_ms
 

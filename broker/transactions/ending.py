@@ -33,7 +33,7 @@ _LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 
 
 class End(NamedTuple):
-    """The request of an EndTxn, and the ``transaction.version`` whose rules it follows."""
+    """The end that an EndTxn asks for, and the ``transaction.version`` whose rules apply."""
 
     producer_id: int
     producer_epoch: int

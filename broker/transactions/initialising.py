@@ -62,7 +62,7 @@ def initialise(
     version: int,
     now_ms: int,
 ) -> Transaction:
-    """Return the state with the next producer's epoch; `PREPARE_ABORT` means: it has to wait.
+    """Return the state with the next producer's epoch; in `PREPARE_ABORT`, the producer must wait.
 
     An open transaction is aborted with an epoch that no client gets, which fences its producer; the
     caller answers ConcurrentTransactions and the client asks again. ``new_producer_id`` is used

@@ -240,7 +240,7 @@ def _put_owned(owned: OwnedPartitions) -> list[TopicPartitions]:
 
 
 def _read_owned(rows: Iterable[TopicPartitions], epoch: int) -> dict[UUID, dict[int, int]]:
-    """Read partitions with epochs; brokers before 4.3 kept none, then the member's is used."""
+    """Read partitions with epochs; brokers before 4.3 wrote none, so the member's epoch counts."""
     owned = {}
     for topic_id, partitions, said in rows:
         epochs = said if said and len(said) == len(partitions) else [epoch] * len(partitions)

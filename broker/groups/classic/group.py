@@ -342,7 +342,7 @@ class ClassicGroup:
     # The join phase
 
     def rebalance(self) -> None:
-        """Begin a rebalance: all members have to join again. End it if all have joined."""
+        """Begin a rebalance, in which all members join again; end the join phase if all have."""
         if self.state is GroupState.PREPARING:
             self._complete_join_if_all_are_there()
             return
@@ -365,12 +365,12 @@ class ClassicGroup:
         return not self.pending and self.members.joining_count == len(self.members)
 
     def _complete_join_if_all_are_there(self) -> None:
-        """End the join phase if all members have joined; in an empty group, only time ends it."""
+        """End the join phase if all have joined; if the group was empty, only time ends it."""
         if self.previous_state is not GroupState.EMPTY and self._all_joined:
             self._complete_join()
 
     def _end_join_phase(self) -> None:
-        """End the join phase, or extend it while new members join an empty group."""
+        """End the join phase, or extend it while new members join a group that was empty."""
         if self._is_initial and self._member_was_added and self._remaining_ms:
             self._member_was_added = False
             delay_ms = min(

@@ -124,7 +124,7 @@ class Member:
 
 
 class Members:
-    """The members by id. The first member leads until it leaves or does not rejoin.
+    """The members by id. The first member is the leader until it leaves or does not rejoin.
 
     ``joining_count`` is how many members wait for the answer to a join. Every change of a member's
     protocols, its assignment and its parked join goes through this class. The class counts in
