@@ -1,8 +1,8 @@
 """The offsets of groups: committed offsets, and offsets that open transactions will commit.
 
 (Kafka: ``OffsetMetadataManager``.) A committed offset is kept as the bytes of its record's value,
-and read on request: a million of them are a million small objects that the garbage
-collector never looks at.
+and read on request: a million offsets are then a million small objects that the garbage collector
+never looks at.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _ROOM: Final = 1 << 20
 class Offsets:
     """The offsets of all groups, of every kind (loop only).
 
-    ``append(partition, rows, producer)`` writes them into the journal; only then do they count
-    here. An offset that a transaction commits waits for the marker in the same partition of the
-    journal.
+    ``append(partition, rows, producer)`` writes offsets into the journal; only then do the offsets
+    count here. An offset that a transaction commits waits for the marker in the same partition of
+    the journal.
 
     All offsets take ``size`` bytes in memory: ``find_room(size, growth)`` refuses to let them grow
     by ``growth`` if there is no room, and returns the room that is left. It is called again only
@@ -389,7 +389,7 @@ class Offsets:
         kind: int,
         producer_id: int,
     ) -> None:
-        """Apply the journal's record of one offset of a group; None deletes it."""
+        """Apply the journal's record of a group's offset; a record without a value deletes it."""
         group_id, topic, index = key
         if stored is None:
             group = self._find(group_id)

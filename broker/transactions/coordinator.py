@@ -55,7 +55,7 @@ _INLINE_MARKERS: Final = 256
 
 
 class TransactionCoordinator:
-    """Decides on requests and carries out what is decided (loop only).
+    """Decides on requests and carries out the decisions (loop only).
 
     ``_slow`` holds the transactional ids whose markers are being written in slices; ``_tasks`` has
     a task for each. ``ended`` and ``refused_count`` are for metrics.

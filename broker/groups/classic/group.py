@@ -453,7 +453,7 @@ class ClassicGroup:
             self._take_assignments(request.assignments)
 
     def _take_assignments(self, given: Mapping[str, bytes]) -> None:
-        """Write the leader's assignments, then answer all; a member without one gets no bytes."""
+        """Write the leader's assignments, then answer all; a member left out gets empty bytes."""
         assignments = {each.member_id: given.get(each.member_id, b"") for each in self.members}
         try:
             self.members.check_assignments(assignments)

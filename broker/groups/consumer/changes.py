@@ -39,7 +39,7 @@ class Changes:
         self._regexes: set[str] = set()
 
     def put(self, kind: RecordType, name: str, value: Value | None) -> None:
-        """Put a record of a member or an expression; None deletes it."""
+        """Put a record of a member or an expression; the value None deletes it."""
         key = ConsumerGroupKey(kind, self.group.group_id, name)
         member = self.group.members.get(name)
         user = "" if member is None else member.user
@@ -48,7 +48,7 @@ class Changes:
         self.group.apply(key, value, self.user)
 
     def put_group(self, kind: RecordType, value: Value | None) -> None:
-        """Put a record of the group itself; None deletes it."""
+        """Put a record of the group itself; the value None deletes it."""
         self.put(kind, "", value)
 
     def start(self, member_id: str, deadline: Deadline, after_ms: int) -> None:

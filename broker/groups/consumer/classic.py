@@ -81,7 +81,7 @@ class JoiningMember:
     """A classic member that joins a consumer group."""
 
     def __init__(self, changes: Changes, request: JoinRequest, member_id: str) -> None:
-        """Find the member, or the static one whose place it takes.
+        """Find the member, or the static member whose place the joining member takes.
 
         Raises:
             InconsistentGroupProtocol: Its metadata is no subscription.

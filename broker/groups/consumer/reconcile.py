@@ -49,7 +49,8 @@ def reconcile(
         member: the member as it is.
         goal: its target assignment and the conditions for the next step.
         owned: the partitions that the member reports as owned; None if the heartbeat does not say.
-        subscription_changed: whether it may have to give up topics before there is a new target.
+        subscription_changed: whether the member may have to give up topics before there is a new
+            target.
 
     Raises:
         FencedMemberEpoch: a newer broker left the member in a state that is not known here.
@@ -94,7 +95,7 @@ def _advance(
 def _drop_topics(
     current: CurrentAssignment, goal: Goal, owned: Partitions | None
 ) -> CurrentAssignment:
-    """Give up topics that the member no longer subscribes to, in its present epoch."""
+    """Give up topics that the member no longer subscribes to; the member keeps its epoch."""
     kept = {topic: each for topic, each in current.assigned.items() if topic in goal.topic_ids}
     if len(kept) == len(current.assigned):
         return current

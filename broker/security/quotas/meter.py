@@ -50,7 +50,7 @@ _MAX_FOUND: Final = 10_000
 _MAX_KNOWN: Final = 100_000
 _LONGEST_KEPT: Final = 100  # characters of a client id, which may have 32,767 bytes
 _THROTTLE_TIME: Final = "throttle_time_ms"
-_MAX_DELAY: Final = ((1 << 31) - 1) / 1000  # what an answer can tell
+_MAX_DELAY: Final = ((1 << 31) - 1) / 1000  # the longest delay that an answer can state
 
 
 class Client(Protocol):
