@@ -1,7 +1,7 @@
 """``cleaner-offset-checkpoint`` of every log directory: how far each partition is clean.
 
-After a crash between the swap of new segments and the write of this file it is too low. The next
-pass then does the same again, which changes nothing.
+After a crash between the swap of new segments and the write of this file, the offset in the file
+is too low. The next pass then does the same work again, which changes nothing.
 """
 
 from collections.abc import Container, Iterable
@@ -13,9 +13,9 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class CleanerCheckpoints:
-    """The files and their offsets in memory, both changed under the manager's lock.
+    """The files and their offsets in memory; both change under the manager's lock.
 
-    Memory follows the file: an offset that could not be written does not count.
+    Memory follows the file: an offset that could not be written is not in memory either.
     """
 
     def __init__(self, directories: Iterable[Path]) -> None:
@@ -36,7 +36,7 @@ class CleanerCheckpoints:
         """Note offsets, and drop the partitions that are not ``present`` any more. Blocks.
 
         Raises:
-            OSError: The file is as it was.
+            OSError: The file could not be written; it is as it was.
         """
         kept = {each: at for each, at in self._offsets[directory].items() if each in present}
         self._replace(directory, kept | offsets)
@@ -47,7 +47,8 @@ class CleanerCheckpoints:
         Blocks.
 
         Raises:
-            OSError: A file is as it was; a log whose offset is missing is dirty from its start.
+            OSError: A file could not be written and is as it was. A log whose offset is missing
+                is dirty from its start.
         """
         offset = self.get(source, topic_partition)
         others = self._without(target, {topic_partition})
@@ -58,7 +59,7 @@ class CleanerCheckpoints:
         """Forget partitions. Blocks.
 
         Raises:
-            OSError: A file is as it was.
+            OSError: A file could not be written; it is as it was.
         """
         gone = set(topic_partitions)
         for directory in list(self._offsets):

@@ -6,12 +6,12 @@ from pathlib import Path
 class CleaningAborted(Exception):  # noqa: N818  # Kafka's word: LogCleaningAbortedException
     """The pass is no longer wanted: deletion, truncation, another policy, or a stop of the broker.
 
-    ``still_wanted`` raises it; the log is as it was before the present group.
+    ``still_wanted`` raises this error; the log is as it was before the present group.
     """
 
 
 class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessage does
-    """A segment has bytes that are not a sound batch; they are in no new segment."""
+    """A segment has bytes that are not a sound batch; no new segment contains these bytes."""
 
     def __init__(self, path: Path, position: int, offset: int, reason: str) -> None:
         self.path = path
@@ -33,10 +33,10 @@ class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessag
 
 
 class UnopenedBatch(CorruptSegment):
-    """A batch unfolds to more than is opened.
+    """A batch unfolds to more bytes than the limit for opened batches.
 
-    The log stays as it is: without the keys of the batch it is not known whether its records
-    replace others, or tombstones behind it replace them.
+    The log stays as it is. The keys of the batch are not known, so it is not known whether its
+    records replace other records, or whether later tombstones delete its records.
     """
 
     def _sentence(self) -> str:

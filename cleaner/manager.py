@@ -1,4 +1,4 @@
-"""Chooses the log that is cleaned next; knows how far each is clean (``LogCleanerManager``).
+"""Chooses the log to clean next; knows how far each log is clean (``LogCleanerManager``).
 
 The rules are in `cleaner.selection`, the states of partitions in `cleaner.states`.
 """
@@ -23,13 +23,13 @@ from siltstone.storage.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
-_BREATH = 16  # logs: some 200 µs of Python
-_RANKING_KEPT = 10  # a ranking is used for ten times as long as making it took
+_BREATH = 16  # logs between two pauses: about 200 µs of Python
+_RANKING_KEPT = 10  # a ranking is used for ten times as long as it took to compute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrabbedLog:
-    """A log that a cleaner thread has taken, and the part of it that is to be cleaned."""
+    """A log that a cleaner thread has taken, and the part of the log to clean."""
 
     log: Log
     cleanable: CleanableLog
@@ -44,7 +44,7 @@ class GrabbedLog:
 
 
 class _Request(NamedTuple):
-    """A pass that was asked for; two are told apart by identity."""
+    """A request for a pass; two requests are compared by identity."""
 
     is_forced: bool
 
@@ -60,12 +60,12 @@ class LastSelection(NamedTuple):
 class CleanerManager:
     """States, checkpoints, failures and requests of all partitions.
 
-    Any thread may call; the event loop only calls methods that take no lock. The lock is held for
-    memory and for the write of a checkpoint, never for other I/O, and never taken by a thread that
-    has a ``Log.lock``. A log in progress has one owner, the thread that took it.
+    Any thread may call; the event loop only calls methods that take no lock. The lock is held while
+    memory changes and while a checkpoint is written, never during other I/O. A thread that holds a
+    ``Log.lock`` never takes it. A log in progress has one owner, the thread that took it.
 
-    Checkpoints are written after the segments of a pass are in place. The rest is in memory only:
-    after a restart everything is tried again.
+    Checkpoints are written after the segments of a pass are in place. Failures and requests are in
+    memory only: after a restart every log is tried again.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CleanerManager:
         clock: Clock,
         breathe: Callable[[], None] = lambda: None,
     ) -> None:
-        self._logs = logs  # LogManager's: read in one step only
+        self._logs = logs  # LogManager owns it: read it in one step only
         self._clock = clock
         self._breathe = breathe  # lets the event loop take the GIL
         self._lock = threads.Lock()
@@ -87,11 +87,11 @@ class CleanerManager:
         self.last_selection = LastSelection(clock.now_ms(), 0.0, 0)
 
     def load(self, directories: Iterable[Path]) -> None:
-        """Read the checkpoints of the log directories. Blocks; before the first selection."""
+        """Read the checkpoints of the log directories, before the first selection. Blocks."""
         self.checkpoints = CleanerCheckpoints(directories)
 
     def failure(self, topic_partition: TopicPartition) -> Failure | None:
-        """Return why the last pass failed, None if it did not. Takes no lock."""
+        """Return why the last pass failed, None if it did not fail. Takes no lock."""
         return self._set_aside.failures.get(topic_partition)
 
     def failures(self) -> dict[TopicPartition, Failure]:
@@ -99,14 +99,14 @@ class CleanerManager:
         return dict(self._set_aside.failures)
 
     def is_requested(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether a pass was asked for that has not begun. Takes no lock."""
+        """Tell whether a requested pass has not begun yet. Takes no lock."""
         return topic_partition in self._requests
 
     def snapshot(self, log: Log) -> LogSnapshot:
         """Return a log as selection sees it. Takes no lock.
 
-        The segments are read first: the producer state has noted each batch of a closed segment, so
-        its transaction is in the last stable offset, which is read afterwards.
+        The segments are read before the last stable offset. The producer state knows every batch
+        of a closed segment, so the offset accounts for the transactions of these batches.
         """
         segments = log.segments
         return LogSnapshot(
@@ -128,9 +128,9 @@ class CleanerManager:
                 self._breathe()
 
     def grab_filthiest(self) -> GrabbedLog | None:
-        """Take the next log: a requested one first, then the one with the greatest ratio.
+        """Take the next log: a requested one first, then the one with the greatest dirty ratio.
 
-        None without one. A log whose state cannot be read is set aside.
+        Returns None if no log needs a pass. A log whose state cannot be read is set aside.
         """
         now_ms = self._clock.now_ms()
         requested = self._grab_requested(now_ms)
@@ -149,9 +149,9 @@ class CleanerManager:
         return None
 
     def _rank(self, now_ms: int) -> None:
-        """Rank all logs. With thousands of them that takes time, so the order is kept for a while.
+        """Rank all logs, and keep the order for a while: thousands of logs take long to rank.
 
-        The first log is checked again before it is taken.
+        Each log is checked again before it is taken.
         """
         began = self._clock.monotonic()
         found = {each.topic_partition: (log, each) for log, each in self._find_candidates(now_ms)}
@@ -180,12 +180,12 @@ class CleanerManager:
         return GrabbedLog(log=log, cleanable=cleanable, now_ms=now_ms)
 
     def take(self, log: Log) -> bool:
-        """Take a log for something else than a pass, such as retention; false if it has a state."""
+        """Take a log for work other than a pass, such as retention; false if it has a state."""
         with self._lock:
             return self._is_current(log) and self.states.take(log.topic_partition)
 
     def release(self, log: Log) -> None:
-        """Give back a log that `take` or `grab_filthiest` took; nothing has changed."""
+        """Give back a log that `take` or `grab_filthiest` took and that has not changed."""
         with self._lock:
             self.states.release(log.topic_partition)
 
@@ -207,7 +207,7 @@ class CleanerManager:
             self.states.release(topic_partition)
 
     def fail(self, work: GrabbedLog, error: Exception) -> Failure:
-        """End a pass that has failed: the log is set aside, and a request for a pass stays."""
+        """End a failed pass: the log is set aside, and a request for another pass stays."""
         topic_partition = work.topic_partition
         with self._lock:
             if work.is_requested:
@@ -228,7 +228,7 @@ class CleanerManager:
         )
 
     def request(self, topic_partition: TopicPartition, *, is_forced: bool = False) -> None:
-        """Ask for a pass now, at any ratio; if forced, with any ``min.compaction.lag.ms``."""
+        """Ask for a pass now, at any ratio; a forced one also ignores ``min.compaction.lag.ms``."""
         with self._lock:
             self._requests[topic_partition] = _Request(is_forced)
             self._set_aside.take_back(topic_partition)
@@ -244,7 +244,7 @@ class CleanerManager:
         Blocks.
 
         Raises:
-            OSError: It could not be written; the next pass cleans all of the log again.
+            OSError: The checkpoint could not be written; the next pass cleans the whole log again.
         """
         with self._lock:
             self.checkpoints.move(topic_partition, source, target)
@@ -253,7 +253,7 @@ class CleanerManager:
         """Forget partitions that were deleted; their logs must be gone from the manager. Blocks.
 
         Raises:
-            OSError: The checkpoint still has them; the next write leaves them out.
+            OSError: The checkpoint file still has the partitions; the next write leaves them out.
         """
         with self._lock:
             for each in topic_partitions:
@@ -265,15 +265,15 @@ class CleanerManager:
     def _grab_requested(self, now_ms: int) -> GrabbedLog | None:
         """Take a requested log; requests for logs that cannot be cleaned are dropped.
 
-        A request stays until its log is taken, so that its waiter sees one or the other; a request
-        that comes meanwhile is another and stays.
+        A request stays until its log is taken, so that a caller that waits for the pass always sees
+        either the request or the pass. A request that arrives meanwhile is another one and stays.
         """
         for topic_partition, request in list(self._requests.items()):
             log = self._logs.get(topic_partition)
             if log is not None and self.states.get(topic_partition) is not State.NONE:
-                continue  # later, when its state has ended
+                continue  # it is tried later, when its state has ended
             if self._set_aside.holds(topic_partition):
-                continue  # likewise, when its pause has ended
+                continue  # it is tried later, when its pause has ended
             cleanable = None
             if log is not None and log.config.is_compacted:
                 snapshot = self.snapshot(log)
@@ -284,7 +284,7 @@ class CleanerManager:
                 self._drop_request(topic_partition, request)
                 continue
             self._correct([(log, cleanable)])
-            if self._take(log, cleanable):  # else the log is taken, for now
+            if self._take(log, cleanable):  # else another thread has the log for now
                 self._drop_request(topic_partition, request)
                 return GrabbedLog(
                     log=log,
@@ -341,12 +341,13 @@ class CleanerManager:
                 )
 
     def _take(self, log: Log, cleanable: CleanableLog) -> bool:
-        """Take a log, unless the facts behind the choice have changed."""
+        """Take a log, unless the facts that led to the choice have changed."""
         topic_partition = log.topic_partition
         with self._lock:
             if not self._is_current(log) or not self.states.take(topic_partition):
                 return False
-        # A change of the policy looks for a state afterwards, so one of the two sees the other.
+        # A change of the policy is made first and then looks for a state; here the state is set
+        # first and then the policy is checked. So one of the two threads sees the other's change.
         if log.config.is_compacted and self._starts_at(log, cleanable):
             return True
         self.release(log)

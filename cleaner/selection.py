@@ -3,8 +3,8 @@
      log start      first dirty      first uncleanable    active base    log end
          |--- clean -----|--- cleanable ----|-- uncleanable --|-- active --|
 
-Kafka's LogToClean and LogCleanerManager.cleanableOffsets. With the numbers the rule behind each of
-them is kept, so that `cleaner.explaining.explain` can name it.
+Kafka: LogToClean and LogCleanerManager.cleanableOffsets. Each number is kept together with the rule
+that led to it, so that `cleaner.explaining.explain` can name the rule.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.topic_partition import TopicPartition
 
-_END_OF_TIME = 253_402_300_799_000  # the year 9999: what would happen later never happens
+_END_OF_TIME = 253_402_300_799_000  # the end of the year 9999; anything later counts as never
 
 
 class Segment(Protocol):
@@ -53,7 +53,7 @@ class LogSnapshot(NamedTuple):
 
 
 class Limit(Enum):
-    """The limit that keeps the cleaner from going further up."""
+    """The limit that keeps the cleaner from cleaning higher offsets."""
 
     ACTIVE_SEGMENT = "active segment"
     OPEN_TRANSACTION = "open transaction"
@@ -61,7 +61,7 @@ class Limit(Enum):
 
 
 class Correction(Enum):
-    """Why the checkpoint is not used and is corrected."""
+    """The reason why the checkpoint is not used and is corrected."""
 
     BELOW_LOG_START = "the checkpoint is below the log start offset"
     ABOVE_LOG_END = "the checkpoint is above the log end offset"
@@ -71,12 +71,12 @@ class Correction(Enum):
 class CleanableLog:
     """The parts of a log, in offsets and bytes.
 
-    ``first_uncleanable_offset`` is exclusive and the base of a segment; it may be below
+    ``first_uncleanable_offset`` is exclusive and is the base of a segment; it may be below
     ``first_dirty_offset`` when nothing is cleanable. A segment that contains the first dirty offset
-    counts as a whole, both in ``cleanable_bytes`` and in ``clean_bytes``. ``uncleanable_bytes`` are
-    the rest, with the active segment. ``delay_ms`` is by how much ``max.compaction.lag.ms`` is
-    exceeded, 0 if it is not. ``young_segment`` is the first one that is too young, if that is the
-    limit.
+    counts as a whole, both in ``cleanable_bytes`` and in ``clean_bytes``. ``uncleanable_bytes`` has
+    the other segments and the active one. ``delay_ms`` is the time by which
+    ``max.compaction.lag.ms`` is exceeded, 0 if it is not. ``young_segment`` is the first segment
+    that is too young, if ``limit`` is its youth.
     """
 
     topic_partition: TopicPartition
@@ -116,12 +116,12 @@ class CleanableLog:
 
     @property
     def pass_limit(self) -> int:
-        """Return where a pass must end, exclusive; the first dirty offset: nothing is cleanable."""
+        """Return where a pass must end, exclusive: at the first dirty offset with nothing to do."""
         return max(self.first_dirty_offset, self.first_uncleanable_offset)
 
 
 def find_cleanable(snapshot: LogSnapshot, now_ms: int) -> CleanableLog:
-    """Return the parts of a log. May read a few bytes of segments that were not looked at yet."""
+    """Return the parts of a log. May read a few bytes of segments that were not read before."""
     segments = snapshot.segments
     config = snapshot.config
     active_base = segments[-1].base_offset
@@ -137,7 +137,7 @@ def find_cleanable(snapshot: LogSnapshot, now_ms: int) -> CleanableLog:
         young = _find_young(dirty, now_ms - config.min_compaction_lag_ms)
         if young is not None and young.base_offset < bound:
             bound, limit = young.base_offset, Limit.YOUNG_SEGMENT
-    # Rounded down to the base of the segment that holds it.
+    # The bound is rounded down to the base of the segment that holds it.
     first_above = bisect_right(bases, max(first_dirty, bound)) - 1
     first_uncleanable = bases[max(0, first_above)]
     upto = bisect_left(bases, first_uncleanable)
@@ -167,16 +167,17 @@ def without_min_lag(snapshot: LogSnapshot) -> LogSnapshot:
 def rank(candidates: Iterable[CleanableLog]) -> list[CleanableLog]:
     """Return the eligible logs in the order of cleaning: the greatest ratio first.
 
-    Equal ones keep their order. As in Kafka, a greater ratio wins over a log that must be cleaned.
+    Logs of equal ratio keep their order. As in Kafka, a log with a greater ratio comes before a log
+    that ``max.compaction.lag.ms`` forces to be cleaned.
     """
     eligible = [each for each in candidates if each.is_eligible]
     return sorted(eligible, key=lambda each: each.ratio, reverse=True)
 
 
 def is_worth_a_look(snapshot: LogSnapshot) -> bool:
-    """Tell, cheaply, whether there may be something to clean or a checkpoint to correct.
+    """Tell cheaply whether there may be something to clean or a checkpoint to correct.
 
-    Most of thousands of partitions have only one segment, the active one.
+    Where there are thousands of partitions, most have only one segment, the active one.
     """
     return len(snapshot.segments) > 1 or snapshot.checkpoint is not None
 
@@ -184,9 +185,9 @@ def is_worth_a_look(snapshot: LogSnapshot) -> bool:
 def find_next_eligible(snapshot: LogSnapshot, now_ms: int) -> int | None:
     """Return when the log becomes eligible if only time passes, in ms since the epoch.
 
-    ``now_ms`` if it is eligible already; None if it never becomes so without more records, the end
-    of a transaction or a request. With time the cleanable part and the delay only grow, so the
-    moment can be found by bisection.
+    Returns ``now_ms`` if the log is eligible already; None if it needs more records, the end of a
+    transaction or a request to become so. With time the cleanable part and the delay only grow, so
+    bisection finds the moment.
     """
     if find_cleanable(snapshot, now_ms).is_eligible:
         return now_ms
@@ -209,12 +210,12 @@ def find_next_eligible(snapshot: LogSnapshot, now_ms: int) -> int | None:
 
 
 def _first_dirty(snapshot: LogSnapshot) -> tuple[int, Correction | None]:
-    """Return where cleaning begins, and why that is not the checkpoint, if it is not."""
+    """Return where cleaning begins; if that is not at the checkpoint, also the reason."""
     start = snapshot.log_start_offset
     checkpoint = snapshot.checkpoint
     if checkpoint is None:
         return start, None
-    if checkpoint < start:  # normal if retention or DeleteRecords passed it
+    if checkpoint < start:  # normal if retention or DeleteRecords moved the start past it
         return start, Correction.BELOW_LOG_START
     if checkpoint > snapshot.log_end_offset:  # the log was damaged: clean all of it again
         return start, Correction.ABOVE_LOG_END
@@ -232,8 +233,8 @@ def _earliest(segments: Sequence[Segment]) -> int | None:
 
 
 def _delay(segments: Sequence[Segment], limit_ms: int) -> int:
-    """Return how far the earliest dirty batch lies before the limit, 0 if it does not."""
-    if limit_ms <= 0:  # with the default lag no time is before it, so no header is read
+    """Return how long before the limit the earliest dirty batch is, 0 if it is not before it."""
+    if limit_ms <= 0:  # so with the default lag: no time is before the limit, no header is read
         return 0
     earliest = _earliest(segments)
     return 0 if earliest is None else max(0, limit_ms - earliest)

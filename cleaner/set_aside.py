@@ -1,7 +1,8 @@
-"""Partitions whose last pass failed, why, and when they are tried again.
+"""Partitions whose last pass failed, why it failed, and when the cleaner tries them again.
 
-Kafka marks such a partition uncleanable until the broker restarts (KAFKA-19895). Here it is tried
-again after a pause that doubles, and at once when its settings change or a pass is asked for.
+Kafka marks such a partition uncleanable until the broker restarts (KAFKA-19895). Here the cleaner
+tries it again after a pause that doubles, and at once when its settings change or a client asks
+for a pass.
 """
 
 from typing import NamedTuple
@@ -28,7 +29,7 @@ class Failure(NamedTuple):
 
 
 class SetAside:
-    """The partitions that failed; times are of the steady clock. One owner at a time."""
+    """The partitions whose pass failed; times are of the steady clock. One owner at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self.failures: dict[TopicPartition, Failure] = {}

@@ -8,10 +8,10 @@ from siltstone.config.server import ServerConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """Effective values; ``threads`` is 0 where ``log.cleaner.enable`` is false.
+    """The effective values; ``threads`` is 0 if ``log.cleaner.enable`` is false.
 
-    Map and buffers are one thread's part of what is set for all; half of the buffers is for reading
-    and half for writing.
+    The sizes of map and buffers are one thread's share of the sizes set for all threads. Half of
+    the buffers is for reading and half for writing.
     """
 
     threads: int
@@ -28,7 +28,7 @@ class CleanerSettings:
         share = max(1, threads)
         return cls(
             threads=threads,
-            # Kafka's map is one Java array per thread, which ends at 2 GiB.
+            # Kafka's map is one Java array per thread, of 2 GiB at most.
             dedupe_buffer_bytes=min(server.log_cleaner_dedupe_buffer_size // share, (1 << 31) - 1),
             load_factor=server.log_cleaner_io_buffer_load_factor,
             io_buffer_bytes=server.log_cleaner_io_buffer_size // share // 2,

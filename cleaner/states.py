@@ -1,11 +1,12 @@
-"""States of partitions that are worked on, or kept from the cleaner (docs/compaction.md).
+"""States of partitions that a thread works on, or that the cleaner must not take.
 
     none ──take──> in progress ──release──> none
                        │ abort
                        v
                     aborted ──release──> paused(n) ──resume──> none
 
-Pauses are counted. Unlike in Kafka, a second abort waits together with the first.
+Pauses are counted (docs/compaction.md). Unlike in Kafka, a second caller of abort waits together
+with the first.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class State(StrEnum):
-    """The state of a partition, which may keep it from its next pass."""
+    """The state of a partition; each state but NONE keeps the cleaner from taking it."""
 
     NONE = "none"
     IN_PROGRESS = "in progress"
@@ -39,10 +40,9 @@ class _Entry:
 
 
 class CleaningStates:
-    """The states of partitions; one without an entry is free.
+    """The states of partitions; a partition without an entry is free.
 
-    Any thread may call. ``lock`` is the manager's: changes are made with it, `get` and `check` do
-    not take it.
+    Any thread may call. ``lock`` is the manager's: changes need it; `get` and `check` do not.
     """
 
     def __init__(self, lock: threads.Lock) -> None:
@@ -55,24 +55,24 @@ class CleaningStates:
         return State.NONE if entry is None else entry.state
 
     def check(self, topic_partition: TopicPartition) -> None:
-        """Return if the work on a partition may go on.
+        """Do nothing if the work on a partition may go on.
 
         Raises:
-            CleaningAborted: It was aborted.
+            CleaningAborted: The work was aborted.
         """
         entry = self._entries.get(topic_partition)
         if entry is not None and entry.is_aborted:
             raise CleaningAborted(f"cleaning of {topic_partition} was aborted")
 
     def take(self, topic_partition: TopicPartition) -> bool:
-        """Begin to work on a partition that has no state. The caller holds the lock."""
+        """Mark a partition as in progress; false if it has a state. The caller holds the lock."""
         if topic_partition in self._entries:
             return False
         self._entries[topic_partition] = _Entry(is_held=True)
         return True
 
     def release(self, topic_partition: TopicPartition) -> None:
-        """End the work, and wake the threads that wait for that. The caller holds the lock."""
+        """End the work, and wake the threads that wait for its end. The caller holds the lock."""
         entry = self._entries[topic_partition]
         entry.is_held = entry.is_aborted = False
         if not entry.pauses:
@@ -80,7 +80,7 @@ class CleaningStates:
         self._released.notify_all()
 
     def abort_and_pause(self, topic_partition: TopicPartition) -> None:
-        """Keep the cleaner away; return when no thread works on the partition. Blocks."""
+        """Pause a partition, and wait until no thread works on it. Blocks."""
         with self._released:
             entry = self._entries.setdefault(topic_partition, _Entry())
             entry.pauses += 1
@@ -88,7 +88,7 @@ class CleaningStates:
             self._released.wait_for(lambda: not entry.is_held)
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """End any work on a partition; the next may begin at once. Blocks."""
+        """End any work on a partition; other work may begin at once. Blocks."""
         self.abort_and_pause(topic_partition)
         self.resume(topic_partition)
 

@@ -1,9 +1,9 @@
-"""Checks compacted folders, at rest, by the rules of compaction and by the cleaner's receipts.
+"""Checks compacted folders at rest by the rules of compaction and by the cleaner's receipts.
 
-Below the checkpoint a key stands once, with its newest value. Offsets ascend. Files are as the
-last receipt says. If the files that went into the last pass still exist as ``.deleted``, no
-survivor differs from them and no last value is missing. Keys are never shown. Kafka has nothing
-like it.
+It checks that each key occurs once below the checkpoint, with its newest value, that offsets
+ascend, and that files are as the last receipt says. If the input files of the last pass still
+exist as ``.deleted``, it also checks that every record that is left equals its original and that no
+last value is missing. It never shows keys. Kafka has no such check.
 """
 
 import itertools
@@ -38,7 +38,7 @@ class Report:
 
     topic_partition: TopicPartition
     records: int = 0
-    keys: int = 0  # below the checkpoint
+    keys: int = 0  # the number of keys below the checkpoint
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -50,10 +50,10 @@ class Report:
 def verify_partition(
     path: Path, checkpoint: int | None, events: Iterable[dict[str, Any]], *, recovery_point: int = 0
 ) -> Report:
-    """Verify a partition folder that no broker has open. Blocks, for as long as it takes to read.
+    """Verify a partition folder that no broker has open. Reads the whole folder; blocks.
 
     ``events`` are those of this partition in the cleaner's history, the oldest first. Everything
-    below ``recovery_point`` was on the disk once.
+    below ``recovery_point`` was fsynced.
     """
     report = Report(parse_folder(path.name).topic_partition)
     survivors = _verify_log(path, checkpoint, recovery_point, report)
@@ -71,7 +71,7 @@ def verify_partition(
 def _verify_log(
     path: Path, checkpoint: int | None, recovery_point: int, report: Report
 ) -> dict[bytes, int]:
-    """Check every batch and the rule of one record per key; return the offsets of keys."""
+    """Check every batch and that a key has one record; return the offset of each key."""
     offsets: dict[bytes, int] = {}
     expected = 0
     logs = _logs(path)
@@ -106,7 +106,7 @@ def _verify_log(
 
 
 def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
-    """Check the files that the last pass has made; true if all of them are unchanged."""
+    """Check the files that the last pass wrote; true if all of them are unchanged."""
     is_whole = True
     when = moment(receipt.started_ms)
     start = _find_start(path)
@@ -133,7 +133,7 @@ def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
 def _find_start(path: Path) -> int:
     """Return the log start offset: records below it may be gone. Blocks.
 
-    It is that of the first leader epoch, which is moved before a segment is deleted.
+    It is the start offset of the first leader epoch, which rises before a segment is deleted.
     """
     entries = LeaderEpochs.load(path).entries
     return entries[0].start_offset if entries else sys.maxsize
@@ -150,7 +150,7 @@ def _verify_keys(receipt: Receipt, survivors: dict[bytes, int], report: Report) 
 
 
 def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
-    """Compare the outcome of the last pass with its inputs, as far as they exist."""
+    """Compare the outcome of the last pass with its input files, as far as these exist."""
     old = [(each, path / f"{each.name}{files.DELETED}") for each in receipt.inputs]
     found = [file for each, file in old if files.exists(file) and each.matches(file)]
     if not found:
@@ -200,7 +200,7 @@ def _compare(
 
 
 def _note_stranger(survivor: Record, report: Report, *, is_complete: bool) -> None:
-    """Note a survivor that no input has: a fault, if all inputs exist."""
+    """Note a survivor that no input file has; it is a fault only if all input files exist."""
     if is_complete:
         report.fault(f"offset {survivor.offset} is in no file that it was made of")
 
@@ -241,7 +241,7 @@ def _is_aborted(header: BatchHeader, aborted: list[AbortedTransaction]) -> bool:
 
 
 def _aborted(path: Path) -> list[AbortedTransaction]:
-    """Return the aborted transactions of a folder, also those of replaced segments."""
+    """Return the aborted transactions of a folder, including those of replaced segments."""
     names = sorted(name for name in files.list_names(path) if files.TRANSACTION_INDEX in name)
     return [entry for name in names for entry in transaction_index.read(path / name)]
 

@@ -1,4 +1,4 @@
-"""Why a partition is cleaned next or is not, and what a pass would do.
+"""Why a partition is or is not cleaned next, and what a pass would do.
 
-Here goes code that reads and answers. Decisions are in `cleaner.selection`.
+This folder has code that reads and answers. Decisions are in `cleaner.selection`.
 """

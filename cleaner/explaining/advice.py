@@ -1,6 +1,6 @@
 """Advice on each reason why a partition is not compacted, and which reasons belong together.
 
-The reasons are the rules of `siltstone.cleaner.explaining`, and what a stopped folder adds.
+The reasons are the rules of `siltstone.cleaner.explaining`, and those of a folder at rest.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def advise(facts: dict[str, Any]) -> str:
 
 
 def is_failed(facts: dict[str, Any]) -> bool:
-    """Tell whether something is wrong that somebody has to look at."""
+    """Tell whether a fault keeps the partition from being cleaned, so that somebody must look."""
     return facts["rule"] in FAILED
 
 
 def is_waiting(facts: dict[str, Any]) -> bool:
-    """Tell whether there is something to clean that is not cleaned yet."""
+    """Tell whether a partition has something to clean but is not eligible yet."""
     return not facts["eligible"] and facts["rule"] not in FAILED | DONE | {"in-progress"}
 
 

@@ -1,7 +1,7 @@
 """Why a partition is or is not cleaned next, by the cleaner's own rules.
 
-Nothing is decided here: `cleaner.selection` decides, and this module says which of its rules it
-was. If several rules keep a log back, the answer is the one without which it would be eligible.
+This module decides nothing: `cleaner.selection` decides, and this module names the rule that
+decided. If several rules keep a log back, it names the one without which the log would be eligible.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class PartitionView:
     """All that an explanation needs, as of one moment.
 
     ``find_place`` returns where a setting of the topic comes from. ``cleaner_off`` is the setting
-    that switches the cleaner off, ``offline`` the failure of the log directory.
+    that switches the cleaner off. ``offline`` is the failure of the log directory.
     """
 
     snapshot: LogSnapshot
@@ -82,7 +82,7 @@ _WITHOUT_END = {Rule.NOT_COMPACTED, Rule.CLEANER_OFF, Rule.OFFLINE, Rule.PAUSED,
 
 
 def _find_obstacle(view: PartitionView) -> Finding | None:
-    """Return a rule that decides before selection looks at the log, if there is one."""
+    """Return the rule that decides before selection looks at the log; None without such a rule."""
     config = view.snapshot.config
     if view.offline is not None:
         return Finding(Rule.OFFLINE, f"its log directory is offline: {view.offline}")
@@ -166,7 +166,7 @@ def _find_rest_of_small_map(view: PartitionView, cleanable: CleanableLog) -> Fin
 
 
 def _find_limit(view: PartitionView, cleanable: CleanableLog) -> Finding | None:
-    """Return the limit without which the log would be eligible, or have something cleanable."""
+    """Return the limit without which the log would be eligible, or would have cleanable bytes."""
     snapshot = view.snapshot
 
     def decides(without: LogSnapshot) -> bool:
@@ -260,7 +260,7 @@ def _with_tombstones(view: PartitionView, finding: Finding) -> Finding:
 
 
 def _lacking(cleanable: CleanableLog) -> str:
-    """Return how many more bytes would exceed the ratio, in words."""
+    """Return in words how many more bytes the log needs to exceed the dirty ratio."""
     threshold = cleanable.threshold
     if threshold >= _NEVER:
         return ", and no ratio can be"

@@ -36,7 +36,7 @@ class Rule(StrEnum):
 
 
 class SettingUsed(NamedTuple):
-    """The setting that decides, its value, and where that comes from."""
+    """The setting that decides, its value, and where the value comes from."""
 
     name: str
     value: str
@@ -57,7 +57,7 @@ class OpenTransaction(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The rule that decides, as a sentence, and the values that it compares."""
+    """The rule that decides, a sentence about it, and the values that the rule compares."""
 
     rule: Rule
     sentence: str
@@ -68,11 +68,12 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One partition; offsets and bytes are those of its `CleanableLog`, None if not compacted.
+    """The answer for one partition.
 
-    ``is_eligible`` says that a free thread takes it, by itself or because it was asked for.
-    ``next_eligible_ms`` is when the cleaner may take it by itself, if only time passes: in the past
-    or now if it may already, None if never.
+    Offsets and bytes are those of its `CleanableLog`, or None if the topic is not compacted.
+    ``is_eligible`` says that a free thread takes the log, by itself or because of a request.
+    ``next_eligible_ms`` is the time from which the cleaner may take the log by itself if only time
+    passes. It is now or in the past if the log is eligible already, and None for never.
     """
 
     topic_partition: TopicPartition
@@ -129,5 +130,5 @@ class Explanation:
 def moment(time_ms: int) -> str:
     """Return a time for a person: ``2026-11-21 16:00:59 UTC``."""
     if time_ms not in _WITH_FOUR_DIGITS:
-        return f"{time_ms} ms"  # a record may have any timestamp
+        return f"{time_ms} ms"  # outside the years of a datetime: a record may have any timestamp
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ms // 1000))

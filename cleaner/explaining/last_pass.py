@@ -1,4 +1,4 @@
-"""The last pass over a partition, and the last prediction of one, as they are remembered."""
+"""The last pass over a partition and the last prediction of a pass, as the broker keeps them."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ class Pass(NamedTuple):
     """The facts of a partition's last pass that an explanation needs.
 
     Times are in ms since the epoch. ``map_full`` says that the map was full before the end of the
-    dirty part. ``next_horizon_ms`` is when the first tombstone or marker that it kept may go.
+    dirty part. ``next_horizon_ms`` is when the first tombstone or marker that the pass kept may go.
     """
 
     started_ms: int
@@ -27,7 +27,7 @@ class Pass(NamedTuple):
 
 
 def last_pass_of(event: dict[str, Any]) -> Pass | None:
-    """Return the pass of an event of the history, None if it is another kind of event."""
+    """Return the pass that an event of the history describes, None for other kinds of events."""
     if event.get("outcome") != "cleaned":
         return None
     try:
@@ -43,12 +43,12 @@ def last_pass_of(event: dict[str, Any]) -> Pass | None:
             map_keys=event["map_keys"],
             next_horizon_ms=event["next_horizon_ms"],
         )
-    except (KeyError, TypeError, AttributeError):  # of another version of this program
+    except (KeyError, TypeError, AttributeError):  # another version of this program wrote it
         return None
 
 
 class Predictions:
-    """The last prediction for each partition, until a pass shows whether it was right.
+    """The last prediction for each partition, until a pass shows whether the prediction was right.
 
     Any thread may call.
     """
@@ -58,12 +58,12 @@ class Predictions:
         self._by_partition: dict[TopicPartition, Prediction] = {}  # guarded by: _lock
 
     def keep(self, prediction: Prediction) -> None:
-        """Remember a prediction instead of an earlier one."""
+        """Remember a prediction; it replaces an earlier one of the same partition."""
         with self._lock:
             self._by_partition[prediction.result.topic_partition] = prediction
 
     def take(self, result: PassResult) -> Prediction | None:
-        """Return the prediction for this pass, None without one or if the log has changed since."""
+        """Return the prediction for this pass; None without one or if the log has changed since."""
         with self._lock:
             prediction = self._by_partition.pop(result.topic_partition, None)
         if prediction is None:

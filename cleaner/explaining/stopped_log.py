@@ -1,4 +1,4 @@
-"""A partition folder that no broker has open, for selection and dry runs. It is only read."""
+"""Reads a partition folder that no broker has open, for selection and dry runs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class StoppedLog:
     """The log of a folder.
 
-    Its producers are those of the newest snapshot and the batches after it.
+    Its producers come from the newest snapshot and from the batches after that snapshot.
     """
 
     topic_partition: TopicPartition
@@ -79,8 +79,8 @@ def read_stopped_log(
     """Read a partition folder. Blocks.
 
     Raises:
-        ValueError: It is not named like one, or has no segment.
-        CorruptMessage: The end of the log cannot be found: start the broker, it recovers it.
+        ValueError: The folder does not have the name of a partition folder, or has no segment.
+        CorruptMessage: The end of the log cannot be found; a start of the broker recovers the log.
     """
     reader = PartitionReader(path)
     if not reader.segments:
@@ -110,7 +110,7 @@ def _read_producers(
 
 
 def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, "dict[int, ProducerEntry]"]:
-    """Return the newest usable snapshot and its offset, or no producers and the log's start."""
+    """Return the offset and the producers of the newest usable snapshot, or the log's start."""
     names = map(files.parse_name, files.list_names(directory))
     offsets = [
         name.base_offset

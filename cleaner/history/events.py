@@ -3,7 +3,7 @@
     {"event": "pass", "topic": "orders", "partition": 0, "started_ms": …, "outcome": "cleaned", …,
      "receipt": {"groups": [{"inputs": [file, …], "outputs": [file, …]}, …], "key_digest": "…"}}
 
-A file is named with size and CRC-32C. The digest is of the set of keys that survived.
+Each file is listed with its size and CRC-32C. The digest covers the set of keys that survived.
 """
 
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class Span(NamedTuple):
-    """A partition, and from when to when it was worked on, in ms since the epoch.
+    """A partition, and when the work on it began and ended, in ms since the epoch.
 
-    The topic's id tells it from a deleted one of the same name.
+    The topic's id distinguishes the topic from a deleted topic of the same name.
     """
 
     topic_partition: TopicPartition
@@ -26,10 +26,10 @@ class Span(NamedTuple):
 
 
 def begin_event(span: Span) -> dict[str, Any]:
-    """Return the event of a pass that begins; if no other ends it, the pass was interrupted.
+    """Return the event of a pass that begins; if no later event ends it, it was interrupted.
 
-    It is only in the file. It tells ``siltstone verify`` that files may have changed without a
-    receipt.
+    This event is in the file only, not in memory. It tells ``siltstone verify`` that files may have
+    changed without a receipt.
     """
     return {**_head(span, "begun"), "event": "begin"}
 
@@ -42,7 +42,7 @@ def pass_event(
     is_requested: bool,
     prediction: Prediction | None,
 ) -> dict[str, Any]:
-    """Return the event of a pass that ended well, with its receipt."""
+    """Return the event of a pass that succeeded, with its receipt."""
     event: dict[str, Any] = {
         **_head(span._replace(started_ms=result.started_ms), "cleaned"),
         "requested": is_requested,
@@ -84,7 +84,7 @@ def abort_event(span: Span, reason: str) -> dict[str, Any]:
 
 
 def figures_of(result: PassResult) -> dict[str, Any]:
-    """Return the effects of a pass on records and bytes, done or predicted."""
+    """Return the effects of a pass, or of a predicted pass, on records and bytes."""
     return {
         "bytes_in": result.bytes_read,
         "bytes_out": result.bytes_written,

@@ -1,7 +1,7 @@
 """The work of the cleaner threads since the start: plain numbers, read at a scrape.
 
-The gauges are Kafka's (``LogCleaner``). The use of the map is computed rightly: Kafka truncates it
-to 0 before it becomes a percentage (KAFKA-18597).
+The gauges are Kafka's (``LogCleaner``), except that the use of the map is correct: Kafka truncates
+the fraction to 0 before it multiplies by 100 (KAFKA-18597).
 """
 
 from collections import Counter
@@ -25,27 +25,27 @@ class CleanerFigures:
         self._lock = threads.Lock()
         self.passes = 0
         self.aborted = 0
-        self.failures: Counter[str] = Counter()  # by the exception's class
-        self.dropped: Counter[Reason] = Counter()  # records
+        self.failures: Counter[str] = Counter()  # keys are the classes of the exceptions
+        self.dropped: Counter[Reason] = Counter()  # in records
         self.bytes_read = 0
         self.bytes_written = 0
         self.last: dict[TopicPartition, Pass] = {}
         self._by_thread: dict[str, tuple[PassResult, float]] = {}
 
     def recall(self, events: Iterable[dict[str, Any]], logs: Mapping[TopicPartition, Log]) -> None:
-        """Note the last passes of these logs from the history, the oldest first."""
+        """Note the last passes of these logs from the events of the history, the oldest first."""
         for event in events:
             partition = event.get("partition")
             if not isinstance(partition, int):
                 continue
             log = logs.get(TopicPartition(str(event.get("topic")), partition))
             found = last_pass_of(event)
-            # A deleted topic may have had the name of this one.
+            # The event may be about a deleted topic of the same name.
             if log is not None and found is not None and event.get("topic_id") == str(log.topic_id):
                 self.last[log.topic_partition] = found
 
     def note_pass(self, thread: str, result: PassResult, seconds: float) -> None:
-        """Count a pass that has ended well."""
+        """Count a pass that succeeded."""
         with self._lock:
             self.passes += 1
             self.bytes_read += result.map_bytes_read + result.bytes_read
@@ -78,7 +78,7 @@ class CleanerFigures:
 
     @property
     def recopy_percent(self) -> int:
-        """Return the bytes written as a percentage of those read, in the threads' last passes."""
+        """Return bytes written as a percentage of bytes read, over the threads' last passes."""
         last = tuple(self._by_thread.values())
         written = sum(result.bytes_written for result, _ in last)
         return 100 * written // max(1, sum(result.bytes_read for result, _ in last))
@@ -90,7 +90,7 @@ class CleanerFigures:
 
 
 def summarise(result: PassResult, seconds: float) -> Pass:
-    """Return the figures that are kept of a pass."""
+    """Return the figures of a pass that are remembered."""
     return Pass(
         started_ms=result.started_ms,
         seconds=round(seconds, 6),

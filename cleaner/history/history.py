@@ -1,8 +1,8 @@
 """``cleaner-history.jsonl``: every pass as a line of JSON, with a receipt of its files.
 
-One file for each log directory. It is bounded: at `MAX_BYTES` it becomes ``.1``, and an older
-``.1`` is deleted. Lines are appended without fsync: after a power failure the last may be cut or
-missing, and a reader skips what is not JSON.
+Each log directory has one such file. Its size is bounded: at `MAX_BYTES` the file is renamed to
+``.1``, and an older ``.1`` is deleted. Lines are appended without fsync: after a power failure the
+last lines may be cut or missing, and a reader skips lines that are not JSON.
 """
 
 import json
@@ -26,10 +26,10 @@ _logger = logging.getLogger(__name__)
 
 
 class History:
-    """The events of all log directories, the newest in memory too.
+    """The events of all log directories; the newest are also in memory.
 
-    Cleaner threads append, one at a time; any thread reads `recent`. If the disk takes no line,
-    that is logged once; the pass goes on, and the event is in memory and in the log.
+    Cleaner threads append, one at a time; any thread reads `recent`. If a line cannot be written,
+    that is logged once. The pass goes on, and the event is in memory and in the broker's log.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -41,7 +41,7 @@ class History:
     def load(self, directories: Iterable[Path]) -> None:
         """Read the newest events of the files. Blocks.
 
-        A file that cannot be read is left out.
+        A file that cannot be read is skipped.
         """
         found: list[dict[str, Any]] = []
         for directory in directories:
@@ -85,7 +85,7 @@ class History:
         try:
             size = files.size_of(fd)
             if size and disk.pread(fd, 1, size - 1) != b"\n":
-                line = b"\n" + line  # after a line that a crash has cut
+                line = b"\n" + line  # a crash has cut the line before: end it
             files.write_all(fd, line, size)
         finally:
             files.close(fd)

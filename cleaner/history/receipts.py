@@ -1,4 +1,4 @@
-"""The last receipt of a partition's files, and whether it is still valid."""
+"""The last receipt of a partition's files, and whether the receipt is still valid."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ class ReceiptFile(NamedTuple):
     crc: str
 
     def matches(self, path: Path) -> bool:
-        """Tell whether a file is this one, byte for byte. Blocks."""
+        """Tell whether a file has the size and the CRC of this one. Blocks."""
         return disk.stat(path).st_size == self.size and crc_of(path) == self.crc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The files that went into and came out of the last pass that ended well.
+    """The files that the last successful pass read, and those that it wrote.
 
-    ``is_last`` is false if a later pass began and did not end well: it may have replaced some of
-    the files without a receipt.
+    ``is_last`` is false if a later pass began and did not succeed: that pass may have replaced some
+    of the files without a receipt.
     """
 
     started_ms: int

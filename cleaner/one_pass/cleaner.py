@@ -1,10 +1,10 @@
 """One pass over one log: map, group, copy, swap (Kafka: ``Cleaner``).
 
-The dirty section's keys go into an offset map of fixed memory; if it becomes full, the pass ends
-there. Then all segments from the log's start up to there are rewritten, group by group
-(docs/compaction.md). A group's new segment is written as ``.cleaned`` and fsynced, then it is
-swapped for the old ones (`storage.log.log.Log.replace_segments`), then comes the next group. The
-caller writes the checkpoint last. A crash in between costs work, never a record.
+The dirty section's keys go into an offset map of fixed memory. If the map becomes full, the pass
+covers the log only up to that offset. Then all segments from the log's start up to the end of the
+map are rewritten, group by group (docs/compaction.md). A group's new segment is written as
+``.cleaned`` and fsynced, and then replaces the old ones (`storage.log.log.Log.replace_segments`);
+the next group follows. The caller writes the checkpoint last. A crash costs work, never a record.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ _SECRET_BYTES: Final = 16
 
 
 class PassClock:
-    """Seconds by phase: map, copy, swap. Waits for the throttle are in them."""
+    """The seconds of each phase (map, copy, swap), with the waits for the throttle."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class PassClock:
 
     @contextmanager
     def phase_of(self, phase: str) -> Iterator[None]:
-        """Add the time of a block to a phase."""
+        """Add the time that a ``with`` block takes to a phase."""
         self.phase = phase
         began = self._clock.monotonic()
         try:
@@ -67,7 +67,7 @@ class Cleaner:
     """The tools of one cleaner thread: its map, its buffers, and the present pass.
 
     ``dedupe_buffer_bytes`` is this thread's share. The map's memory is allocated when a pass begins
-    and freed when it ends, in failure too.
+    and freed when the pass ends or fails.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Cleaner:
 
     @classmethod
     def of(cls, settings: CleanerSettings, clock: Clock, throttle: Throttle) -> Self:
-        """Return what one cleaner thread needs by the settings."""
+        """Return the cleaner that one cleaner thread gets by the settings."""
         return cls(
             clock=clock,
             throttle=throttle,
@@ -106,7 +106,7 @@ class Cleaner:
 
     @property
     def progress(self) -> Progress | None:
-        """Return how far the pass is, None between passes. Any thread may ask."""
+        """Return the progress of the pass, None between passes. Any thread may ask."""
         log = self._log
         if log is None:
             return None
@@ -127,13 +127,13 @@ class Cleaner:
 
         Raises:
             CorruptSegment: A batch is damaged; its group is as it was.
-            OSError: The disk failed; likewise.
+            OSError: The disk failed; the group is as it was.
         """
         drop_unfinished(log.path)
         return self._run(log, replace, still_wanted)
 
     def dry_run(self, log: LogToClean, still_wanted: Callable[[], None]) -> Prediction:
-        """Return the result of `clean` and how many passes it takes, without writing. Blocks.
+        """Predict the result of `clean`, and how many passes the log needs. Writes nothing; blocks.
 
         Raises:
             CorruptSegment: A batch is damaged.
@@ -161,7 +161,7 @@ class Cleaner:
     def _run(
         self, log: LogToClean, replace: Replace | None, still_wanted: Callable[[], None]
     ) -> PassResult:
-        """Make a pass; without ``replace`` nothing is written."""
+        """Run a pass; without ``replace`` nothing is written."""
         self._log = log
         self._bytes_total = _bytes_to_read(log)
         try:
@@ -203,7 +203,7 @@ class Cleaner:
         return self._clock.now_ms()
 
     def _fill_map(self, log: LogToClean, first_dirty_offset: int) -> compaction.MapBuilder:
-        """Fill the map from the dirty section; return the object that did."""
+        """Fill the map from the dirty section; return the builder that filled it."""
         with self._times.phase_of("map"):
             mapping = Mapping(log, first_dirty_offset, self._map, self._walk)
             mapping.run()
@@ -217,7 +217,7 @@ class Cleaner:
         transactions: "compaction.Transactions[AbortedTransaction]",
         now_ms: int,
     ) -> tuple[GroupFacts, ...]:
-        """Copy what stays, and swap each group when it is on the disk."""
+        """Copy the records that stay, and swap each group when its copy is on the disk."""
         groups = group_segments(
             log.segments,
             log.config,
@@ -249,6 +249,6 @@ class Cleaner:
 
 
 def _bytes_to_read(log: LogToClean) -> int:
-    """Return the bytes of both readings."""
+    """Return how many bytes the two readings of a pass will read together."""
     dirty = sum(segment.size for segment, _ in log.dirty_segments(log.first_dirty_offset))
     return dirty + sum(segment.size for segment in log.segments)

@@ -1,6 +1,6 @@
 """Chooses the segments that become one (Kafka: ``Cleaner.groupSegmentsBySize``).
 
-Sizes are those before cleaning: segments shrink in one pass and merge in the next.
+It goes by the sizes before cleaning: segments shrink in one pass and merge in the next pass.
 """
 
 from collections.abc import Sequence, Sized
@@ -24,10 +24,10 @@ class Segment(Protocol):
         """Return the bytes of its ``.log``."""
 
     def offset_index(self) -> Sized:
-        """Return its offset index, entries of 8 bytes."""
+        """Return its offset index; an entry has 8 bytes."""
 
     def time_index(self) -> Sized:
-        """Return its time index, entries of 12 bytes."""
+        """Return its time index; an entry has 12 bytes."""
 
 
 AnySegment = TypeVar("AnySegment", bound=Segment)
@@ -49,7 +49,7 @@ def group_segments(
     bounds = [segment.base_offset for segment in chosen[1:]] + [first_uncleanable_offset]
     groups: list[list[AnySegment]] = []
     sums = (0, 0, 0)
-    # strict=False: without segments there is still a bound.
+    # strict=False: even without segments there is one bound.
     for segment, bound in zip(chosen, bounds, strict=False):
         sizes = (segment.size, 8 * len(segment.offset_index()), 12 * len(segment.time_index()))
         joined = tuple(map(sum, zip(sums, sizes, strict=True)))

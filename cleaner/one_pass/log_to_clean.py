@@ -19,7 +19,7 @@ NO_OFFSET = -1
 
 
 class LastOfProducer(NamedTuple):
-    """The newest data batch of an active producer; -1 if it has only markers."""
+    """The newest data batch of an active producer; -1 if the producer has only markers."""
 
     producer_id: int
     epoch: int
@@ -31,8 +31,8 @@ class LogToClean:
     """Segments below the first uncleanable offset, oldest first, and facts that decide about them.
 
     The dirty section is from ``first_dirty_offset``, inclusive, to ``first_uncleanable_offset``,
-    exclusive, which is the base of the segment after the last one here. ``aborted`` are those of
-    the whole log, since a marker may be behind these segments.
+    exclusive, which is the base of the segment after the last one here. ``aborted`` has the aborted
+    transactions of the whole log, since a marker may lie after these segments.
     """
 
     topic_partition: TopicPartition
@@ -59,7 +59,7 @@ class LogToClean:
     def of(cls, log: "Log", *, first_dirty_offset: int, first_uncleanable_offset: int) -> Self:
         """Return the input of a pass over a log, as it is now. Reads transaction indexes; blocks.
 
-        Appends meanwhile do no harm: a batch may then no longer be its producer's last.
+        Appends meanwhile do no harm: they only make a batch here no longer its producer's last.
         """
         segments = log.segments
         return cls(

@@ -29,7 +29,7 @@ def open_batch(batch: memoryview) -> bytearray:
     """Return exactly one batch with its records unfolded; attributes and CRC stay as they are.
 
     Raises:
-        CorruptMessage: The codec finds junk.
+        CorruptMessage: The codec cannot decompress the bytes.
         UnfoldsTooFar: The batch unfolds to more than the limit.
         InvalidRecord: The codec does not exist.
     """

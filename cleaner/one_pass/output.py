@@ -1,6 +1,6 @@
-"""The output of a pass: batches into ``.cleaned`` segments, or nowhere in a dry run.
+"""The output of a pass: ``.cleaned`` segments, or only counts in a dry run.
 
-Both kinds use the same index rule and the same counting, so a prediction is what a pass would do.
+Both use the same rule for index entries and the same counting, so a prediction equals the pass.
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ class Output(Protocol):
     """The target of one group's batches."""
 
     def write(self, batches: memoryview) -> None:
-        """Take whole batches, in the order of their offsets."""
+        """Add whole batches, in the order of their offsets."""
 
 
 class CountedOutput:
-    """Counts without writing: segments, their sizes and checksums.
+    """Computes the segments, their sizes and their checksums without writing.
 
-    Usually one segment; another begins where an offset or a position no longer fits into 31 bits
-    (KAFKA-20036).
+    Usually there is one segment; another begins where an offset or a position no longer fits into
+    31 bits (KAFKA-20036).
     """
 
     def __init__(self, log: LogToClean, base_offset: int) -> None:
@@ -50,7 +50,7 @@ class CountedOutput:
         self._begin(base_offset)
 
     def write(self, batches: memoryview) -> None:
-        """Take whole batches, in the order of their offsets."""
+        """Add whole batches, in the order of their offsets."""
         at = 0
         while at < len(batches):
             scan = self._scan
@@ -75,9 +75,9 @@ class CountedOutput:
     def cover(self, group: Sequence[ReadableSegment]) -> None:
         """Ensure that a start after a crash in the swap loads none of the group's old segments.
 
-        Such a start drops the old ones that begin below the end of the new ones, or at one of their
-        bases. If the last old segment leaves nothing, an empty one takes its place, until the next
-        pass.
+        Such a start drops the old segments that begin below the end of the new ones, or at the base
+        of a new one. If no record of the last old segment stays, an empty new segment takes its
+        place, until the next pass.
         """
         filled = [segment.base_offset for segment in group if segment.size]
         if len(filled) > 1 and self._scan.last_offset < filled[-1]:
@@ -85,7 +85,7 @@ class CountedOutput:
             self._begin(filled[-1])
 
     def facts(self) -> tuple[FileFacts, ...]:
-        """Return the segments, also the unfinished last one."""
+        """Return the facts of all segments, including the unfinished last one."""
         return (*self._done, self._facts())
 
     def _begin(self, base_offset: int) -> None:
@@ -106,7 +106,7 @@ class CountedOutput:
         )
 
     def _refusal(self, reason: str) -> CorruptSegment:
-        """Return the error of a batch that no segment takes."""
+        """Return the error about a batch that cannot be in any segment."""
         path = self._log.path / files.segment_file_name(self._scan.base_offset)
         return CorruptSegment(path, self._scan.position, self._scan.last_offset + 1, reason)
 
@@ -116,16 +116,16 @@ class CountedOutput:
 
 def drop_unfinished(path: Path) -> None:
     """Delete the ``.cleaned`` files of a folder, which a pass leaves if the disk fails."""
-    with suppress(FileNotFoundError):  # the folder is gone, and they with it
+    with suppress(FileNotFoundError):  # the folder is gone, and its files with it
         for name in sorted(disk.listdir(path)):
             if name.endswith(files.CLEANED):
                 files.unlink(path / name)
 
 
 class SegmentOutput(CountedOutput):
-    """Writes ``.cleaned`` segments. At the end of a ``with`` block it deletes them.
+    """Writes ``.cleaned`` segments.
 
-    It does not delete those that `hand_over` has returned.
+    The end of the ``with`` block deletes those that `hand_over` has not returned.
     """
 
     def __init__(self, log: LogToClean, base_offset: int, now_ms: int) -> None:
@@ -139,7 +139,7 @@ class SegmentOutput(CountedOutput):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete segments that were not handed over; if the disk fails, the next pass does it."""
+        """Delete segments that were not handed over; if that fails, the next pass deletes them."""
         with suppress(OSError):
             for segment in self._segments:
                 segment.delete()
@@ -150,7 +150,7 @@ class SegmentOutput(CountedOutput):
         return segments
 
     def flush(self, aborted: Sequence[AbortedTransaction], modified_ns: int) -> None:
-        """Put everything on the disk, and set the time of the last segment that went in. Blocks.
+        """Fsync all segments, and give them the modification time of the last input. Blocks.
 
         ``aborted`` are the transactions whose markers were written.
         """

@@ -1,7 +1,7 @@
 """The two readings of a pass: keys into the offset map, then the records that stay into the output.
 
-Both walk over segments in chunks that begin with a batch and hand each chunk to the core
-(`protocol.core.compaction`), which comes back early for a compressed batch: it is opened here.
+Both walk over segments in chunks that begin with a batch and pass each chunk to the core
+(`protocol.core.compaction`). The core returns early at a compressed batch: this module opens it.
 Kafka: ``buildOffsetMap`` and ``cleanSegments``.
 """
 
@@ -30,22 +30,22 @@ consumed, None to stop. A chunk is valid during the call.
 
 
 class Reading(Protocol):
-    """How far a reading is, as `MapBuilder` and `RecordFilter` tell it."""
+    """The progress of a reading; `MapBuilder` and `RecordFilter` have it."""
 
     @property
     def last_offset(self) -> int:
-        """Return the last offset of the batch before."""
+        """Return the last offset of the batch that was read last."""
 
     @property
     def needed(self) -> int:
-        """Return the bytes that the next batch takes."""
+        """Return the size of the next batch."""
 
 
 class SegmentWalk:
     """The read buffer of one thread, and the checks before each chunk.
 
-    It checks whether the pass is still wanted, and obeys the throttle. The buffer grows to the size
-    of a batch that does not fit, and shrinks after the segment.
+    Each chunk waits for the throttle and for the check whether the pass is still wanted. The buffer
+    grows to the size of a batch that does not fit, and shrinks after the segment.
     """
 
     def __init__(self, chunk_bytes: int, throttle: Throttle) -> None:
@@ -62,8 +62,8 @@ class SegmentWalk:
         """Read a segment from a position on, in chunks; false if ``consume`` stopped it. Blocks.
 
         Raises:
-            CorruptSegment: It ends inside a batch.
-            OSError: It cannot be read.
+            CorruptSegment: The segment ends inside a batch.
+            OSError: The segment cannot be read.
         """
         file = segment.file()
         needed = HEADER_SIZE
@@ -95,16 +95,16 @@ class SegmentWalk:
         self.bytes_read = 0
 
     def account(self, count: int) -> None:
-        """Count bytes that were read or written, and wait as the throttle demands."""
+        """Count bytes that were read or written, and wait as long as the throttle demands."""
         self.throttle_seconds += self._throttle.add(count, self.still_wanted)
 
     def shrink(self) -> None:
-        """Shrink to the size that usual batches need."""
+        """Shrink the buffer to the size that usual batches need."""
         if len(self._buffer) != self.chunk_bytes:
             self._buffer = bytearray(self.chunk_bytes)
 
     def close(self) -> None:
-        """Give the buffer back."""
+        """Free the buffer."""
         self._buffer = bytearray()
 
     def _read(self, fd: int, position: int, needed: int, left: int) -> memoryview:
@@ -115,7 +115,7 @@ class SegmentWalk:
 
 
 class Mapping:
-    """Fills a map from a first dirty offset on, as far as it goes."""
+    """Fills a map from the first dirty offset on, until the section ends or the map is full."""
 
     def __init__(
         self,
@@ -133,8 +133,8 @@ class Mapping:
     def run(self) -> bool:
         """Map the dirty section; false if the map was full before its end. Blocks.
 
-        The builder's ``latest`` is then the last offset that the map covers: a pass may end in the
-        middle of a batch (KAFKA-3894).
+        Afterwards the builder's ``latest`` is the last offset that the map covers. It may lie in
+        the middle of a batch (KAFKA-3894).
 
         Raises:
             CorruptSegment: The section has bytes that are not a sound batch.
@@ -145,7 +145,7 @@ class Mapping:
             start = segment.start_before(first_dirty_offset)
             if not self._walk.run(segment, start, builder, self._consume):
                 return False
-            builder.latest = bound - 1  # there are no records in the gap before it
+            builder.latest = bound - 1  # the gap before the bound has no records
         return True
 
     def _consume(self, segment: ReadableSegment, chunk: memoryview, position: int) -> int | None:
@@ -167,7 +167,7 @@ class Mapping:
 
 
 class Copying:
-    """Reads groups of one log in order; transactions may span them."""
+    """Reads the groups of one log in order; a transaction may span several groups."""
 
     def __init__(self, record_filter: compaction.RecordFilter, walk: SegmentWalk) -> None:
         self._filter = record_filter
@@ -234,7 +234,7 @@ class Copying:
 
 
 def check(segment: ReadableSegment, position: int, reading: Reading, status: int) -> None:
-    """Raise CorruptSegment if the status is a fault of the batch at a position."""
+    """Raise CorruptSegment if the status says that the batch at a position is faulty."""
     if status < 0:
         raise corrupt(segment, position, reading, FAULTS[status])
 
@@ -252,8 +252,8 @@ def open_batch(
     """Return a compressed batch with its records unfolded.
 
     Raises:
-        UnopenedBatch: It unfolds to more than the limit.
-        CorruptSegment: It cannot be unfolded.
+        UnopenedBatch: The batch unfolds to more than the limit.
+        CorruptSegment: The batch cannot be unfolded.
     """
     try:
         return opening.open_batch(batch)

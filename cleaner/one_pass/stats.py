@@ -1,4 +1,4 @@
-"""The results of a pass: what it read, wrote and dropped, and its files."""
+"""The results of a pass: the records and bytes that it read, wrote and dropped, and its files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -26,8 +26,8 @@ class Reason(StrEnum):
 class Dropped(NamedTuple):
     """How many records were dropped, and their bytes.
 
-    The bytes are those of the records, without compression and batch headers. For a batch that was
-    not opened they are its size on the disk.
+    The bytes are those of the records, without compression and batch headers. A batch that was not
+    opened counts with its size on the disk.
     """
 
     records: int
@@ -35,9 +35,9 @@ class Dropped(NamedTuple):
 
 
 class FileFacts(NamedTuple):
-    """A ``.log`` that went into a pass or came out of it; the name is its final one.
+    """A ``.log`` that a pass read or wrote; the name is its final one.
 
-    ``crc`` is the CRC-32C of the whole file, ``next_offset`` one past its last offset.
+    ``crc`` is the CRC-32C of the whole file, ``next_offset`` is one past its last offset.
     """
 
     name: str
@@ -48,7 +48,7 @@ class FileFacts(NamedTuple):
 
 
 class GroupFacts(NamedTuple):
-    """Segments that became others."""
+    """The input segments of a group and the output segments that replace them."""
 
     inputs: tuple[FileFacts, ...]
     outputs: tuple[FileFacts, ...]
@@ -56,12 +56,12 @@ class GroupFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassResult:
-    """One pass over one log, or the prediction of one. Offsets as in `LogToClean`.
+    """One pass over one log, or the prediction of a pass. Offsets mean the same as in `LogToClean`.
 
     ``end_offset`` is the new first dirty offset; ``is_map_full`` says that the map was full there.
-    ``map_bytes_read`` and its like are of the first reading, ``bytes_read`` of the second.
-    ``started_ms`` is the pass's "now", with which horizons are compared; ``next_horizon_ms`` is the
-    smallest horizon that was written, None without one.
+    ``map_bytes_read``, ``map_records_read`` and ``map_batches_read`` count the first reading,
+    ``bytes_read`` the second. ``started_ms`` is the pass's "now", with which horizons are compared.
+    ``next_horizon_ms`` is the smallest horizon that was written, None without one.
     """
 
     topic_partition: TopicPartition
@@ -97,7 +97,7 @@ class PassResult:
 
     @property
     def map_utilization(self) -> float:
-        """Return the part of all possible slots that is in use, 0 to 1."""
+        """Return the share of the map's slots that is in use, 0 to 1."""
         return self.map_keys / self.map_slots
 
     @property
@@ -109,7 +109,8 @@ class PassResult:
     def effect(self) -> dict[str, Any]:
         """Return the facts that a pass and its prediction must have in common.
 
-        That is everything but durations, and the checksums of new files, which contain horizons.
+        These are all facts except durations and the checksums of new files: new files contain
+        horizons.
         """
         left_out = {
             "map_seconds",
@@ -128,10 +129,10 @@ class PassResult:
 
     @property
     def effect_at_another_time(self) -> dict[str, Any]:
-        """Return the part of the effect that does not depend on when the pass is made.
+        """Return the part of the effect that does not depend on when the pass runs.
 
-        A batch that gets a delete horizon has its records' timestamps as deltas from it, so its
-        size depends on the moment of the pass.
+        A batch that gets a delete horizon stores its records' timestamps as deltas from the
+        horizon, so the size of the batch depends on the moment of the pass.
         """
         effect = self.effect
         if self.horizons_set:
@@ -145,9 +146,9 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The result of a dry run: the next pass, and how many passes the dirty section takes.
+    """The result of a dry run: the next pass, and how many passes the dirty section needs.
 
-    ``bytes_after`` is what the segments below the first uncleanable offset take after that pass.
+    ``bytes_after`` is the size of the segments below the first uncleanable offset after that pass.
     """
 
     result: PassResult
@@ -161,7 +162,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a pass is: its phase (map, copy, swap) and the bytes read of all it will read."""
+    """The progress of a pass: its phase (map, copy, swap), bytes read so far and bytes to read."""
 
     topic_partition: TopicPartition
     phase: str

@@ -1,4 +1,4 @@
-"""The threads that make passes.
+"""The threads that run passes.
 
-Here go the threads and the limit for their reads and writes.
+This folder has the threads and the limit for their reads and writes.
 """

@@ -1,7 +1,7 @@
 """One cleaner thread: it takes the filthiest log, cleans it, applies retention, and sleeps.
 
 Kafka: ``LogCleaner.CleanerThread``. A pass computes in kernels without the GIL, so the event loop
-goes on; the rest is glue.
+keeps running.
 """
 
 import logging
@@ -45,7 +45,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerServices:
-    """The things that all cleaner threads share; ``make_cleaner`` makes a thread's cleaner."""
+    """The objects that all cleaner threads share; ``make_cleaner`` creates a thread's cleaner."""
 
     manager: CleanerManager
     clock: Clock
@@ -58,7 +58,7 @@ class CleanerServices:
 class CleanerThread:
     """The loop of one thread, and the log that it works on.
 
-    `step` is one round. Any thread may replace ``settings``: they count from the next pass on.
+    `step` is one round of the loop. Any thread may replace ``settings``; the next pass uses them.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CleanerThread:
         self.working_on: GrabbedLog | None = None  # written by the thread
         self._services = services
         self._died = died
-        self._cleaner: Cleaner | None = None  # of the thread alone
+        self._cleaner: Cleaner | None = None  # only the thread uses it
         self._cleaner_settings = settings
         self._next_trim = services.clock.monotonic()
         self._stopping = threads.Event()
@@ -87,36 +87,36 @@ class CleanerThread:
 
     @property
     def native_id(self) -> int:
-        """Return the number by which the system knows the thread, 0 before it runs."""
+        """Return the system's id of the thread, 0 before the thread runs."""
         return self._thread.native_id or 0
 
     @property
     def progress(self) -> Progress | None:
-        """Return how far the running pass is, None without a pass."""
+        """Return the progress of the running pass, None without a pass."""
         cleaner = self._cleaner
         return cleaner.progress if cleaner is not None and self.working_on is not None else None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """End a pause."""
+        """End the thread's pause between two looks for work."""
         self._wake.set()
 
     def stop(self) -> None:
-        """End the loop and the pass that runs, at its next check; `join` waits for it."""
+        """End the loop, and the running pass at its next check; `join` waits for both."""
         self._stopping.set()
         self._wake.set()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end of the thread and tell whether it came. Blocks."""
+        """Wait for the end of the thread; tell whether it ended in time. Blocks."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def step(self) -> bool:
-        """Clean one log if one needs it, then trim; tell whether a log did. Blocks."""
+        """Clean one log if one needs it, then trim; tell whether a log needed a pass. Blocks."""
         work = self._services.manager.grab_filthiest()
         if work is not None:
             self._clean(work)
@@ -138,7 +138,7 @@ class CleanerThread:
                 self._cleaner.close()
 
     def _clean(self, work: GrabbedLog) -> None:
-        """Make a pass over a log that was taken, and always give it back."""
+        """Run a pass over a log that was taken, and always give the log back."""
         services = self._services
         self.working_on = work
         began = services.clock.monotonic()
@@ -153,7 +153,7 @@ class CleanerThread:
             _logger.info("cleaning aborted partition=%s reason=%s", work.topic_partition, reason)
         except Exception as error:  # noqa: BLE001  # one log must not stop the others
             self._set_aside(work, error)
-        except BaseException:  # the thread dies; the log must be free again
+        except BaseException:  # the thread dies; another must be able to take the log
             services.manager.release(work.log)
             raise
         else:
@@ -188,13 +188,13 @@ class CleanerThread:
         self._services.manager.states.check(work.topic_partition)
 
     def _ready_cleaner(self) -> "Cleaner":
-        """Return the thread's cleaner, a new one if the settings have changed."""
+        """Return the thread's cleaner; create a new one if the settings have changed."""
         settings = self.settings
         if self._cleaner is None or self._cleaner_settings != settings:
             if self._cleaner is not None:
                 self._cleaner.close()
             elif threads.is_current(self._thread):
-                threads.ask_for_slice(threads.LONG_NS)  # of this thread alone, too
+                threads.ask_for_slice(threads.LONG_NS)  # for this thread only
             self._cleaner = self._services.make_cleaner(settings)
             self._cleaner_settings = settings
         return self._cleaner
@@ -209,7 +209,7 @@ class CleanerThread:
             prediction=services.predictions.take(result),
         )
         self._record(work, event)
-        # Last: a reader of the figures finds the event, too.
+        # The figures change last: a reader that sees them also finds the event.
         services.figures.note_pass(self.name, result, seconds)
         _logger.info(
             "cleaned partition=%s thread=%s from=%d to=%d bytes_in=%d bytes_out=%d "
@@ -267,7 +267,7 @@ class CleanerThread:
         return Span(work.topic_partition, work.log.topic_id, work.now_ms, now_ms)
 
     def _trim_all(self, *, is_idle: bool) -> None:
-        """Apply retention to every compacted log, unless idle at most once in a backoff."""
+        """Apply retention to every compacted log, at most once in a backoff while there is work."""
         now = self._services.clock.monotonic()
         if not is_idle and now < self._next_trim:
             return
@@ -278,7 +278,7 @@ class CleanerThread:
             self._trim(log)
 
     def _trim(self, log: Log) -> None:
-        """Delete segments that are too old or too much, unless the log is taken."""
+        """Delete the segments that retention selects, unless the log is taken."""
         manager = self._services.manager
         now_ms = self._services.clock.now_ms()
         try:

@@ -25,8 +25,8 @@ class CleanerPool:
     """The threads ``cleaner-N``, by the present settings.
 
     Any thread may call; `start` and `stop` block. A thread that dies of an unexpected error is
-    counted and replaced after a pause (Kafka leaves it dead). Unlike in Kafka, threads go on with
-    their pass when settings change. The new ones count from the next pass on, but the rate at once.
+    counted and replaced after a pause (Kafka does not replace it). Unlike in Kafka, threads go on
+    with their pass when settings change: a new rate counts at once, the rest from the next pass on.
     """
 
     def __init__(
@@ -34,17 +34,17 @@ class CleanerPool:
     ) -> None:
         self.services = services
         self.throttle = throttle
-        self.died = 0  # threads, since the start
+        self.died = 0  # how many threads have died since the start
         self._settings = settings
         self._lock = threads.Lock()
         self._threads: dict[int, CleanerThread] = {}  # guarded by: _lock; read by anyone
         self._is_running = False  # guarded by: _lock
         self._stopping = threads.Event()
-        self._dry_runs = threads.Lock()  # one at a time: each takes a map
+        self._dry_runs = threads.Lock()  # one dry run at a time: each needs the memory of a map
 
     @property
     def settings(self) -> CleanerSettings:
-        """Return the settings that count now."""
+        """Return the present settings."""
         return self._settings
 
     @property
@@ -54,7 +54,7 @@ class CleanerPool:
 
     @property
     def dead_threads(self) -> list[str]:
-        """Return the names of threads that should run and do not."""
+        """Return the names of the threads that should run but do not."""
         return [each.name for each in self.threads if not each.is_alive]
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class CleanerPool:
     def stop(self, timeout: float = STOP_SECONDS) -> bool:
         """End the threads and their passes; tell whether all ended. Blocks; idempotent.
 
-        A pass that is ended leaves its log as it was.
+        A pass that is stopped leaves the log as it was, except for groups that were swapped.
         """
         self._stopping.set()
         with self._lock:
@@ -79,7 +79,7 @@ class CleanerPool:
         return all(ended)
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Obey other settings."""
+        """Use other settings from now on."""
         with self._lock:
             if settings == self._settings:
                 return
@@ -101,10 +101,10 @@ class CleanerPool:
             each.wake()
 
     def dry_run(self, log: Log, cleanable: CleanableLog) -> Prediction | None:
-        """Return the result of a pass, predicted; None if the log is taken. Blocks like a pass.
+        """Return the predicted result of a pass; None if the log is taken. Blocks like a pass.
 
-        It only reads, with a map of its own and with the same throttle. Meanwhile the log has a
-        state, so that no pass begins.
+        The dry run only reads, with a map of its own and with the same throttle. Meanwhile the log
+        has a state, so that no pass begins.
         """
         manager = self.services.manager
         with self._dry_runs:
@@ -142,7 +142,7 @@ class CleanerPool:
         self.services.manager.states.check(topic_partition)
 
     def _resize(self) -> None:
-        """Start or stop threads until there are as many as set; the caller holds the lock."""
+        """Start or stop threads until their number is as set; the caller holds the lock."""
         for number in [each for each in self._threads if each >= self._settings.threads]:
             self._threads.pop(number).stop()
         for number in range(self._settings.threads):
@@ -157,7 +157,7 @@ class CleanerPool:
         thread.start()
 
     def _replace(self, dead: CleanerThread, _error: BaseException) -> None:
-        """Replace a thread that ends because of an error; it runs in that thread."""
+        """Replace a thread that ends because of an error; the thread itself calls this."""
         self.died += 1
         self._stopping.wait(RESTART_SECONDS)
         with self._lock:

@@ -1,8 +1,8 @@
 """Bytes per second over all cleaner threads (Kafka: ``Throttler``).
 
 Kafka checks the rate every 300 ms and sleeps while it holds the lock. Here each piece of work books
-its time behind that of the others and waits for it on its own, so that a thread which is asked to
-stop notices it while it waits.
+its time after the time of the others and waits without the lock, so that a thread that is asked to
+stop notices the request while it waits.
 """
 
 import math
@@ -21,7 +21,8 @@ SLICE_SECONDS: Final = 0.2
 class Throttle:
     """One rate for all threads; ``bytes_per_second`` may change at any time.
 
-    ``wait`` sleeps for some seconds; the pool passes that of an event, so that a stop wakes it.
+    ``wait`` sleeps for a number of seconds. The pool passes the ``wait`` of an event, so that a
+    stop ends the sleep.
     """
 
     def __init__(
@@ -34,20 +35,20 @@ class Throttle:
         self._wait = wait or threads.Event().wait
         self._lock = threads.Lock()
         self.rate = bytes_per_second  # guarded by: _lock
-        self._booked = clock.monotonic()  # guarded by: _lock; until when the rate is used up
+        self._booked = clock.monotonic()  # guarded by: _lock; the time up to which work is booked
         self._changes = 0  # guarded by: _lock
         self.total_bytes = 0  # guarded by: _lock; read by anyone (Kafka: cleaner-io)
         self.slept_seconds = 0.0  # likewise
 
     def set_rate(self, bytes_per_second: float) -> None:
-        """Change the rate; threads that wait for the old one go on."""
+        """Change the rate; threads that wait because of the old rate go on."""
         with self._lock:
             self.rate = bytes_per_second
             self._booked = self._clock.monotonic()
             self._changes += 1
 
     def add(self, count: int, still_wanted: Callable[[], None]) -> float:
-        """Count bytes read or written, and wait as the rate demands; return the seconds.
+        """Count bytes read or written, wait as the rate demands, and return the seconds waited.
 
         Raises:
             CleaningAborted: ``still_wanted`` raised it during the wait.
