@@ -1,4 +1,4 @@
-"""The offsets of the logs in a directory, as its checkpoints have them."""
+"""The offsets of a directory's logs, in the form in which the checkpoints store them."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -13,16 +13,17 @@ AnyLog: TypeAlias = Log | FutureLog
 
 
 def recovery_points(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the recovery points of the logs in a directory, as they are noted."""
+    """Collect the recovery points of the logs in a directory, as the checkpoint stores them."""
     return _collect(directory, logs, noted_recovery_point)
 
 
 def noted_recovery_point(log: AnyLog) -> int:
-    """Return the recovery point as a start may go by it, after a roll too.
+    """Return a recovery point that a start may rely on, even if the log rolls meanwhile.
 
-    That of a segment that has not ended stays below the segment's end. The start scans it from its
-    base anyway; and if it ends there before the file is written again, its last index entries, and
-    a cut of torn bytes behind it, are not on the disk yet.
+    A recovery point inside the active segment is lowered by one, so that it stays below the
+    segment's end. A start scans the active segment from its base anyway. If the segment ends before
+    the checkpoint is written again, its last index entries, and a cut of torn bytes after its end,
+    are not on the disk yet.
     """
     active = log.segments[-1]  # first: a roll lowers the recovery point before it shows its segment
     recovery_point = log.recovery_point
@@ -30,10 +31,10 @@ def noted_recovery_point(log: AnyLog) -> int:
 
 
 def log_starts(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the log start offsets that the first segments on the disk do not tell.
+    """Collect the log start offsets that do not follow from the first segments on the disk.
 
     Above the recovery point a power failure may bring deleted segments back, torn. Then the log
-    would end below its start, and offsets would be given out again.
+    would end below its start, and would assign offsets a second time.
     """
     return _collect(directory, logs, _own_start)
 
@@ -46,7 +47,7 @@ def high_watermarks(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[Top
 def _collect(
     directory: LogDirectory, logs: Iterable[AnyLog], offset_of: Callable[[AnyLog], int | None]
 ) -> dict[TopicPartition, int]:
-    """Return the offsets; a log that moves meanwhile belongs to the other directory."""
+    """Return the offsets, without those of a log that moves to another directory meanwhile."""
     offsets: dict[TopicPartition, int] = {}
     for log in logs:
         if log.directory is directory:

@@ -1,8 +1,9 @@
-"""The time as a value that is handed in, so that tests can set it; and the processor's time.
+"""The clock that callers pass to functions, so that tests can set the time; and processor time.
 
-It is the seam of clocks: no other module asks the system for the time. Compiled code asks it
-without a call of Python's. ``route.through`` leads each question to an object that has the
-functions of the module ``time`` which are used here; a simulator sets it before it makes a broker.
+This module is the seam of clocks: no other module asks the system for the time. Compiled code gets
+the time without a call of Python. If ``route.through`` is set, its object answers instead: it has
+the functions of the module ``time`` that are used here. A simulator sets it before it creates a
+broker.
 """
 
 import time
@@ -11,7 +12,7 @@ from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
 
 cdef class Route:
-    """The way of the questions for the time: through an object, or straight to the system."""
+    """The place where the time comes from: an object, or the system."""
 
     cdef public object through
 
@@ -21,7 +22,7 @@ route = _route
 
 
 cpdef double perf_counter() noexcept:
-    """Return seconds that never go back, as fine as the system has them: how long work has taken."""
+    """Return seconds that never go back, in the finest resolution, to measure work."""
     cdef timespec now
     if _route.through is not None:
         return _route.through.perf_counter()
@@ -38,13 +39,13 @@ cdef long long _now_ns() except? -1:
 
 
 def thread_seconds():
-    """Return the seconds that the present thread has had a processor."""
+    """Return the seconds for which the calling thread has had a processor."""
     return (_route.through or time).thread_time()
 
 
 def utc_now():
-    """Return the system's date and time, for certificates: no test clock moves it."""
-    from datetime import UTC, datetime  # the first ack needs neither
+    """Return the system's date and time, for certificates: no test clock changes it."""
+    from datetime import UTC, datetime  # imported late: the first answers need neither
 
     return datetime.fromtimestamp(_now_ns() / 1e9, UTC)
 
@@ -70,24 +71,24 @@ cdef class Clock:
 
 
 cdef class ShiftedClock(Clock):
-    """A clock that goes on from wherever it was moved to; for `siltstone serve --test-clock`."""
+    """A clock that can be moved and runs on from there; for `siltstone serve --test-clock`."""
 
     cdef readonly long long ahead_ms
     cdef double _steady_seconds
 
     cpdef long long now_ms(self) except? -1:
-        """Return the system's time and what was added to it."""
+        """Return the system's time plus the time that was added."""
         return Clock.now_ms(self) + self.ahead_ms
 
     cpdef double monotonic(self) except? -1:
-        """Return the steady clock's time and what was added to it."""
+        """Return the steady clock's time plus the time that was added."""
         return Clock.monotonic(self) + self._steady_seconds
 
     def advance(self, long long milliseconds):
-        """Let time pass on both clocks."""
+        """Move both clocks forward."""
         self.ahead_ms += milliseconds
         self._steady_seconds += milliseconds / 1000
 
     def put_back(self):
-        """Have the wall clock show the system's time again; the steady one never goes back."""
+        """Set the wall clock to the system's time again; the steady clock never goes back."""
         self.ahead_ms = 0

@@ -1,8 +1,8 @@
-"""The lock of a log: each append takes it, so compiled code does without a call of Python's.
+"""The lock of a log. Every append takes it, so compiled code takes it without a call of Python.
 
-It is a part of the seam of threads. A lock that is free is taken at once and nothing else is asked.
-A simulator sets `wait_for` of this module to a function of its own, which lets other threads run
-until `LogLock.take_now` returns true.
+It is a part of the seam of threads. A free lock is taken at once, without a call of `wait_for`.
+A simulator replaces `wait_for` of this module by a function that lets other threads run until
+`LogLock.take_now` returns true.
 """
 
 cimport cython
@@ -46,7 +46,7 @@ cdef class LogLock:
         return 0
 
     cpdef int drop(self) except -1:
-        """Let another thread have it."""
+        """Release the lock."""
         PyThread_release_lock(self._lock)
         return 0
 

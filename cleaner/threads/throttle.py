@@ -21,8 +21,8 @@ SLICE_SECONDS: Final = 0.2
 class Throttle:
     """One rate for all threads; ``bytes_per_second`` may change at any time.
 
-    ``wait`` sleeps for a number of seconds. The pool passes the ``wait`` of an event, so that a
-    stop ends the sleep.
+    ``wait`` sleeps for a number of seconds. The pool passes the ``wait`` of an event, so a stop
+    ends the sleep.
     """
 
     def __init__(

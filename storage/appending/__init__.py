@@ -1,4 +1,4 @@
-"""The rules that the batch of a producer must keep before a log takes it.
+"""The rules that a producer's batch must keep before it is appended to a log.
 
-Here go those rules and their refusals; `storage.log.end` writes what keeps them.
+This folder has the rules and the errors; `storage.log.end` writes the batches that keep the rules.
 """

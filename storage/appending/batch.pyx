@@ -1,4 +1,4 @@
-"""A batch on its way into a log, and a topic's rules as numbers, which nearly every batch keeps."""
+"""A batch on its way into a log, and the rules of a topic as numbers, for common batches."""
 
 cimport cython
 from libc.stdint cimport INT64_MAX
@@ -23,13 +23,13 @@ cdef tuple KEPT_BY = (  # by codec, the values of `compression.type` that store 
 @cython.final
 @cython.freelist(64)
 cdef class ValidatedBatch:
-    """Exactly one batch that may be stamped and written, and what came of it.
+    """Exactly one batch that may be stamped and written, and the result of its append.
 
-    The append time is -1 with CreateTime. `LogEnd.append` sets ``log`` and what came of it: the
-    offset of the first record, where the log began then, and whether the caller must await
-    `Log.flush` on an io thread before it answers; or ``error``. Of a ``duplicate`` it is what came
-    of it the first time. As long as it waits to be written there is no offset and no error.
-    ``partition`` is a note of the handler: what it is in its request.
+    The append time is -1 with CreateTime. `LogEnd.append` sets ``log`` and the result. The result
+    is either ``error``, or the offset of the first record, the log start offset at that moment, and
+    whether the caller must await `Log.flush` on an io thread before it answers. A ``duplicate`` has
+    the result of the first append. While the batch waits to be written it has neither offset nor
+    error. ``partition`` belongs to the handler: the place of the batch in its request.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ cdef class ValidatedBatch:
         self.await_outcome()
 
     cdef int await_outcome(self) except -1:
-        """Have nothing come of it yet."""
+        """Reset the result: the batch has neither an offset nor an error yet."""
         self.base_offset = -1
         self.log_start_offset = -1
         self.duplicate = False
@@ -70,7 +70,7 @@ cdef class ValidatedBatch:
         return 0
 
     cpdef repeat(self, object first, long long log_start_offset):
-        """Have come of it what came of the same batch the first time."""
+        """Set the result to that of the first append of the same batch."""
         self.duplicate = True
         self.base_offset = first.first_offset
         self.log_append_time_ms = first.timestamp
@@ -83,7 +83,7 @@ cdef class ValidatedBatch:
 
     @property
     def is_awaited(self):
-        """Tell whether nothing has come of it yet."""
+        """Tell whether the batch has neither an offset nor an error yet."""
         return self.base_offset < 0 and self.error is None
 
 
@@ -107,7 +107,7 @@ cdef class PlainRules:
                 self.kept_codecs |= 1 << codec
 
     cpdef ValidatedBatch take(self, object records, long long now_ms):
-        """Return the batch, ready to be appended; None if it is one for `validation.validate`."""
+        """Return the batch, ready to be appended; None if `validation.validate` must check it."""
         cdef long long size = len(records)
         cdef Plain plain
         cdef ValidatedBatch batch

@@ -1,4 +1,4 @@
-"""Gives a batch the codec that its topic asks for (Kafka's LogValidator, `compression.type`)."""
+"""Compresses a batch with its topic's codec (`compression.type`; Kafka's LogValidator)."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ _CODECS = {
 
 
 def find_codec(codec: int, config: "TopicConfig") -> int:
-    """Return the codec that a batch sent with `codec` is stored with."""
+    """Return the codec with which a batch is stored that was sent with `codec`."""
     return _CODECS.get(config.compression_type, codec)
 
 
@@ -37,14 +37,14 @@ def rebuild(
     flags: int,
     is_uneven: bool,
 ) -> bytearray:
-    """Return a new batch of checked records, packed as the topic wants; producer fields are kept.
+    """Return a new batch of checked records with the topic's codec; producer fields are kept.
 
     With `is_uneven` deltas and record attributes are written again: Kafka tolerates clients that
     number compressed records wrongly.
 
     Raises:
-        RecordTooLarge: it came out above max.message.bytes.
-        InvalidRecord: two timestamps lie further apart than a delta can say.
+        RecordTooLarge: the new batch is larger than max.message.bytes.
+        InvalidRecord: two timestamps lie further apart than a delta can hold.
     """
     base_timestamp = header.base_timestamp
     rows: Buffer = data

@@ -1,4 +1,4 @@
-"""Refuses batches because of single records, and names these and the reasons (KIP-467)."""
+"""Refuses batches because of single records, and names these records and the reasons (KIP-467)."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -29,14 +29,14 @@ _STAMPED = (
 
 
 class Limits(NamedTuple):
-    """The timestamps, inclusive, that a record may have; having none is always allowed."""
+    """The smallest and largest timestamp that a record may have; no timestamp is always allowed."""
 
     low: int
     high: int
 
     @classmethod
     def of(cls, config: "TopicConfig", now_ms: int, attributes: int) -> "Limits":
-        """Return the limits of records, the widest if their own timestamps do not count."""
+        """Return the limits for records, the widest ones if their own timestamps do not count."""
         if config.is_log_append_time or attributes & LOG_APPEND_TIME:
             return cls(_INT64_MIN, _INT64_MAX)
         return cls.around(config, now_ms)
@@ -50,7 +50,7 @@ class Limits(NamedTuple):
         )
 
     def allow(self, timestamp: int) -> bool:
-        """Whether a record may have the timestamp."""
+        """Tell whether a record may have the timestamp."""
         return timestamp == NO_TIMESTAMP or self.low <= timestamp <= self.high
 
     def explain(self, timestamp: int) -> str:
@@ -67,9 +67,10 @@ class Limits(NamedTuple):
 
 
 def find_stamp_error(header: "BatchHeader", config: "TopicConfig", now_ms: int) -> str | None:
-    """Say what is wrong with a batch that a client stamped with LogAppendTime, if anything is.
+    """Return the fault of a batch that a client marked with LogAppendTime; None for a sound one.
 
-    Kafka reads the header's max timestamp as that of every record, and drops the bit if it is fine.
+    Kafka takes the header's max timestamp for that of every record; if it is valid, Kafka clears
+    the bit.
     """
     if not header.is_log_append_time:
         return None

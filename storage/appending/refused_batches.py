@@ -1,6 +1,6 @@
-"""The reasons by which refused batches are counted: Kafka's, and our own limits.
+"""The reasons by which refused batches are counted: Kafka's reasons, and our own limits.
 
-Kafka's are those of ``LogValidator.MetricsRecorder``.
+Kafka has its reasons in ``LogValidator.MetricsRecorder``.
 """
 
 from typing import Final

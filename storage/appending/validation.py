@@ -4,8 +4,8 @@ The order of the checks and their errors are Kafka's. Two deliberate differences
 is opened only where a rule needs its records (docs/decisions/0002), and an uncompressed batch whose
 offset deltas are not 0, 1, 2, … is refused, where Kafka would store it.
 
-It only computes on the caller's bytes, in any thread. It corrects in place what it can: the buffer
-must be writable, and belongs to the `ValidatedBatch` afterwards.
+It only computes on the caller's bytes, and any thread may call it. Where possible it corrects a
+batch in place: the buffer must be writable, and belongs to the `ValidatedBatch` afterwards.
 """
 
 from struct import Struct
@@ -80,8 +80,8 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
     """Return the one batch of a partition, without a tail that was cut short.
 
     Raises:
-        InvalidRecord: there is no whole batch, more than one, or one of an old format.
-        CorruptMessage: its length or its magic cannot be.
+        InvalidRecord: there is no whole batch, more than one batch, or a batch of an old format.
+        CorruptMessage: no batch can have this length or this magic.
         UnsupportedCompressionType: zstd before Produce v7.
     """
     if records is None:
@@ -109,7 +109,7 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
 
 
 def must_open(records: memoryview, config: "TopicConfig") -> bool:
-    """Whether `validate` will open the batch: for a large one a thread should do it."""
+    """Tell whether `validate` will open the batch; a thread should validate a large one then."""
     if len(records) < HEADER_SIZE:
         return False
     header = BatchHeader.read(records)
@@ -117,15 +117,15 @@ def must_open(records: memoryview, config: "TopicConfig") -> bool:
 
 
 def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> ValidatedBatch:
-    """Check a client's batch, exactly one, rule by rule; return it ready to be appended.
+    """Check exactly one batch of a client, rule by rule; return it ready to be appended.
 
-    `storage.appending.batch.PlainRules` is the short way for batches that break none.
+    `storage.appending.batch.PlainRules` is the short way for batches that break no rule.
 
     Raises:
-        InvalidRecord: a header field, a record or a key is not as it must be.
+        InvalidRecord: a header field, a record or a key is invalid.
         InvalidTimestamp: a timestamp is outside the topic's limits.
-        RecordTooLarge: above max.message.bytes, as sent or as recompressed.
-        RecordListTooLarge: above segment.bytes.
+        RecordTooLarge: the batch is larger than max.message.bytes, as sent or as recompressed.
+        RecordListTooLarge: the batch is larger than segment.bytes.
         CorruptMessage: length, CRC or compressed bytes are damaged.
     """
     size = len(records)
@@ -187,7 +187,7 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _needs_records(header: BatchHeader, config: "TopicConfig") -> bool:
-    """Whether a rule, other than that of the codec, needs a compressed batch opened."""
+    """Tell whether a rule other than that of the codec needs the records of a compressed batch."""
     if header.codec == NONE:
         return False
     if config.is_compacted:
@@ -255,7 +255,7 @@ def _store(
     now_ms: int,
     content: _Content,
 ) -> ValidatedBatch:
-    """Correct the batch in place, or rebuild it for another codec or uneven offset deltas."""
+    """Correct the batch in place, or rebuild it if its codec or its offset deltas must change."""
     is_stamped = config.is_log_append_time
     time_bit = LOG_APPEND_TIME if is_stamped else 0
     max_timestamp = now_ms if is_stamped else content.max_timestamp

@@ -1,4 +1,5 @@
 """A log directory: its lock, its own files, and the partition folders in it.
 
-Here goes what is said once for a directory or for all of them, the housekeeping thread included.
+This folder has the code that exists once per directory or once for all directories, including the
+housekeeping thread.
 """

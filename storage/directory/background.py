@@ -1,7 +1,7 @@
 """The ``housekeeping`` thread: file work that the event loop has decided and must not wait for.
 
 It fsyncs rolled segments, renames and unlinks old files, writes checkpoints and starts write-back.
-Queued work waits in the kernel and computes next to nothing: a thread that holds the GIL
+Queued work may wait in the kernel but must compute almost nothing: a thread that holds the GIL
 stalls the loop.
 """
 
@@ -19,15 +19,15 @@ _logger = logging.getLogger(__name__)
 class Background:
     """One daemon thread that works off a queue in order.
 
-    Work that fails is counted and its traceback logged once per kind of work, and the thread goes
-    on with the next. ``error`` is set, and ``alive`` false, only if the thread itself ended;
-    readiness then fails. A crash may lose what is queued: recovery or the next start repeats it.
+    Work that fails is counted, its traceback is logged once per kind of work, and the thread goes
+    on with the next piece. ``error`` is set and ``alive`` is false only if the thread itself ended;
+    readiness then fails. A crash may lose queued work: recovery or the next start repeats it.
     """
 
     def __init__(self) -> None:
-        self.failures = 0  # written by the thread, read by anyone
+        self.failures = 0  # written by the thread, read by any thread
         self.error: BaseException | None = None  # likewise
-        self._reported: set[str] = set()  # thread only
+        self._reported: set[str] = set()  # used by the thread only
         self._queue: threads.Queue[tuple[str, Callable[[], object]] | None] = threads.Queue()
         self._thread = threads.new_thread("housekeeping", self._run)
 
@@ -42,7 +42,7 @@ class Background:
 
     @property
     def pending(self) -> int:
-        """Return about how many pieces of work wait."""
+        """Return the approximate number of pieces of work that wait."""
         return self._queue.qsize()
 
     def submit(self, what: str, work: Callable[[], object]) -> None:
@@ -61,9 +61,9 @@ class Background:
             continue
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Work the queue off and end the thread; true if it ended in ``timeout`` seconds. Blocks.
+        """Do all queued work and end the thread; true if it ended in ``timeout`` seconds. Blocks.
 
-        Idempotent; a thread that was never started works its queue off here, in the caller.
+        Idempotent. If the thread was never started, the caller does the queued work here.
         """
         self._queue.put(None)
         if self._thread.ident is None:
@@ -85,7 +85,7 @@ class Background:
         try:
             work()
         except KafkaStorageError:
-            self.failures += 1  # the directory is offline, which was logged
+            self.failures += 1  # the directory is offline; that was logged
         except Exception:
             self.failures += 1
             if what not in self._reported:

@@ -1,9 +1,9 @@
 """``siltstone-catalog.json``: the metadata of Kafka's ``__cluster_metadata`` in one small file.
 
-It has topic ids, partition counts and settings of topics, dynamic settings of the broker, levels of
-features, and the next block of producer ids. It lies in the first log directory, has a line for
-each topic, and is replaced atomically. Without it topics come back from their folders, their
-settings only where Kafka's own log of them exists.
+The file has topic ids, partition counts and settings of topics, dynamic settings of the broker,
+levels of features, and the next block of producer ids. It lies in the first log directory, has one
+line for each topic, and is replaced atomically. Without the file, topics are found by their
+folders; settings of topics come back only if Kafka's own metadata log exists.
 """
 
 import json
@@ -33,7 +33,7 @@ class MalformedCatalog(ValueError):  # noqa: N818  # as MalformedCheckpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogTopic:
-    """One topic: partitions 0 to ``partitions`` - 1, and the settings of its own."""
+    """One topic: partitions 0 to ``partitions`` - 1, and the settings that it overrides."""
 
     id: UUID
     partitions: int
@@ -41,7 +41,7 @@ class CatalogTopic:
     text: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Made once: thousands of topics are written again whenever one of them changes.
+        # Encoded once: when one topic changes, the lines of all thousands are written again.
         text = json.dumps(
             {
                 "id": uuid_text(self.id),
@@ -54,13 +54,13 @@ class CatalogTopic:
 
 @dataclass(slots=True, kw_only=True)
 class CatalogState:
-    """The content of the file. To change it, change a copy and have that written.
+    """The content of the file. To change it, change a copy and write the copy.
 
-    ``deleted`` are ids of topics whose folders may still have their names: the next start removes
-    them, so that a topic is deleted as a whole or not at all. ``retired`` are names of deleted
-    topics of which groups may still have offsets, each with the id of the one deleted last, which
-    the file does not keep. ``generation`` counts the writes, and tells the newer of two files if
-    log.dirs are put in another order.
+    ``deleted`` has the ids of topics whose folders may still have their names: the next start
+    removes these folders, so that a topic is deleted as a whole or not at all. ``retired`` has the
+    names of deleted topics for which groups may still have offsets. Each name has the id of the
+    topic that was deleted last; the file does not store this id. ``generation`` counts the writes:
+    it shows which of two files is newer after a change of the order of log.dirs.
     """
 
     topics: dict[str, CatalogTopic] = field(default_factory=dict)
@@ -81,9 +81,9 @@ class CatalogState:
 
 
 class Catalog:
-    """The file in the first of the log directories; ``state`` is what was read from it.
+    """The file in the first of the log directories; ``state`` is its content.
 
-    ``found`` tells whether there was one: without it the folders alone know which topics exist.
+    ``found`` tells whether a file existed: without one, only the folders show which topics exist.
     """
 
     def __init__(self, directories: Sequence[Path]) -> None:
@@ -107,22 +107,22 @@ class Catalog:
         """Replace the file. Blocks.
 
         Raises:
-            OSError: The disk did not take it; the old file stays.
+            OSError: The disk refused the write; the old file stays.
         """
         files.replace_file(self.path, encode(state), mode=_mode_of(state))
 
     def put_back(self, state: CatalogState) -> None:
-        """Have the old content again, after a write that failed. Blocks.
+        """Restore the old content after a write that failed. Blocks.
 
-        A restart must not find a change of which its client was told that it failed, such as the
-        deletion of a topic that is still used. With half a file no broker starts.
+        The client of a failed change got an error, so a restart must not find that change, such as
+        the deletion of a topic that is still used. And with half a file no broker starts.
         """
         files.put_back(self.path, encode(state) if state.generation else None, _mode_of(state))
 
 
 def _mode_of(state: CatalogState) -> int:
-    """Return the rights of the file: its owner's alone if a setting is a secret, such as a key."""
-    from siltstone.config.known import known_broker  # noqa: PLC0415  # few clients alter any
+    """Return the mode of the file: only its owner may read it if a setting is a secret."""
+    from siltstone.config.known import known_broker  # noqa: PLC0415  # few clients alter settings
 
     known = map(known_broker, {*state.cluster_configs, *state.broker_configs})
     is_secret = any(each is not None and each.is_sensitive for each in known)
@@ -130,7 +130,7 @@ def _mode_of(state: CatalogState) -> int:
 
 
 def encode(state: CatalogState) -> bytes:
-    """Return the text of the file: JSON with one topic to a line, sorted as they were created."""
+    """Return the text of the file: JSON with one topic per line, in the order of their creation."""
     topics = ",\n".join(
         f"  {json.dumps(name)}: {topic.text}" for name, topic in state.topics.items()
     )
@@ -155,10 +155,10 @@ def encode(state: CatalogState) -> bytes:
 
 
 def decode(text: bytes) -> CatalogState:
-    """Return what the text of the file says.
+    """Return the state that the text of the file describes.
 
     Raises:
-        MalformedCatalog: It is not such a file; the message says what is wrong.
+        MalformedCatalog: The text is not that of a catalogue; the message says what is wrong.
     """
     content = read_json(text)
     if not isinstance(content, dict):
@@ -201,7 +201,7 @@ def _read(path: Path) -> CatalogState | None:
 
 
 def _find_closed(path: Path) -> str:
-    """Return what the rights of a file, or of its folder, do not allow."""
+    """Return the action that the rights of a file or of its folder do not allow, in words."""
     try:
         files.find_size(str(path))
     except PermissionError:
@@ -224,12 +224,12 @@ def _topic(name: str, entry: Any) -> CatalogTopic:
         )
     except ValueError as error:
         raise MalformedCatalog(f"topic {name}: {error}") from error
-    except InvalidTopic as error:  # its folders would lie elsewhere
+    except InvalidTopic as error:  # with such a name its folders would lie elsewhere
         raise MalformedCatalog(error.message) from error
 
 
 def _check_ids(topics: Mapping[str, CatalogTopic], deleted: frozenset[UUID]) -> None:
-    """Refuse a topic that exists and is deleted, too: the start would remove its folders."""
+    """Refuse a topic that is also in ``deleted``: the start would remove its folders."""
     for name, topic in topics.items():
         if topic.id in deleted:
             raise MalformedCatalog(f"topic {name} exists and its id is among the deleted ones")

@@ -5,7 +5,8 @@
     user-profiles 0 1500
     user-profiles 1 0
 
-They are replaced as a whole, atomically. An empty file has no entries: Kafka creates such files.
+A file is always replaced as a whole, atomically. An empty file has no entries: Kafka creates such
+files.
 """
 
 import logging
@@ -25,7 +26,7 @@ class MalformedCheckpoint(Exception):  # noqa: N818  # what is wrong, in Kafka's
 
 
 def read_entries(path: Path, fields: int) -> list[list[str]]:
-    """Return the entries of a checkpoint as lists of ``fields`` words; none of a missing file.
+    """Return the entries of a checkpoint as lists of ``fields`` words; a missing file has none.
 
     Raises:
         MalformedCheckpoint: Version, count or a line is wrong.
@@ -40,7 +41,7 @@ def read_entries(path: Path, fields: int) -> list[list[str]]:
 
 
 def parse_entries(text: str, fields: int, path: object) -> list[list[str]]:
-    """Return the entries in the text of a checkpoint; ``path`` names it in faults.
+    """Return the entries in the text of a checkpoint; errors name ``path``.
 
     Raises:
         MalformedCheckpoint: Version, count or a line is wrong.
@@ -87,10 +88,10 @@ class OffsetCheckpoint:
         return offsets_of(read_entries(self.path, 3), self.path)
 
     def read_or_empty(self) -> dict[TopicPartition, int]:
-        """Return the offsets, none with a warning if the file cannot be understood.
+        """Return the offsets; warn and return no offsets if the file cannot be understood.
 
-        Without recovery points every log is scanned whole. Without start offsets each begins at its
-        first segment. Both are safe.
+        Without recovery points every log is scanned as a whole. Without start offsets each log
+        begins at its first segment. Both are safe.
         """
         try:
             return self.read()
@@ -109,7 +110,7 @@ class OffsetCheckpoint:
 
 
 def offsets_of(entries: Iterable[list[str]], path: object) -> dict[TopicPartition, int]:
-    """Return the offsets in entries; ``path`` names their file in faults.
+    """Return the offsets in entries; errors name ``path``.
 
     Raises:
         MalformedCheckpoint: A word is not a number, or no log can have the offset.

@@ -1,8 +1,8 @@
 """How a program on this machine reaches the HTTP port of the broker that has a log directory open.
 
-The broker notes in the directory where it listens and, when it encrypts, its certificate: a program
-that may read the folder knows by that to which broker it talks. `SILTSTONE_CA` names the
-authorities to trust instead, as for a broker on another machine.
+The broker writes into the directory the address on which it listens and, if it encrypts, its
+certificate. By the certificate a program that may read the folder knows that it talks to this
+broker. `SILTSTONE_CA` names the authorities to trust instead, as for a broker on another machine.
 """
 
 import os
@@ -24,7 +24,7 @@ def find_trust(directory: Path | None) -> "ssl.SSLContext":
     """Return the context by which a client encrypts, with the authorities that it trusts. Blocks.
 
     Raises:
-        OSError: The file of authorities cannot be read, or names no authority; the text says which.
+        OSError: The file of authorities cannot be read, or has no authority; the text says which.
     """
     from siltstone.config.trust import make_client_context  # noqa: PLC0415  # few encrypt that port
 
@@ -40,13 +40,13 @@ def find_trust(directory: Path | None) -> "ssl.SSLContext":
             ) from error
     if own is None or not files.exists(own):
         return make_client_context()
-    context = make_client_context(own)  # this very one, signed by any authority
-    context.check_hostname = False  # and with any names in it
+    context = make_client_context(own)  # trust exactly this certificate, from any authority
+    context.check_hostname = False  # it may have any names in it
     return context
 
 
 def explain(error: OSError) -> str:
-    """Return why a connection failed; of a certificate that is not trusted, with what to do."""
+    """Return why a connection failed; if a certificate is not trusted, also what to do."""
     from siltstone.config.trust import why_untrusted  # noqa: PLC0415  # likewise
 
     untrusted = why_untrusted(error)
@@ -58,7 +58,7 @@ def explain(error: OSError) -> str:
 
 
 def note_certificate(directory: Path, pem: str | None) -> None:
-    """Note the certificate that the HTTP port shows; None: it does not encrypt. Blocks.
+    """Note the certificate of the HTTP port, None if the port does not encrypt. Blocks.
 
     Raises:
         OSError: The directory cannot be written.

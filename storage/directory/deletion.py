@@ -1,7 +1,8 @@
 """Delayed deletion: files are renamed at once, and unlinked after ``file.delete.delay.ms``.
 
-Readers that have a file open keep it. As in Kafka, the delay is for those that only know its name.
-What still waits at a stop is found by its suffix at the next start, and deleted.
+Readers that have a file open keep it. As in Kafka, the delay is for readers that only know the name
+of the file. The next start finds files that still waited at the stop by their suffix, and deletes
+them.
 """
 
 import heapq
@@ -16,8 +17,8 @@ from siltstone.storage.directory.background import Background
 class DelayedDeletions:
     """The deletions that wait, in the order of their times.
 
-    Any thread schedules them. The loop's housekeeping hands those that are due to the background
-    thread.
+    Any thread may schedule a deletion. The loop's housekeeping passes those that are due to the
+    background thread.
     """
 
     def __init__(self, clock: Clock, background: Background) -> None:
@@ -34,7 +35,7 @@ class DelayedDeletions:
             heapq.heappush(self._waiting, (due, next(self._numbers), delete))
 
     def run_due(self) -> int:
-        """Hand what is due to the background thread; return how many pieces that were."""
+        """Pass the deletions that are due to the background thread; return their number."""
         now = self._clock.monotonic()
         count = 0
         with self._lock:

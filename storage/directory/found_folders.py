@@ -1,4 +1,4 @@
-"""Finding the partition folders of the log directories when the broker starts."""
+"""Finds the partition folders of the log directories when the broker starts."""
 
 import logging
 import stat
@@ -28,10 +28,10 @@ class FoundFolder:
 
 @dataclass(frozen=True, slots=True)
 class FoundFolders:
-    """The folders in the log directories: partitions, and deletions that had begun.
+    """The folders in the log directories: partitions, and partitions whose deletion had begun.
 
     ``futures`` are unfinished copies for another directory. ``left`` are folders of partitions
-    whose copy in another directory has taken over; they will be deleted.
+    whose copy in another directory has taken over; these folders will be deleted.
     """
 
     live: dict[TopicPartition, FoundFolder] = field(default_factory=dict)
@@ -41,9 +41,9 @@ class FoundFolders:
 
 
 def find_folders(directories: Sequence[LogDirectory]) -> FoundFolders:
-    """List the partition folders; others are logged and left alone. Blocks.
+    """List the partition folders; other folders are logged and left alone. Blocks.
 
-    Kafka refuses to start beside a folder whose name it does not understand.
+    Kafka refuses to start if there is a folder whose name it does not understand.
 
     Raises:
         LogDirError: A directory cannot be listed, or two of them hold the same partition.
@@ -63,12 +63,12 @@ def find_folders(directories: Sequence[LogDirectory]) -> FoundFolders:
 
 
 def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
-    """Sort one folder in by its name."""
+    """Add one folder to the list to which its name belongs."""
     path = directory.path / name
     try:
         topic_partition, state = parse_folder(name)
     except ValueError:
-        # A folder whose name begins with a dot, such as the probe's, is no topic's.
+        # A folder whose name begins with a dot, such as the probe's, belongs to no topic.
         if name not in _NOT_OURS and not name.startswith("."):
             _logger.warning("folder is left alone: it is no partition's folder=%s", path)
         return
@@ -90,10 +90,10 @@ def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
 
 
 def _tell_apart(one: FoundFolder, other: FoundFolder) -> tuple[FoundFolder, FoundFolder]:
-    """Return of two folders of a partition the one that has taken over, and the old one.
+    """Sort two folders of one partition: first the one that has taken over, then the old one.
 
     Raises:
-        LogDirError: No mark says which it is.
+        LogDirError: No mark says which folder has taken over.
     """
     moved = [each for each in (one, other) if files.exists(each.path / files.MOVED)]
     if len(moved) != 1:

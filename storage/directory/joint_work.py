@@ -1,4 +1,4 @@
-"""Work, such as an fsync, that several threads ask for at once and one does for all of them."""
+"""Work, such as an fsync, that several threads request at once and one thread does for all."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,10 @@ from siltstone.storage import threads
 
 
 class JointWork:
-    """Has work done once for all threads that ask while it is being done for others.
+    """Does work once for all threads that request it while an earlier run is going on.
 
-    A call sees all that happened before it: it never takes part in work that has begun.
+    A call never takes part in a run that has begun already, so the run that serves a call covers
+    everything that happened before the call.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -17,18 +18,18 @@ class JointWork:
         self._counting = threads.Lock()  # held for a few instructions
         self._asked = 0  # guarded by: _counting
         self._done = 0  # guarded by: _working; the calls up to this one are served
-        self._error: OSError | None = None  # likewise; what came of the last time
+        self._error: OSError | None = None  # likewise; the error of the last run
 
     @property
     def waiting(self) -> int:
-        """Return how many calls the next time will serve."""
+        """Return how many calls the next run will serve."""
         return self._asked - self._done
 
     def run(self) -> None:
         """Do the work, or wait until another thread has done it for this call. Blocks.
 
         Raises:
-            OSError: The work did.
+            OSError: The work raised it.
         """
         with self._counting:
             self._asked += 1

@@ -1,9 +1,9 @@
 """The ``.lock`` file that keeps a second broker, ours or Apache Kafka's, out of a log directory.
 
-Java's channel lock is a POSIX record lock on Linux, so this is one, too: a ``flock`` would not
-exclude a Java process. A record lock does not exclude its own process, so the disk keeps a set of
-what this process has locked. And it ends when the process closes *any* descriptor of the file,
-so nothing else here opens ``.lock``.
+Java's channel lock is a POSIX record lock on Linux, so this lock is one, too: a ``flock`` would not
+exclude a Java process. A record lock does not exclude its own process, so the module `disk` keeps a
+set of the files that this process has locked. A record lock ends when the process closes *any*
+descriptor of the file, so no other code opens ``.lock``.
 """
 
 import os
@@ -55,7 +55,7 @@ class DirectoryLock:
         """Delete the file and release the lock. Idempotent."""
         if self._fd < 0:
             return
-        with suppress(OSError):  # the lock counts, and it ends with the descriptor
+        with suppress(OSError):  # the file may stay: the lock ends with the descriptor
             files.unlink(self._path)
         files.close(self._fd)
         self._fd = -1
@@ -72,7 +72,7 @@ class DirectoryLock:
 def is_held(directory: Path) -> bool:
     """Tell whether another process uses a log directory; nothing is locked or created.
 
-    Not for a process that has the lock itself: it would lose it.
+    A process that has the lock itself must not call this: it would lose the lock.
     """
     try:
         fd = files.open_file(directory / files.LOCK)

@@ -1,7 +1,7 @@
 """The offset checkpoints of one log directory (docs/on-disk-format.md).
 
-Recovery points are written after the data below them was fsynced, so after a crash they are too low
-at worst.
+A recovery point is written after the data below it was fsynced, so after a crash it may be too low
+but never too high.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ Collect: TypeAlias = Callable[[], Mapping[TopicPartition, int]]
 
 
 class LogCheckpoints:
-    """The three files of a log directory. Any thread writes, one at a time.
+    """The three files of a log directory. Any thread may write, one at a time.
 
-    The writing thread collects the offsets, so that the file has those of the last call: offsets
-    collected before cannot bring a deleted partition back.
+    The writing thread collects the offsets itself while it holds the lock. So a file always has the
+    offsets of the last call, and older offsets cannot bring a deleted partition back.
     """
 
     __slots__ = ("_high_watermarks", "_lock", "_log_starts", "_recovery_points", "_written")
@@ -37,11 +37,11 @@ class LogCheckpoints:
         return self._read(self._recovery_points)
 
     def read_log_starts(self) -> dict[TopicPartition, int]:
-        """Return the log start offsets that are not their first segment's."""
+        """Return the log start offsets that differ from the base of the first segment."""
         return self._read(self._log_starts)
 
     def names(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether a partition has a recovery point or a log start offset in a file."""
+        """Tell whether a file has a recovery point or a log start offset of a partition."""
         files = (self._recovery_points.path, self._log_starts.path)
         with self._lock:
             return any(topic_partition in self._written.get(path, ()) for path in files)

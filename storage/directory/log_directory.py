@@ -38,7 +38,7 @@ class LogDirError(Exception):
 
 
 def remedy_for(error: OSError) -> str | None:
-    """Return the remedy for an error that may pass; None for one that does not pass."""
+    """Return the remedy for an error that may pass; None for an error that does not pass."""
     return None if isinstance(error, FsyncFailed) else _REMEDIES.get(error.errno or 0)
 
 
@@ -47,16 +47,16 @@ class LogDirectory:
 
     After an OSError of a write call `fail`, from any thread. After an error that may pass (a full
     disk, a read-only mount, no descriptors) writes are refused until `check` finds that they work;
-    nothing is lost. After any other error they are refused until the next start. That includes a
-    failed fsync: the kernel may have dropped the pages that it could not write, and the next fsync
-    succeeds, so only the first answer can be believed.
+    nothing is lost. After any other error writes are refused until the next start. A failed fsync
+    is such an error: the kernel may have dropped the pages that it could not write. The next fsync
+    then succeeds although the pages are lost, so only the first result can be trusted.
 
-    Below the reserve only produce requests are refused: deletions, retention, the cleaner,
-    committed offsets and ends of transactions go on, and `check` takes produces again when there is
-    room.
+    If less room than the reserve is free, only produce requests are refused. Deletions, retention,
+    the cleaner, committed offsets and ends of transactions go on, and `check` allows produce
+    requests again when there is room.
 
-    Reads never ask: every readable segment is served, and an unreadable one affects no other.
-    Directories do not affect each other (KAFKA-17356).
+    Reads do not depend on any of this: every readable segment is served, and an unreadable one
+    affects no other. Directories do not affect each other (KAFKA-17356).
     """
 
     __slots__ = (
@@ -88,17 +88,17 @@ class LogDirectory:
         lock: DirectoryLock | None = None,
         identity: tuple[int, int] | None = None,
     ) -> None:
-        """Make it of a folder that is locked and whose device and inode are known."""
+        """Create the object for a folder that is locked and whose device and inode are known."""
         self.path = path
         self.directory_id = directory_id
         self.is_new = is_new  # whether it had no id before this start
         self.was_clean = False  # whether the last stop was clean; known when logs are loaded
         self.must_rewrite = must_rewrite  # whether an fsync failed during the last run
         self.refusal: str | None = None  # why writes are refused, for now or for good; any thread
-        self.failure: str | None = None  # why they are refused until the next start; written once
-        self.client_refusal: str | None = None  # why those of clients are; any thread
-        self.room = Room()  # noted by `check`, read by any thread
-        self._remedy = ""  # what helps against the last refusal; any thread
+        self.failure: str | None = None  # why writes are refused until the next start; set once
+        self.client_refusal: str | None = None  # why produce requests are refused; any thread
+        self.room = Room()  # measured by `check`, read by any thread
+        self._remedy = ""  # the remedy for the last refusal; any thread
         self._lock = lock
         self._identity = identity
         self._state = threads.Lock()  # held for a few instructions
@@ -148,7 +148,7 @@ class LogDirectory:
 
     @property
     def trouble(self) -> str | None:
-        """Why writes are refused and what to do: text to follow the path; None if they are not."""
+        """Text to put after the path: why writes are refused and what to do. None if they work."""
         refusal, remedy = self.refusal, self._remedy
         if self.failure is not None:
             return f"is offline for writes ({self.failure}): check the disk and restart the broker"
@@ -160,13 +160,13 @@ class LogDirectory:
 
     @property
     def warning(self) -> str | None:
-        """A fault that is near: text to follow the path; None without one."""
+        """Text to put after the path about a fault that is near; None without one."""
         if self.trouble is not None or self.room.level is not Level.SCARCE:
             return None
         return f"is nearly full ({self._shortage()}): {_MAKE_ROOM}"
 
     def report_once(self, sentence: str) -> None:
-        """Log a sentence about something unreadable, once among the last thousand."""
+        """Log a sentence about something unreadable, unless the last thousand contain it."""
         if sentence not in self._reported:
             if len(self._reported) >= _MAX_REPORTED:
                 self._reported.clear()
@@ -176,8 +176,8 @@ class LogDirectory:
     def check(self, reserve_bytes: int = 0, now: float = 0.0, written: int = 0) -> None:
         """Check whether the directory is gone, has its reserve, or takes writes again. Blocks.
 
-        ``now`` is a monotonic time, and ``written`` what was written until then, for the forecast.
-        In Kafka a full directory stays offline until the restart.
+        ``now`` is a monotonic time, and ``written`` is how many bytes were written until then: the
+        forecast needs both. In Kafka a full directory stays offline until the restart.
         """
         if self.failure is not None:
             return
@@ -204,7 +204,7 @@ class LogDirectory:
         self._tell_level(before)
 
     def look(self) -> None:
-        """Look whether the reserve is still free, between two checks; quick, and on the loop."""
+        """Look between two checks whether the reserve is still free; quick, for the loop."""
         if self.failure is not None:
             return
         before = self.room.level
@@ -218,7 +218,7 @@ class LogDirectory:
         self._tell_level(before)
 
     def _refuse_clients_if_short(self) -> None:
-        """Decide by the room about produce requests; the caller holds the lock."""
+        """Refuse or allow produce requests, by the room that is left; the caller holds the lock."""
         if self.refusal is None:
             is_short = self.room.level is Level.SHORT
             self.client_refusal = self._shortage() if is_short else None
@@ -235,7 +235,7 @@ class LogDirectory:
         )
 
     def _tell_level(self, before: Level) -> None:
-        """Log what the room means now, if that is another thing than before."""
+        """Log the level of the room if it differs from the level before."""
         room = self.room
         if room.level is before:
             return

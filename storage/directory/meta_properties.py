@@ -1,7 +1,7 @@
-"""``meta.properties``: whose log directory this is (Kafka: ``MetaProperties``, version 1).
+"""``meta.properties``: the cluster and broker of a log directory (``MetaProperties``, version 1).
 
-Java properties text. The first two lines are comments, the second one the time of writing as Java
-prints it.
+The file is Java properties text. Its first two lines are comments; the second is the time of
+writing as Java prints it.
 """
 
 import time
@@ -27,7 +27,7 @@ class MetaProperties:
         """Return the directory's identity, None without a file; ``directory_id`` may be empty.
 
         Raises:
-            MalformedCheckpoint: A property is missing or has no meaning.
+            MalformedCheckpoint: A property is missing or invalid.
         """
         path = log_directory / files.META_PROPERTIES
         try:
@@ -68,7 +68,7 @@ class MetaProperties:
 
 
 def _parse(text: str) -> dict[str, str]:
-    """Return the properties. Escapes and continued lines are not needed here."""
+    """Return the properties. Escapes and continued lines are not supported: none are needed."""
     properties = {}
     for line in text.splitlines():
         stripped = line.strip()

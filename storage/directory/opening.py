@@ -1,4 +1,4 @@
-"""Opening the log directories at the start: locks, identities, marks of the last stop."""
+"""Opens the log directories at the start: locks, identities, marks of the last stop."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,12 +23,13 @@ def open_directories(
 ) -> tuple[tuple[LogDirectory, ...], str]:
     """Lock the directories, and return them with the id of the cluster that they belong to. Blocks.
 
-    A directory without ``meta.properties`` is new and joins the others; the first of all are given
-    ``cluster_id``, or a random one, and none may have another. The marks of a clean stop stay until
-    `take_marks`: a start that ends before it loads a log has changed none.
+    A directory without ``meta.properties`` is new and gets the cluster id of the others. If all are
+    new, they get ``cluster_id``, or a random one. A directory must not have another cluster id. The
+    marks of a clean stop stay until `take_marks`: a start that ends before it loads a log has
+    changed no log.
 
     Raises:
-        LogDirError: With a line for every fault; then nothing is locked.
+        LogDirError: The text has a line for every fault; nothing is locked then.
     """
     found: list[_Locked] = []
     try:
@@ -46,7 +47,7 @@ def open_directories(
 
 
 def forget_identities(directories: Iterable[LogDirectory]) -> None:
-    """Take back the identities of new directories: the start ended before it loaded a log."""
+    """Delete the identities of new directories, since the start ended before it loaded a log."""
     for directory in directories:
         if directory.is_new:
             with suppress(OSError):
@@ -54,10 +55,10 @@ def forget_identities(directories: Iterable[LogDirectory]) -> None:
 
 
 def take_marks(directories: Iterable[LogDirectory]) -> None:
-    """Note whether the last stop was clean, and delete the mark of it. Blocks.
+    """Note whether the last stop was clean, and delete its mark. Blocks.
 
     Raises:
-        LogDirError: The disk does not take it.
+        LogDirError: The disk refuses the deletion.
     """
     for directory in directories:
         try:
@@ -70,10 +71,11 @@ def take_marks(directories: Iterable[LogDirectory]) -> None:
 def find_readable(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return the log directories that exist, for commands that only read. Blocks.
 
-    If others exist, a missing one is new.
+    A missing directory is taken for a new one if others exist.
 
     Raises:
-        LogDirError: No directory exists, or one is no folder or not for this user, a line for each.
+        LogDirError: No directory exists, or one is no folder or this user may not read it; the text
+            has a line for each.
     """
     faults = []
     found = []
@@ -112,7 +114,7 @@ def live_folders(directories: Iterable[Path]) -> Iterator[tuple[TopicPartition, 
 
 
 def forget_failed_fsyncs(directories: Iterable[LogDirectory]) -> None:
-    """Remove the marks of failed fsyncs: everything that may be missing was written again. Blocks.
+    """Remove the marks of failed fsyncs, after everything was written again. Blocks.
 
     Raises:
         LogDirError: The disk still fails.
@@ -139,7 +141,7 @@ class _Locked(NamedTuple):
 
 
 def _lock_all(paths: Iterable[Path], found: list[_Locked]) -> list[str]:
-    """Lock the directories that can be used, into ``found``; return the faults of the others."""
+    """Lock the directories that can be used, add them to ``found``; return the others' faults."""
     faults = []
     for path in paths:
         try:
@@ -150,12 +152,12 @@ def _lock_all(paths: Iterable[Path], found: list[_Locked]) -> list[str]:
 
 
 def _lock(path: Path) -> _Locked:
-    """Create a directory if only itself is missing, and lock it.
+    """Create a directory if only its last folder is missing, and lock it.
 
-    A whole path is not created: it is a typing error, or a disk that is not mounted.
+    Missing parent folders are not created: they mean a typing error or a disk that is not mounted.
 
     Raises:
-        LogDirError: It is missing, not writable or in use.
+        LogDirError: The directory is missing, not writable or in use.
     """
     try:
         if not files.exists(path):
@@ -244,7 +246,7 @@ def _identify(
     node_id: int,
     now_ms: int,
 ) -> LogDirectory:
-    """Return the directory with its ids; new ones are written."""
+    """Return the directory with its ids; ids of a new directory are written."""
     try:
         is_new = properties is None
         if properties is None or not properties.directory_id:

@@ -3,7 +3,7 @@
     version: 0
     topic_id: 7SqBHxP6QkKw0mJ9cU5sYg
 
-Two lines without a line feed at the end. The folder has it before its first record.
+The file has two lines without a line feed at the end. It is written before the first record.
 """
 
 import re
@@ -44,10 +44,10 @@ class PartitionMetadata:
 
     @classmethod
     def parse(cls, text: str, path: object) -> "PartitionMetadata":
-        """Return the content of a file's text; ``path`` names it in faults.
+        """Return the content of a file's text; errors name ``path``.
 
         Raises:
-            MalformedCheckpoint: It cannot be understood.
+            MalformedCheckpoint: The text cannot be understood.
         """
         match = _TEXT.fullmatch(text)
         if not match:

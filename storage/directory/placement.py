@@ -1,4 +1,4 @@
-"""Chooses the log directory of a new partition: the preferred one, or the one with the fewest."""
+"""Chooses a new partition's log directory: the preferred one, or that with fewest partitions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ class Placement:
         self._preferred: dict[TopicPartition, LogDirectory] = {}  # guarded by: _lock
 
     def add(self, directory: LogDirectory, partitions: int = 1) -> None:
-        """Count partitions; a negative number counts those that are gone."""
+        """Count partitions; a negative number takes away those that are gone."""
         with self._lock:
             self._placed[directory.path] += partitions
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
-        """Prefer a directory for a partition that does not exist yet, if it takes writes then."""
+        """Prefer a directory for a future partition, if the directory takes writes by then."""
         with self._lock:
             self._preferred.pop(topic_partition, None)
             self._preferred[topic_partition] = directory
@@ -39,7 +39,7 @@ class Placement:
     def choose(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
     ) -> LogDirectory:
-        """Return the directory for one more partition, which is counted.
+        """Return the directory for one more partition, and count the partition there.
 
         Raises:
             KafkaStorageError: No directory takes writes.

@@ -1,4 +1,4 @@
-"""The room on the disk below a log directory, and when it is too little for produces."""
+"""The free room on the disk of a log directory, and when it is too little for produces."""
 
 import enum
 from collections import deque
@@ -15,7 +15,7 @@ LEAST_SECONDS: Final = 180.0
 _LEAST_SHARE: Final = 10
 """This part of the room that went must be ours, else other programs fill the disk, or empty it."""
 
-_BACK_DIVISOR: Final = 20  # a level is left again with a twentieth more room than it begins at
+_BACK_DIVISOR: Final = 20  # a level ends when there is a twentieth more room than where it began
 
 
 class Level(enum.IntEnum):
@@ -35,10 +35,10 @@ class _Sample(NamedTuple):
 
 
 class Room:
-    """Free bytes, the reserve, and how fast they go. One thread notes, any reads.
+    """The free bytes, the reserve, and how fast room is used. One thread notes, any thread reads.
 
-    A level is left a little above where it begins, so that a disk at the edge does not go back and
-    forth.
+    A level ends with a little more room than it begins with, so that the level of a disk at the
+    limit does not change back and forth.
     """
 
     __slots__ = ("_samples", "free_bytes", "level", "reserve_bytes", "seconds_left", "total_bytes")
@@ -48,7 +48,7 @@ class Room:
         self.total_bytes = -1
         self.reserve_bytes = 0
         self.level = Level.PLENTY
-        self.seconds_left: float | None = None  # until only the reserve is left; None: it does not
+        self.seconds_left: float | None = None  # until only the reserve is left; None: no forecast
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES)
 
     @property
@@ -57,18 +57,18 @@ class Room:
         return self.free_bytes - self.reserve_bytes
 
     def measure(self, path: Path, reserve_bytes: int, now: float, written: int) -> None:
-        """Look at the disk at a monotonic time, when so many bytes were written. Blocks.
+        """Measure the disk; ``now`` is monotonic, ``written`` the bytes until then. Blocks.
 
         Raises:
-            OSError: The disk does not say.
+            OSError: The system does not tell the free bytes.
         """
         self.note(*files.find_room(path), reserve_bytes, now, written)
 
     def look(self, path: Path) -> None:
-        """Look only at what is free; may be called by any thread.
+        """Measure only the free bytes; any thread may call.
 
         Raises:
-            OSError: The disk does not say.
+            OSError: The system does not tell the free bytes.
         """
         free_bytes, total_bytes = files.find_room(path)
         self._judge(free_bytes, total_bytes, self.reserve_bytes)
@@ -76,7 +76,7 @@ class Room:
     def note(
         self, free_bytes: int, total_bytes: int, reserve_bytes: int, now: float, written: int
     ) -> None:
-        """Take note of what is free at a monotonic time, judge it, and look ahead."""
+        """Note the free bytes at a monotonic time, find the level, and forecast."""
         self._judge(free_bytes, total_bytes, reserve_bytes)
         samples = self._samples
         self.seconds_left = self._forecast(now, written)
@@ -100,9 +100,10 @@ class Room:
         )
 
     def _forecast(self, now: float, written: int) -> float | None:
-        """Return when only the reserve is left, if room is used as in the last minutes.
+        """Return in how many seconds only the reserve is left, at the rate of the last minutes.
 
-        None if it is not used, if too little time has passed, and if other programs use it.
+        Returns None if no room is used, if too little time has passed, or if other programs use the
+        room.
         """
         if not self._samples:
             return None

@@ -7,11 +7,11 @@ from typing import Any
 
 
 def read_json(content: bytes) -> Any:
-    """Return what a file, or a token, holds.
+    """Return the value of the JSON text of a file or of a token.
 
     Raises:
-        ValueError: It is no JSON, is nested too deep, has a name twice in one object (others
-            may see the first, and we the last), or a number that JSON does not have.
+        ValueError: The text is not JSON, is nested too deep, has a name twice in one object (other
+            programs may read the first, this one the last), or a number that JSON does not have.
     """
     try:
         return json.loads(content, object_pairs_hook=_each_once, parse_constant=_refuse)

@@ -1,4 +1,4 @@
 """The files of a log directory as text: ``siltstone dump-log``.
 
-Here goes a file for each kind of file that is printed. Nothing here writes.
+This folder has a module for each kind of file that can be printed. No code here writes files.
 """

@@ -34,7 +34,7 @@ _OFFSETS: Final = (
 
 
 def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
-    """Yield the lines of one file; a `Fault` says what is wrong with it.
+    """Yield the lines of one file; a `Fault` says what is wrong with the file.
 
     Raises:
         ValueError: The name is not that of a known file.
@@ -58,7 +58,7 @@ def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
 
 
 def dump_files(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], object]) -> int:
-    """Print files, folders file by file; return the number of faults."""
+    """Print files, and the files of folders; return the number of faults."""
     faults = 0
     for path in _expand(paths, wanted):
         write(f"{path}\n")
@@ -73,7 +73,7 @@ def dump_files(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], obj
 
 
 def dump_as_json(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], object]) -> int:
-    """Print an object a line, each with its file; return the number of faults."""
+    """Print one JSON object per line, each with its file; return the number of faults."""
     faults = 0
     for path in _expand(paths, wanted):
         try:
@@ -101,7 +101,7 @@ def run(
 ) -> int:
     """Print files; return the exit code, 1 if anything is wrong.
 
-    With ``wait`` the first of them is followed: it is called whenever nothing is new.
+    With ``wait`` the first path is followed: ``wait`` is called whenever the path has nothing new.
     """
     if wait is not None:
         return follow(paths[0], wanted, wait, _writer(sys.stdout.write, as_json=as_json))
@@ -130,10 +130,10 @@ def _writer(write: Callable[[str], object], *, as_json: bool) -> Callable[[Path,
 def follow(
     path: Path, wanted: Wanted, wait: Callable[[], object], write: Callable[[Path, Line], None]
 ) -> int:
-    """Write the lines of a ``.log``, or of a folder's, and what comes to them.
+    """Write the lines of a ``.log``, or of a folder's logs, and then the lines that are added.
 
     Ends with an exception of ``wait``, or returns 1 where nothing can follow: at a broken batch, or
-    in a file that is missing.
+    if the file is missing.
     """
     first = next(_expand_logs(path, wanted), None)
     tail = None if first is None else LogLines(first, wanted)
@@ -146,7 +146,7 @@ def follow(
                 if not files.is_folder(path):
                     write(path, Fault(str(error)))
                     return 1
-                tail.rest = 0  # compacted or deleted: what comes is in the next
+                tail.rest = 0  # the log was compacted or deleted: new batches are in the next one
         newer = [each for each in _logs(path) if tail is None or each.name > tail.path.name]
         if newer and (tail is None or not tail.rest):
             tail = LogLines(newer[0], wanted)
@@ -160,14 +160,14 @@ def _expand_logs(path: Path, wanted: Wanted) -> Iterator[Path]:
 
 
 def _logs(path: Path) -> list[Path]:
-    """Return the logs of a folder, the oldest first; a file is its own only one."""
+    """Return the logs of a folder, the oldest first; of a file, only the file itself."""
     if not files.is_folder(path):
         return [path]
     return [path / name for name in sorted(disk.listdir(path)) if name.endswith(files.LOG)]
 
 
 def _expand(paths: Sequence[Path], wanted: Wanted = EVERYTHING) -> Iterator[Path]:
-    """Yield files as they are; of folders, the files that are known, or the logs with offsets."""
+    """Yield paths of files as they are; for a folder, its known files, or the logs with offsets."""
     for path in paths:
         if not files.is_folder(path):
             yield path
@@ -185,7 +185,7 @@ def _known_files(folder: Path) -> Iterator[Path]:
 
 
 def _logs_with(folder: Path, wanted: Wanted) -> Iterator[Path]:
-    """Yield the logs of a folder that may have offsets that are wanted."""
+    """Yield the logs of a folder that may have wanted offsets."""
     logs = _logs(folder)
     bases = [name.base_offset for each in logs if (name := files.parse_name(each.name))]
     for each, base, following in zip(logs, bases, [*bases[1:], INT64_MAX], strict=True):

@@ -16,7 +16,7 @@ from siltstone.storage.segment.readable import ReadableSegment, open_segment
 
 
 def dump_offset_index(path: Path, name: SegmentName) -> Iterator[Line]:
-    """Yield the entries: the batch at a position has to end with the entry's offset."""
+    """Yield the entries; a fault if the batch at the position does not end with the offset."""
     data = files.read_bytes(path)
     batches = _Batches(path, name)
     before = (0, 0)
@@ -36,7 +36,7 @@ def dump_offset_index(path: Path, name: SegmentName) -> Iterator[Line]:
 
 
 def dump_time_index(path: Path, name: SegmentName) -> Iterator[Line]:
-    """Yield the entries: the batch that ends with the offset has to have the timestamp."""
+    """Yield the entries; a fault if the batch that ends with the offset has another timestamp."""
     data = files.read_bytes(path)
     batches = _Batches(path, name)
     before = (-1, 0)
@@ -56,7 +56,7 @@ def dump_time_index(path: Path, name: SegmentName) -> Iterator[Line]:
 
 
 def dump_transaction_index(path: Path, name: SegmentName) -> Iterator[Line]:
-    """Yield the aborted transactions: their markers have to be in the ``.log``."""
+    """Yield the aborted transactions; a fault if the ``.log`` does not have their markers."""
     batches = _Batches(path, name)
     damage = transaction_index.find_damage(path, name.base_offset)
     if damage:
@@ -101,7 +101,7 @@ class _Batches:
         return self._by_position.get(position)
 
     def ending_with(self, offset: int) -> BatchHeader | None:
-        """Return the batch whose last offset it is."""
+        """Return the batch whose last offset is ``offset``."""
         return self._by_last_offset.get(offset)
 
     def _read(self, segment: ReadableSegment) -> None:

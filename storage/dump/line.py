@@ -1,4 +1,4 @@
-"""One line of a dump: facts as ``name=value``, or what is wrong."""
+"""One line of a dump: facts as ``name=value``, or a fault."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from siltstone.protocol.names import uuid_text
 
 
 class Line:
-    """Facts in the order they were given."""
+    """Facts in the order in which they were given."""
 
     __slots__ = ("_facts",)
 
@@ -25,7 +25,7 @@ class Line:
 
 
 class RecordLine(Line):
-    """A record, below the line of its batch; ``means`` is what a record of our own says."""
+    """A record, below the line of its batch; ``means`` explains a record of the broker's own."""
 
     __slots__ = ("_means",)
 
@@ -41,7 +41,7 @@ class RecordLine(Line):
         return f"| {super().__str__()}{said}"
 
     def as_json(self) -> dict[str, object]:
-        """Return the facts, and what the record says under a name of its own: both have offsets."""
+        """Return the facts, and the record's meaning under its own name: both have offsets."""
         facts = super().as_json()
         return facts if self._means is None else {**facts, "means": plain(self._means)}
 
@@ -64,7 +64,7 @@ class Fault(Line):
 
 
 def plain(value: object) -> object:  # noqa: PLR0911  # a kind of value a line
-    """Return a value as JSON has it; bytes that are no UTF-8 as ``{"base64": text}``."""
+    """Return a value in the form of JSON; bytes that are not UTF-8 become ``{"base64": text}``."""
     if isinstance(value, bytes):
         try:
             return value.decode()

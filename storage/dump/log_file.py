@@ -26,7 +26,7 @@ Describe: TypeAlias = Callable[[Record], dict[str, object] | None]
 
 
 class Wanted(NamedTuple):
-    """The batches of a ``.log`` that are printed, and how much of them."""
+    """Which batches of a ``.log`` are printed, and how much of each."""
 
     deep: bool = False
     """With their records."""
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
 
     @property
     def is_part(self) -> bool:
-        """Tell whether something is left out by its offset or time."""
+        """Tell whether batches or records are left out because of their offset or time."""
         return self[2:6] != Wanted()[2:6]
 
     def has_batch(self, header: BatchHeader) -> bool:
@@ -65,7 +65,7 @@ EVERYTHING: Final = Wanted()
 
 
 def dump_log(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
-    """Yield a line per batch, and its records if they are wanted; one batch is in memory."""
+    """Yield a line per batch, and its records if wanted. Only one batch is in memory at a time."""
     reader = LogLines(path, wanted)
     yield from reader.read()
     if reader.rest and not reader.is_broken:
@@ -73,14 +73,14 @@ def dump_log(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
 
 
 class LogLines:
-    """The lines of a ``.log`` that may grow: `read` goes on where it has ended."""
+    """The lines of a ``.log`` that may grow: each `read` goes on where the last one ended."""
 
     def __init__(self, path: Path, wanted: Wanted = EVERYTHING) -> None:
         name = files.parse_name(path.name)
         self.path = path
         self.position = 0
-        self.rest = 0  # bytes behind the last whole batch
-        self.is_broken = False  # what comes next is no batch, and nothing can be found behind it
+        self.rest = 0  # bytes after the last whole batch
+        self.is_broken = False  # the next bytes are no batch, so no later batch can be found
         self._wanted = wanted
         self._describe = wanted.describe(path)
         self._expected = name.base_offset if name else 0

@@ -1,10 +1,10 @@
-"""Names of the files, and the only place that creates, renames, fsyncs and unlinks them.
+"""Names of the files, and the only place that creates, renames, fsyncs and unlinks files.
 
-Everything that has to survive a crash goes through these functions. They are built of the calls in
-`disk`, the seam: where another disk stands in its place they work on that one. No link is followed:
-what it leads to is not ours. A log directory itself may be one. The content of a named file changes
-only by `replace_file`: temporary file, fsync, rename, fsync of the directory (KAFKA-16541,
-KAFKA-3968).
+Everything that has to survive a crash goes through these functions. They use the calls in `disk`,
+the seam, so they also work on a disk that a test puts in its place. They follow no link unless they
+say so: the target of a link is not ours. Only a log directory itself may be a link. The content of
+a named file changes only by `replace_file`: temporary file, fsync, rename, fsync of the directory
+(KAFKA-16541, KAFKA-3968).
 """
 
 import errno
@@ -46,7 +46,7 @@ FSYNC_FAILED = ".siltstone-fsync-failed"
 ROOM = ".siltstone-room"
 PINS = ".pins"
 MOVED = ".siltstone-moved"
-CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # its place, not the secret
+CONTROL_TOKEN = ".siltstone-control-token"  # noqa: S105  # the file's name, not the secret
 CONTROL_ADDRESS = ".siltstone-control-address"
 CONTROL_CERTIFICATE = ".siltstone-control-certificate"
 USERS = "siltstone-users.json"
@@ -70,7 +70,7 @@ _ROOM_CHUNK = 1 << 16
 
 
 class FsyncFailed(OSError):  # noqa: N818  # what happened, in two words
-    """An fsync failed: parts of the file may not be on the disk, and no later fsync tells."""
+    """An fsync failed: parts of the file may not be on the disk, and no later fsync shows this."""
 
 
 class SegmentName(NamedTuple):
@@ -87,7 +87,7 @@ def segment_file_name(base_offset: int, kind: str = LOG, suffix: str = "") -> st
 
 
 def parse_name(name: str) -> SegmentName | None:
-    """Return the parts of the name of a segment's file or of a snapshot; None if it is neither."""
+    """Return the parts of the name of a segment's file or a snapshot; None for other names."""
     digits, dot, rest = name.partition(".")
     if not dot or not digits.isascii() or not digits.isdigit():
         return None
@@ -102,9 +102,9 @@ def parse_name(name: str) -> SegmentName | None:
 
 
 def create_folder(path: Path, *, durably: bool = True) -> None:
-    """Create a folder and make its name durable; one that exists is fine.
+    """Create a folder and make its name durable; a folder that exists already is no error.
 
-    Only its owner may change names in it, whatever umask the process has.
+    Only the owner may change names in the folder, whatever umask the process has.
     """
     with suppress(FileExistsError):
         disk.mkdir(path, _FOLDER_MODE)
@@ -131,7 +131,7 @@ def list_folder(path: Path) -> set[str]:
     """Return the names in a folder whose files are all ours.
 
     Raises:
-        OSError: It cannot be read, or it or something in it is a link.
+        OSError: The folder cannot be read, or the folder or something in it is a link.
     """
     if is_link(path):
         raise _is_link(path)
@@ -143,10 +143,10 @@ def list_folder(path: Path) -> set[str]:
 
 
 def list_names(folder: Path | int) -> list[str]:
-    """Return the names in a folder, or in one that is open, whatever they are, in no order.
+    """Return all names in a folder, which may be an open one, in any order.
 
     Raises:
-        OSError: It is missing, or cannot be read.
+        OSError: The folder is missing or cannot be read.
     """
     return disk.listdir(folder)
 
@@ -158,10 +158,10 @@ def _is_link(path: Path | str) -> OSError:
 def find_size(path: str) -> int | None:
     """Return the size of a file, None if it is missing.
 
-    Takes a str: a start asks thousands of times.
+    The path is a str, since a start calls this thousands of times.
 
     Raises:
-        OSError: Something else has that name, or it cannot be looked at.
+        OSError: Something other than a file has that name, or its status cannot be read.
     """
     try:
         status = disk.stat(path)
@@ -178,13 +178,13 @@ def find_identity(path: Path | str, folder: int | None = None) -> tuple[int, int
 
 
 def open_file(path: Path | str, *, write: bool = False, create: bool = False) -> int:
-    """Return a descriptor of a file, creating a missing one if so asked.
+    """Return a descriptor of a file; with ``create`` a missing file is created.
 
-    Where a pipe stands in its place this does not wait for the other end.
+    If the path is a pipe, this does not wait for the other end.
 
     Raises:
-        OSError: It is missing or cannot be opened, is a link, or is to be written and is a pipe or
-            a device.
+        OSError: The file is missing, cannot be opened or is a link; or, with ``write``, it is a
+            pipe or a device.
     """
     mode = os.O_RDWR if write or create else os.O_RDONLY
     flags = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
@@ -215,11 +215,11 @@ def _check_no_folder(status: os.stat_result, path: Path | str) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """Return the content of a file that is small, or should be.
+    """Return the content of a file that should be small.
 
     Raises:
-        OSError: It is missing, cannot be read, is a link, a pipe, a device or a folder, or is far
-            too large: then it is not ours.
+        OSError: The file is missing, cannot be read, is a link, a pipe, a device or a folder, or is
+            so large that it cannot be ours.
     """
     fd = open_file(path)
     try:
@@ -236,7 +236,7 @@ def read_bytes(path: Path | str) -> bytes:
     """Return the content of a file of any size and kind; a link is followed.
 
     Raises:
-        OSError: It is missing or cannot be read.
+        OSError: The file is missing or cannot be read.
     """
     with opened(path) as fd:
         status = disk.fstat(fd)
@@ -246,10 +246,10 @@ def read_bytes(path: Path | str) -> bytes:
 
 @contextmanager
 def opened(path: Path | str) -> Iterator[int]:
-    """Yield the descriptor of a file to read, of any kind; a link is followed.
+    """Open a file of any kind for reading, and yield its descriptor; a link is followed.
 
     Raises:
-        OSError: It is missing or cannot be opened.
+        OSError: The file is missing or cannot be opened.
     """
     fd = disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -267,11 +267,11 @@ def read_checked(
 ) -> bytes:
     """Return the first ``limit`` bytes of a file, after its status has passed ``check``.
 
-    Where a pipe stands in its place this does not wait for the other end.
+    If the path is a pipe, this does not wait for the other end.
 
     Raises:
-        OSError: It is missing, cannot be read, or is a link that is not to be followed.
-        Exception: The check raises it.
+        OSError: The file is missing, cannot be read, or is a link that must not be followed.
+        Exception: ``check`` raised it.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     fd = disk.open(path, flags)
@@ -284,8 +284,8 @@ def read_checked(
 
 
 def _read_rest(fd: int, status: os.stat_result, limit: int = sys.maxsize) -> bytes:
-    """Return all from the present position of an open file on, up to a limit."""
-    most = max(status.st_size, _SMALL) + 1  # of some files the status has no size
+    """Return the bytes of an open file from its present position on, up to a limit."""
+    most = max(status.st_size, _SMALL) + 1  # the status of some files has no size
     parts = []
     while limit and (data := disk.read(fd, min(most, limit))):
         parts.append(data)
@@ -299,11 +299,11 @@ def size_of(fd: int) -> int:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file that is small, or should be, with ends of lines as Unix has them.
+    """Return the text of a file that should be small, with line ends as on Unix.
 
     Raises:
-        OSError: As of `read_whole`.
-        UnicodeDecodeError: It is not UTF-8.
+        OSError: As `read_whole` raises it.
+        UnicodeDecodeError: The file is not UTF-8.
     """
     return read_whole(path).decode().replace("\r\n", "\n")
 
@@ -320,7 +320,7 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> N
 
 
 def close(fd: int) -> None:
-    """Give a descriptor back."""
+    """Close a descriptor."""
     disk.close(fd)
 
 
@@ -332,8 +332,8 @@ def truncate(fd: int, size: int) -> None:
 def preallocate(fd: int, size: int) -> None:
     """Reserve room on the disk for an open file without changing its size.
 
-    Kafka makes the file that large, and readers then meet a tail of zeros. A file system that
-    cannot reserve does nothing.
+    Kafka makes the file that large, so its readers meet a tail of zeros. On a file system that
+    cannot reserve room this does nothing.
 
     Raises:
         OSError: The disk does not have the room.
@@ -354,7 +354,7 @@ def fsync(fd: int) -> None:
     """Wait until an open file's bytes and size are on the disk.
 
     Raises:
-        FsyncFailed: They may never be, even if a later call succeeds.
+        FsyncFailed: They may never get to the disk, even if a later call succeeds.
     """
     try:
         disk.fsync(fd)
@@ -363,11 +363,11 @@ def fsync(fd: int) -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Wait until the names in a folder are on the disk; a folder that is gone needs none."""
+    """Wait until the names in a folder are on the disk; a missing folder needs no fsync."""
     try:
         fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # renamed or deleted meanwhile, and fsynced by that (KAFKA-15391)
+        return  # the folder was renamed or deleted meanwhile; that fsynced it (KAFKA-15391)
     try:
         fsync(fd)
     finally:
@@ -381,7 +381,7 @@ def rename(old: Path, new: Path) -> None:
 
 @contextmanager
 def open_folder(path: Path) -> Iterator[int]:
-    """Yield a folder's descriptor; files in it are then found without walking its path."""
+    """Open a folder and yield its descriptor, by which its files are found without its path."""
     fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield fd
@@ -401,7 +401,7 @@ def write_in_folder(name: str, data: bytes, folder: int) -> None:
     """Create a file in an open folder. Nothing is made durable.
 
     Raises:
-        FileExistsError: The name exists; it may be a link to a file in use.
+        FileExistsError: The name exists already; it may be a link to a file in use.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     fd = disk.open(name, flags, FILE_MODE, dir_fd=folder)
@@ -418,10 +418,10 @@ def unlink(path: Path) -> None:
 
 
 def exists(path: Path, *, follow: bool = True) -> bool:
-    """Tell whether a path exists, or what it links to; without ``follow`` the link counts.
+    """Tell whether a path exists. A link counts as its target; without ``follow`` as itself.
 
     Raises:
-        OSError: It cannot be told. ``Path.exists`` answers no then, since Python 3.14.
+        OSError: The system does not say. Since Python 3.14 ``Path.exists`` returns false then.
     """
     try:
         disk.stat(path, follow_symlinks=follow)
@@ -434,7 +434,7 @@ def is_folder(path: Path | str) -> bool:
     """Tell whether a path leads to a folder.
 
     Raises:
-        OSError: It cannot be told.
+        OSError: The system does not say.
     """
     return _has_kind(path, stat.S_ISDIR)
 
@@ -443,7 +443,7 @@ def is_file(path: Path | str) -> bool:
     """Tell whether a path leads to a regular file.
 
     Raises:
-        OSError: It cannot be told.
+        OSError: The system does not say.
     """
     return _has_kind(path, stat.S_ISREG)
 
@@ -452,7 +452,7 @@ def is_link(path: Path | str) -> bool:
     """Tell whether a path is a link.
 
     Raises:
-        OSError: It cannot be told.
+        OSError: The system does not say.
     """
     return _has_kind(path, stat.S_ISLNK, follow=False)
 
@@ -469,7 +469,7 @@ def _has_kind(path: Path | str, is_kind: Callable[[int], bool], *, follow: bool 
 
 
 def remove_folder(path: Path, *, durably: bool = True) -> None:
-    """Delete a folder with everything in it, if it exists; of a link, the link."""
+    """Delete a folder with everything in it, if it exists; of a link, only the link itself."""
     if is_link(path):
         unlink(path)
     elif exists(path):
@@ -480,7 +480,7 @@ def remove_folder(path: Path, *, durably: bool = True) -> None:
 
 
 def _remove_tree(path: Path | str, parent: int | None = None) -> None:
-    """Delete a folder, which may be a name in an open one, with everything in it."""
+    """Delete a folder with everything in it; with ``parent``, ``path`` is a name in that folder."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     folder = disk.open(path, flags, dir_fd=parent)
     try:
@@ -503,21 +503,21 @@ def deleted_name(path: Path) -> Path:
 def mark_deleted(path: Path) -> Path:
     """Rename a file, if it exists, so that the next start deletes it; return its new name."""
     marked = deleted_name(path)
-    with suppress(FileNotFoundError):  # it is deleted already
+    with suppress(FileNotFoundError):  # the file is deleted already
         rename(path, marked)
     return marked
 
 
 def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = FILE_MODE) -> None:
-    """Give a file new content, so that a crash leaves the old one or the new one, whole. Blocks.
+    """Give a file new content; a crash leaves the whole old or the whole new content. Blocks.
 
-    Without ``durable`` nothing is fsynced, and a power failure may leave an empty file: for files
-    that their reader checks and can do without. With a ``mode`` other than the usual one other
-    users cannot read the file at any moment: the remains of an earlier try are removed.
+    Without ``durable`` nothing is fsynced, and a power failure may leave an empty file: use this
+    for files that their reader checks and can do without. A temporary file of an earlier try is
+    removed first, so that with a stricter ``mode`` other users cannot read the file at any moment.
 
     Raises:
-        OSError: The old file has its name still; only if the fsync of the folder failed the new
-            one may have it.
+        OSError: The old file still has its name, unless only the fsync of the folder failed: then
+            the new file may have it.
     """
     temporary = path.with_name(path.name + TEMPORARY)
     if mode != FILE_MODE:
@@ -534,7 +534,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
                 disk.close(fd)
             rename(temporary, path)
         except OSError:
-            with suppress(OSError):  # half a file takes room on a full disk
+            with suppress(OSError):  # half a file would take room on a full disk
                 unlink(temporary)
             raise
         if durable:
@@ -542,11 +542,11 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
 
 
 def put_back(path: Path, content: bytes | None, mode: int = FILE_MODE) -> None:
-    """Have the old content of a file again, or none, after `replace_file` has failed. Blocks.
+    """Restore the old content of a file, or delete the file, after `replace_file` failed. Blocks.
 
-    The new one may have its name already. An old file that still has it stays, and it is never
-    replaced by a file that is not on the disk: a power failure would leave half a file. A disk that
-    does not take that is left as it is.
+    The new file may have its name already. If the old content is still in place, nothing changes.
+    The content is restored with an fsync: otherwise a power failure could leave half a file. An
+    error of the disk is ignored.
     """
     with suppress(OSError):
         if content is None:
@@ -558,12 +558,12 @@ def put_back(path: Path, content: bytes | None, mode: int = FILE_MODE) -> None:
 def write_again(path: Path) -> None:
     """Write all bytes of a file once more in their place, and wait for the disk. Blocks.
 
-    After a failed fsync the kernel may take pages for written that the disk lacks. Written again,
-    they go there. Pages that it has dropped are read from the disk for that, so a scan finds what
-    is lost.
+    After a failed fsync the kernel may count pages as written that are not on the disk. Writing
+    them again puts them there. Pages that the kernel has dropped are read from the disk first, so
+    that a scan finds which bytes are lost.
 
     Raises:
-        FsyncFailed: The disk still does not take them.
+        FsyncFailed: The disk still fails.
     """
     fd = open_file(path, write=True)
     try:
@@ -577,17 +577,17 @@ def write_again(path: Path) -> None:
 
 
 def note_failed_fsync(directory: Path) -> None:
-    """Leave a mark for the next start, if the disk takes it."""
+    """Write a mark for the next start, if the disk allows it."""
     with suppress(OSError):
         disk.close(create_file(directory / FSYNC_FAILED))
         fsync_directory(directory)
 
 
 def find_room(directory: Path) -> tuple[int, int]:
-    """Return how many bytes are free for us on the disk below a directory, and how many it has.
+    """Return the free bytes and all bytes of the disk on which a directory lies.
 
     Raises:
-        OSError: The disk does not say.
+        OSError: The system does not say.
     """
     system = disk.statvfs(directory)
     return system.f_bavail * system.f_frsize, system.f_blocks * system.f_frsize
@@ -597,7 +597,7 @@ def try_room(directory: Path, size: int) -> None:
     """Write a file of ``size`` random bytes, which cannot be compressed, and delete it.
 
     Raises:
-        OSError: The directory does not take it.
+        OSError: The directory cannot take the file.
     """
     path = directory / ROOM
     data = random_bytes(_ROOM_CHUNK)
@@ -611,7 +611,7 @@ def try_room(directory: Path, size: int) -> None:
 
 
 def look_at(path: Path | str) -> Look | None:
-    """Return the facts that change when a file does; None if it is missing. Blocks."""
+    """Return facts about a file that change when the file changes; None if missing. Blocks."""
     try:
         status = disk.stat(path)
     except (OSError, ValueError):  # no file has such a path
@@ -621,7 +621,7 @@ def look_at(path: Path | str) -> Look | None:
 
 @contextmanager
 def in_memory(text: str) -> Iterator[str]:
-    """Yield a path of a file in memory: OpenSSL takes keys from nowhere else."""
+    """Yield the path of a file in memory with a text: OpenSSL reads keys only from files."""
     file = disk.memfd_create("siltstone", os.MFD_CLOEXEC)
     try:
         disk.write(file, text.encode())

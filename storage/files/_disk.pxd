@@ -1,4 +1,4 @@
-# For compiled code that writes to a file or reads from one: the calls of `disk` as C has them.
+# The calls of `disk` as C functions, for compiled code that reads or writes a file.
 cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1
 
 cdef bytes read_at(int file, Py_ssize_t size, long long position)

@@ -1,7 +1,7 @@
-"""The compiled part of the disk's seam: calls that ``os`` lacks, and those of compiled code.
+"""The compiled part of the disk's seam: calls that ``os`` lacks, and calls for compiled code.
 
-Compiled code calls C, until `route` leads through an object that has `pread`, `preadv` and
-`pwrite`, such as the module `disk` itself: then its calls are those, whatever has replaced them.
+Compiled code calls C directly. Once `route` has an object with `pread`, `preadv` and `pwrite`, such
+as the module `disk` itself, compiled code calls the functions of that object, replaced ones too.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
@@ -28,11 +28,11 @@ cdef extern from "<fcntl.h>" nogil:
     int c_sync_file_range "sync_file_range" (int file, off_t start, off_t size, unsigned int flags)
 
 cdef enum:
-    SHORT_BYTES = 16 << 10  # a write of so many is over before another thread would have the GIL
+    SHORT_BYTES = 16 << 10  # a write of this size ends before another thread could get the GIL
 
 
 cdef class Route:
-    """The way that the calls of compiled code take: through an object, or straight to C."""
+    """The target of compiled code's calls: an object, or C."""
 
     cdef public object through
 
@@ -43,10 +43,10 @@ cdef int _without_waiting = RWF_NOWAIT
 
 
 cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1:
-    """Write at a position, and return how many bytes the file took.
+    """Write at a position, and return how many bytes were written.
 
     Raises:
-        OSError: It took none.
+        OSError: Nothing was written.
     """
     cdef Py_buffer view
     cdef ssize_t written
@@ -70,10 +70,10 @@ cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1:
 
 
 cdef bytes read_at(int file, Py_ssize_t size, long long position):
-    """Return what a file has at a position, at most ``size`` bytes; may wait for the disk.
+    """Return the bytes of a file at a position, at most ``size``; may wait for the disk.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     cdef ssize_t got
     if _route.through is not None:
@@ -93,8 +93,8 @@ cdef bytes read_at(int file, Py_ssize_t size, long long position):
 cdef Py_ssize_t read_resident(int file, unsigned char* data, Py_ssize_t start, Py_ssize_t end, long long position) except? -1:
     """Read without waiting for the disk; return the number of bytes, or a negative error number.
 
-    It is that of EAGAIN if a page is not in memory, as far as the file system can say so: tmpfs and
-    some others cannot.
+    If a page is not in memory, the error number is that of EAGAIN, on file systems that support
+    this: tmpfs and some others do not.
     """
     global _without_waiting
     cdef Py_ssize_t got = _read(file, data + start, end - start, position, _without_waiting)
@@ -137,7 +137,7 @@ def sync_file_range(int file, long long start, long long size, unsigned int flag
     """Have the kernel begin to write a range of an open file; see sync_file_range(2).
 
     Raises:
-        OSError: It is no file of a disk.
+        OSError: The file is not on a disk.
     """
     cdef int failed
     with nogil:

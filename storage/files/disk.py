@@ -1,10 +1,10 @@
-"""The seam of the disk: each call by which the daemon reaches a file system, under one name.
+"""The seam of the disk: every call by which the daemon reaches a file system.
 
 A call has the name of its function in ``os``, and the same arguments, results and errors. Every
-other module calls it here, as `disk.pread(...)`: so a test or a simulator answers for all of them
-by setting the functions of this module, and `locked`, before a broker is built.
-Compiled code writes and reads by C itself until ``route.through = disk`` leads its calls here, too.
-Nothing else knows whether the disk is a real one.
+other module calls it as `disk.pread(...)`. So a test or a simulator that sets the functions of this
+module, and `locked`, before it builds a broker, answers all calls.
+Compiled code reads and writes by C until ``route.through = disk`` directs its calls here, too.
+No other module knows whether the disk is a real one.
 """
 
 import fcntl as _fcntl
@@ -45,10 +45,10 @@ write = os.write
 
 
 def scan(path: Path | str) -> dict[str, int]:
-    """Return what a folder has: of each name the kind, as in ``st_mode``; a link is not followed.
+    """Return each name in a folder and its kind, as in ``st_mode``; links are not followed.
 
-    In place of ``os.scandir``, whose answer is an object with calls of its own. What is no file, no
-    folder and no link is 0.
+    This stands for ``os.scandir``, whose result is an object with calls of its own. The kind of
+    anything but a file, a folder or a link is 0.
     """
     with os.scandir(path) as entries:
         return {each.name: _kind_of(each) for each in entries}

@@ -19,12 +19,12 @@ RETRY_MS: Final = 5_000
 class DroppedSegments:
     """Segments and producer snapshots that are being deleted (housekeeping thread only).
 
-    ``writing`` is held while files change: the folder is not given up meanwhile.
+    ``writing`` is held while files change, so that the log is not abandoned meanwhile.
 
-    A start in between finds them by their suffix, or loads them and drops them again. They are
-    deleted even if renaming fails: a disk may be so full that a longer name does not fit into its
-    folder, and only unlinking makes room. ``is_abandoned`` tells that the whole folder is being
-    deleted. A new one may have its name, so nothing is touched then.
+    A start before the deletion finds the files by their suffix, or loads them and drops them again.
+    They are deleted even if renaming fails: a disk may be so full that a longer name does not fit
+    into the folder, and only unlinking makes room. ``is_abandoned`` tells that the whole folder is
+    being deleted. Then no file is touched, since a new folder may have the name already.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class DroppedSegments:
         self._is_abandoned = is_abandoned
 
     def rename(self, delay_ms: int) -> None:
-        """Give the files their suffix, and have them unlinked when ``delay_ms`` have passed.
+        """Rename the files, and schedule their unlinking for when ``delay_ms`` have passed.
 
         Raises:
             KafkaStorageError: A file could not be renamed.

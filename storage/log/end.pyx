@@ -1,7 +1,7 @@
-"""The end of a partition, where it grows.
+"""The end of a partition, where batches are appended.
 
-A batch that breaks no rule is stamped, written and counted in compiled code; only the write leaves
-it. For what is rare the log or the segment is asked.
+A batch that breaks no rule is stamped, written and counted in compiled code, except for the write
+itself. In rare cases this code calls the log or the segment.
 """
 
 import logging
@@ -25,24 +25,26 @@ from siltstone.storage.producers.checks import Origin
 _logger = logging.getLogger(__name__)
 
 cdef enum:
-    WRITE_BACK_BYTES = 16 << 20  # after so many the kernel is asked to start writing them
-    JOINED_BYTES = 64 << 10  # what waits is written together up to this: what is received at once
+    WRITE_BACK_BYTES = 16 << 20  # after so many bytes the kernel is asked to write them to the disk
+    JOINED_BYTES = 64 << 10  # the most that one write of several batches has, as one receive has
 
 cdef object CLIENT = Origin.CLIENT
 
 
 @cython.final
 cdef class Appends:
-    """The logs that have batches of this round of the loop which are not written yet (loop only).
+    """The logs with batches that came in this round of the loop and wait to be written (loop only).
 
-    Requests may come together, on one connection or on several. A batch that may wait stays in its
-    `LogEnd` until `write`, where each log writes all of its own by one call. Nobody sees it before:
-    `write` is called before an answer leaves, before a request is served that is no Produce, and
-    before a log goes. What does not wait is written behind what does.
+    Several requests may arrive together, on one connection or on several. A batch that may wait
+    stays in its `LogEnd` until `write`: there each log writes all its waiting batches by one call.
+    No client can notice the delay: `write` is called before an answer leaves, before a request
+    other than Produce is served, and before a log goes. A batch that may not wait is written after
+    those of its log that wait.
 
-    ``taken`` are the bytes of all batches so far, ``written`` those that wait no more. Before a
-    client's would pass ``look_at``, ``look`` is called, which looks at the room of the disks and
-    sets that again. Behind each ``write_back_bytes`` of a log the kernel begins to write them.
+    ``taken`` counts the bytes of all batches so far, ``written`` those that wait no longer. Before
+    a client's batch brings ``taken`` above ``look_at``, ``look`` is called: it measures the room
+    of the disks and sets ``look_at`` again. After each ``write_back_bytes`` of a log the kernel is
+    asked to begin writing them to the disk.
     """
 
     def __init__(self):
@@ -55,23 +57,23 @@ cdef class Appends:
         self.joined = memoryview(bytearray(JOINED_BYTES))
 
     cdef int add(self, object log) except -1:
-        """Write the batches of a log, too."""
+        """Add a log whose batches the next `write` shall write, too."""
         self.logs.append(log)
         return 0
 
     cdef int look_again(self) except -1:
-        """Look at the room of the disks, since as much was taken as there was."""
+        """Measure the room of the disks again, since ``taken`` has reached ``look_at``."""
         if not self.logs:
-            self.taken = self.written  # some was refused behind its count, or not written
+            self.taken = self.written  # drop the bytes of batches that were refused or not written
         if self.look is not None:
             self.look()
         return 0
 
     cpdef write(self):
-        """Write all that waits, and tell the watchers of each log once.
+        """Write all batches that wait, and notify the watchers of each log once.
 
-        What came of a batch stands in it. A log that fails is no other log's matter, and neither
-        is a watcher that does.
+        The result of a batch is in its fields. The failure of a log, or of a watcher, does not
+        affect the other logs.
         """
         cdef LogEnd end
         while self.logs:
@@ -79,25 +81,25 @@ cdef class Appends:
             end = log.end
             try:
                 end.write(log)
-            except Exception:  # the bytes of the others are not kept for longer
+            except Exception:  # the batches of the other logs must not wait any longer
                 _logger.exception("watcher failed partition=%s", log.topic_partition)
 
 
 @cython.final
 cdef class LogEnd:
-    """Where a partition grows: its offsets, its counters and the append that moves them.
+    """The end of a partition: its offsets, its counters, and the append that changes them.
 
-    Only the event loop appends; ``lock`` is for the few others that touch the same memory. ``view``
-    is what readers see: they take it once, without the lock, and an append shows in it after its
-    bytes are written. A call gets the `Log`, for what is rare: a refusal, a new segment, a producer
-    that is not known yet. Nobody else changes a field.
+    Only the event loop appends; ``lock`` is for the few other threads that use the same memory.
+    ``view`` is the log as readers see it: they read it once, without the lock, and it shows an
+    append only after its bytes are written. The methods get the `Log` for rare cases: a refusal, a
+    new segment, a producer that is not known yet. Only this class changes its fields.
     """
 
     def __init__(self, loaded, Clock clock, Appends appends):
         self._clock = clock
         self._appends = appends
         self._held = []  # loop only; the batches that wait to be written
-        self._is_awaited = False  # whether `Appends` has the log
+        self._is_awaited = False  # whether the log is in `Appends`
         self.lock = LogLock()
         self.directory = loaded.folder.directory
         self.rules = PlainRules(loaded.folder.config)  # loop only; a new value replaces it
@@ -116,7 +118,7 @@ cdef class LogEnd:
         self.records_in = 0
         self.batches_in = 0
         self.is_closed = False
-        self.watchers = {}  # loop only; see there
+        self.watchers = {}  # loop only; see `Watcher`
 
     @property
     def last_stable_offset(self):
@@ -124,7 +126,7 @@ cdef class LogEnd:
         return self.stable_end()
 
     cpdef int64_t stable_end(self) except? -2:
-        """Return the first offset of the earliest open transaction, else the log end offset."""
+        """Return the earliest open transaction's first offset, or else the log end offset."""
         first = self.producers.first_unstable_offset
         if first is None:
             return self.log_end_offset
@@ -133,15 +135,15 @@ cdef class LogEnd:
     cpdef append(
         self, object log, ValidatedBatch batch, object origin=CLIENT, bint may_wait=False
     ):
-        """Stamp a batch with its offsets and write it, as far as the page cache.
+        """Stamp a batch with its offsets and write it into the page cache.
 
-        What came of it stands in the batch: its offset, or the error, a `KafkaError` unless this
+        The batch gets the result: its offset, or the error, which is a `KafkaError` unless this
         broker is at fault. The order is Kafka's: roll, producer check, write, end offset, producer
-        state. If the write fails the segment is cut back, the directory refuses writes for as long
-        as `LogDirectory` says, and the log is as it was. The log's watchers are told at the end.
+        state. If the write fails, the segment is cut back, the directory refuses writes for as long
+        as `LogDirectory` says, and the log is as it was. At the end the watchers are notified.
 
         With ``may_wait`` a batch that is its producer's next may wait for others of its round (see
-        `Appends`). Its bytes must stay until then, and nothing has come of it before.
+        `Appends`). Its bytes must not change until then, and it has no result before.
         """
         cdef long long before = self.log_end_offset
         batch.log = log
@@ -167,7 +169,7 @@ cdef class LogEnd:
             if not is_next:
                 producer = None
         if not is_next and self._held:
-            self.write_held(log)  # its producer's state counts
+            self.write_held(log)  # the check needs the producer's state after the waiting batches
         self.check_open(log, batch.size, origin is CLIENT)
         if not is_next:
             self.find_room(log, batch)
@@ -188,7 +190,7 @@ cdef class LogEnd:
         return 0
 
     cpdef write(self, object log):
-        """Write the batches that wait; what came of each stands in it."""
+        """Write the batches that wait; each batch gets its result."""
         cdef long long before = self.log_end_offset
         self.lock.take()
         try:
@@ -199,9 +201,10 @@ cdef class LogEnd:
             self.tell_watchers()
 
     cdef int write_held(self, object log) except -1:
-        """Write what waits, in as few calls as segments and entries allow; the lock is held.
+        """Write the batches that wait, in as few calls as segments and index entries allow.
 
-        Where a write fails, so have all batches behind it, and their producers may send them again.
+        The caller holds the lock. If a write fails, all batches after it fail, too, and their
+        producers may send them again.
         """
         cdef list held = self._held
         cdef Py_ssize_t first = 0
@@ -212,7 +215,7 @@ cdef class LogEnd:
         try:
             while first < len(held):
                 first = self.write_run(log, first)
-        except Exception as error:  # whatever it is: the askers have it from these
+        except Exception as error:  # of any kind: the callers get it from the batches
             first = len(held)
             while first:
                 first -= 1
@@ -225,17 +228,17 @@ cdef class LogEnd:
         return 0
 
     cdef Py_ssize_t write_run(self, object log, Py_ssize_t first) except -1:
-        """Write the first batch that waits and those that fit behind it; return how far it came.
+        """Write a run: the batch at ``first`` and those that fit after it; return the run's end.
 
-        A run ends before an index entry and before a new segment, so that both are where they
-        would be if each batch had been written alone.
+        A run ends before an index entry and before a new segment, so that both are at the same
+        place as if each batch had been written alone.
         """
         cdef list held = self._held
         cdef ValidatedBatch batch = held[first]
         cdef ProducerEntry producer
         cdef long long base_offset, next_sequence
         cdef Run run
-        self.check_open(log, 0, False)  # there was room when it was taken
+        self.check_open(log, 0, False)  # no size: the room was checked when the batch came
         self.find_room(log, batch)
         run = self.stamp_run(first)
         buffer = batch.buffer
@@ -258,18 +261,18 @@ cdef class LogEnd:
                 producer.note(
                     batch.base_sequence, batch.last_offset_delta, base_offset, batch.max_timestamp
                 )
-                producer.next_sequence = next_sequence  # behind all of it that wait
+                producer.next_sequence = next_sequence  # after all of its batches that wait
             elif batch.producer_id >= 0:
                 try:
                     log.note_producer(batch, base_offset, self._active)
-                except Exception as error:  # it is in the log
+                except Exception as error:  # the batch is in the log nevertheless
                     batch.error = error
             batch.flush_due = self.is_flush_due()
             first += 1
         return run.stop
 
     cdef Run stamp_run(self, Py_ssize_t first) except *:
-        """Stamp the batches of a run that begins with one; return where it ends, and its bytes."""
+        """Stamp the batches of the run that begins at ``first``; return its end and its bytes."""
         cdef list held = self._held
         cdef SegmentEnd end = self._active_end
         cdef bint is_alone = end.size == 0 or end.since_index > end.index_interval_bytes
@@ -317,21 +320,21 @@ cdef class LogEnd:
         return 0
 
     cdef int find_room(self, object log, ValidatedBatch batch) except -1:
-        """Make sure that a batch fits into the active segment; the caller holds the lock."""
+        """Roll if a batch does not fit into the active segment; the caller holds the lock."""
         cdef long long last_offset = self.log_end_offset + batch.last_offset_delta
         cdef bint is_over
         try:
             is_over = self._active_end.should_roll(
                 self._active, batch.size, batch.max_timestamp, last_offset, self._clock
             )
-        except OSError as error:  # it looks at the first batch, once since the start
+        except OSError as error:  # once after a start the check reads the segment's first batch
             raise log.unreadable(error) from error
         if is_over:
             log.begin_segment()
         return 0
 
     cdef int note(self, object log, ValidatedBatch batch) except -1:
-        """Publish the end behind a batch that was written."""
+        """Move the end of the log past a batch that was written, and publish it."""
         cdef long long size = batch.size
         cdef long long last_offset = self.log_end_offset + batch.last_offset_delta
         self._active_end.note(self._active, size, last_offset, batch.max_timestamp)
@@ -349,7 +352,7 @@ cdef class LogEnd:
         return 0
 
     cdef int activate(self, tuple segments) except -1:
-        """Append to the last of some segments from now on."""
+        """Append to the last of these segments from now on."""
         self._active = segments[len(segments) - 1]
         self._active_end = self._active.end
         return 0
@@ -357,7 +360,8 @@ cdef class LogEnd:
     def add_segment(self, segment):
         """Append to a new, empty segment from now on; the caller holds the lock.
 
-        The recovery point stays below the end of the one before until that is flushed once more.
+        The recovery point stays below the end of the segment before until that segment is flushed
+        once more.
         """
         end_offset, segments, _ = self.view
         self.recovery_point = min(self.recovery_point, end_offset - 1)
@@ -375,22 +379,22 @@ cdef class LogEnd:
     def start_at(self, long long offset):
         """Raise the log start offset; the caller holds the lock.
 
-        What lies below is deleted, but not flushed by that: the recovery point stays.
+        Records below it count as deleted, but are not flushed by that: the recovery point stays.
         """
         self.log_start_offset = offset
 
     def note_flushed(self, long long offset):
-        """Raise the recovery point: all below is on the disk; the caller holds the lock."""
+        """Raise the recovery point: all below it is on the disk. The caller holds the lock."""
         self.recovery_point = max(self.recovery_point, offset)
 
     def move(self, directory, tuple segments, long long recovery_point):
-        """Continue in another log directory, with copies; the caller holds the lock."""
+        """Continue in another log directory, with copied segments; the caller holds the lock."""
         self.show(segments)
         self.directory = directory
         self.recovery_point = recovery_point
 
     def obey(self, config):
-        """Note settings that count from the next append on; the caller holds the lock."""
+        """Use these settings from the next append on; the caller holds the lock."""
         self.rules = PlainRules(config)
 
     def close(self):
@@ -398,7 +402,7 @@ cdef class LogEnd:
         self.is_closed = True
 
     cpdef tell_watchers(self):
-        """Tell the watchers that the log has changed. For the event loop."""
+        """Tell the watchers that the log has changed. Only the event loop calls this."""
         for each in tuple(self.watchers):
             each.log_changed()
 
@@ -420,7 +424,7 @@ cdef int stamp(object buffer, long long size, long long base_offset, long long l
 
 
 cdef int join(list held, Py_ssize_t first, Py_ssize_t stop, object joined) except -1:
-    """Put the batches of a run one behind the other."""
+    """Copy the batches of a run into ``joined``, one after the other."""
     cdef Target room = no_target()
     cdef Region region = no_region()
     cdef Py_ssize_t filled = 0

@@ -1,10 +1,11 @@
-"""At which offset each leader epoch began (Kafka: ``LeaderEpochFileCache``).
+"""The first offset of each leader epoch (Kafka: ``LeaderEpochFileCache``).
 
     0
     1
     0 0
 
-Version, count, then ``epoch start_offset`` per line; both columns increase strictly.
+The file has a version, a count, and one line ``epoch start_offset`` per epoch. Both columns
+increase strictly.
 """
 
 from bisect import bisect_right
@@ -33,9 +34,9 @@ _UNKNOWN: Final = (UNDEFINED, UNDEFINED)
 class LeaderEpochs:
     """The leader epochs of one partition and their file.
 
-    ``entries`` is a tuple that is replaced in one assignment, so readers need no lock; one owner
-    makes changes. A change is on the disk when the method returns, unless ``write`` is false:
-    recovery assigns many and calls `flush` once.
+    ``entries`` is a tuple that is replaced in one assignment, so readers need no lock. One owner at
+    a time makes changes. A change is on the disk when the method returns, unless ``write`` is
+    false: recovery makes many changes and calls `flush` once.
     """
 
     __slots__ = ("_directory", "entries")
@@ -74,7 +75,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, offset: int, *, write: bool = True) -> bool:
         """Note that ``epoch`` begins at ``offset``; true if that was new. Blocks if it writes.
 
-        Entries that contradict it are dropped: of the same or a later epoch, or from the offset on.
+        Entries that contradict this are dropped: those of the same or a later epoch, and those that
+        begin at the offset or after it.
         """
         if epoch < 0:
             return False
@@ -95,9 +97,9 @@ class LeaderEpochs:
             self.assign(epoch, offset, write=False)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return an epoch, or the next lower one that exists, and the offset after its last.
+        """Return an epoch, or the next lower one that exists, and the offset after its last one.
 
-        (-1, -1) if it is not known.
+        Returns (-1, -1) if no such epoch is known.
         """
         entries = self.entries
         if not entries or epoch < 0:
@@ -112,7 +114,7 @@ class LeaderEpochs:
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch of an offset, -1 if it is older than all known epochs."""
-        for entry in reversed(self.entries):  # there are few, and it usually is the last
+        for entry in reversed(self.entries):  # there are few entries, and usually the last is right
             if entry.start_offset <= offset:
                 return entry.epoch
         return UNDEFINED
@@ -124,7 +126,7 @@ class LeaderEpochs:
             self._replace(kept, write=write)
 
     def truncate_start(self, offset: int, *, write: bool = True) -> None:
-        """Drop the epochs that end at or before ``offset``; the one around it begins there."""
+        """Drop the epochs that end at or before ``offset``; the one that holds it begins there."""
         entries = self.entries
         following = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
         if not following:

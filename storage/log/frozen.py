@@ -1,6 +1,6 @@
-"""A partition as of one moment, for a pin, and the gate that keeps its file names still.
+"""A partition as of one moment, for a pin, and the gate that keeps its files from being renamed.
 
-These are values in memory: no file is touched yet.
+These are values in memory: this module touches no file.
 """
 
 import uuid
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class NameGate:
-    """Keeps the names of a log's files still while a pin links them (any thread).
+    """Keeps a log's files from being renamed while a pin links them (any thread).
 
-    `hold` is for the event loop and never waits for the disk. From then on no change of names
-    begins; `wait_for_changes` waits for one that is under way. So a change waits while a pin's
-    files are linked.
+    `hold` is for the event loop and never waits for the disk. After `hold` no change of names
+    begins, and `wait_for_changes` waits for a change that is under way. Changes wait until
+    `release`, when the pin's files are linked.
     """
 
     __slots__ = ("_changes", "_condition", "_holds")
@@ -33,7 +33,7 @@ class NameGate:
         self._changes = 0  # likewise
 
     def hold(self) -> None:
-        """Let no change of names begin until `release`."""
+        """Keep changes of names from beginning until `release`."""
         with self._condition:
             self._holds += 1
 
@@ -50,7 +50,7 @@ class NameGate:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Change names in this block, as soon as the gate is free. Blocks."""
+        """Wait until the gate is free; the ``with`` block may then change names. Blocks."""
         with self._condition:
             self._condition.wait_for(lambda: not self._holds)
             self._changes += 1
@@ -64,10 +64,11 @@ class NameGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenLog:
-    """The segments that a pin will link, how far each is read, and the offsets of that moment.
+    """The segments that a pin will link, the size of each, and the offsets of that moment.
 
-    Its owner calls ``names.release()`` once, when the files are linked or will not be. The last of
-    ``sizes`` is the present end of the active segment, to which more may be appended.
+    The owner calls ``names.release()`` once, when the files are linked or will not be linked. The
+    last of ``sizes`` is the present end of the active segment; later appends do not belong to the
+    pin.
     """
 
     topic_partition: TopicPartition

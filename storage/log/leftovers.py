@@ -1,10 +1,10 @@
 """Settles the leftovers of a crash in a partition folder, when it is opened.
 
 The cleaner and the splitting of a segment write ``.cleaned`` files, rename a finished group to
-``.swap`` from the highest base down, mark the old segments ``.deleted``, and take ``.swap`` off
-from the lowest base up, of each segment the ``.log`` first. From that order follows what
-to do (docs/on-disk-format.md): a remaining ``.cleaned`` proves that the group is incomplete, and it
-is undone; else it is completed.
+``.swap`` from the highest base down, mark the old segments ``.deleted``, and remove the suffix
+``.swap`` from the lowest base up, the ``.log`` of each segment first. The order shows what to do
+(docs/on-disk-format.md): if a ``.cleaned`` file remains, the group is incomplete and the change is
+undone; otherwise the change is completed.
 """
 
 from collections.abc import Iterable
@@ -20,19 +20,19 @@ _SNAPSHOT_OF_METADATA_DELETED = ".checkpoint.deleted"
 
 
 def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
-    """Undo or complete a change that a crash interrupted; return the segments' files of afterwards.
+    """Undo or complete a change that a crash interrupted; return the segments' files after that.
 
     The order of the steps is part of the format. Each may be interrupted and repeated.
 
     Raises:
-        OSError: The folder cannot be read or changed, or a link is in it; then nothing is changed.
+        OSError: The folder cannot be read or changed. If a link is in it, nothing is changed.
     """
     names = files.list_folder(path)
     deleted = {name for name in names if _is_deleted(name)}
     parsed = {name: each for name in names - deleted if (each := files.parse_name(name))}
     cleaned = {name for name, each in parsed.items() if each.suffix == files.CLEANED}
     swaps = {name for name, each in parsed.items() if each.suffix == files.SWAP}
-    if files.MOVED in names:  # the folder of which it is a copy is gone
+    if files.MOVED in names:  # this folder is a copy, and the original folder is gone
         files.unlink(path / files.MOVED)
     if not deleted and not cleaned and not swaps:
         return list(parsed.values())
@@ -55,7 +55,7 @@ def _is_deleted(name: str) -> bool:
 
 
 def _unfinished(swaps: set[str], cleaned: set[str], parsed: dict[str, SegmentName]) -> set[str]:
-    """Return the ``.swap`` files of a group of which a part is still ``.cleaned``."""
+    """Return the ``.swap`` files of a group that still has ``.cleaned`` files."""
     if not cleaned:
         return set()
     lowest = min(parsed[name].base_offset for name in cleaned)
@@ -65,7 +65,7 @@ def _unfinished(swaps: set[str], cleaned: set[str], parsed: dict[str, SegmentNam
 def _replaced(
     path: Path, config: TopicConfig, swaps: set[str], parsed: dict[str, SegmentName]
 ) -> set[str]:
-    """Return the files of the old segments, also snapshots, that ``.log.swap`` files replace.
+    """Return the files of the old segments, with snapshots, that ``.log.swap`` files replace.
 
     If the new segment is empty, Kafka keeps the old files of the same base, such as the transaction
     index of data that is gone; here they are deleted.
@@ -92,7 +92,7 @@ def _replaced(
 
 
 def _order(name: SegmentName) -> tuple[int, int]:
-    """Return the order in which ``.swap`` is taken off: segments ascending, the ``.log`` first."""
+    """Return the sort key by which ``.swap`` is removed: segments ascending, ``.log`` first."""
     return name.base_offset, files.SEGMENT_KINDS.index(name.kind)
 
 

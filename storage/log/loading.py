@@ -1,4 +1,4 @@
-"""Opening the partition folders that were found when the broker starts."""
+"""Opens the partition folders that were found when the broker starts."""
 
 import errno
 import logging
@@ -19,7 +19,7 @@ from siltstone.storage.log.recovery import (
 )
 from siltstone.storage.segment.scan import LegacyFormatError
 
-# The errors of a folder that contains something else than its names say.
+# The errors that mean that files of a folder have other content than their names say.
 _WRONG_KIND = frozenset(
     {
         errno.EFBIG,
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A partition that is not served, since no broker writes what its folder has; the reason."""
+    """A partition that is not served because its folder has damaged files, and the reason."""
 
     folder: PartitionFolder
     topic_id: UUID
@@ -55,14 +55,14 @@ def load_folders(
 ) -> list[LoadedPartition | SetAside]:
     """Open partitions, ``width`` of each directory at a time. Blocks.
 
-    Several threads help after a crash, when they wait for the disk or run compiled code. A clean
-    start is Python's work; one thread is enough.
+    Several threads help after a crash, when they wait for the disk or run compiled code. A start
+    after a clean stop mostly runs Python, so one thread is enough.
 
-    A partition that is damaged in a way that no start can mend is set aside: it is not served, and
-    the others are.
+    A partition with damage that no start can repair is set aside: it is not served, but the others
+    are.
 
     Raises:
-        LogDirError: The disk does not let a partition be opened.
+        LogDirError: A partition cannot be opened because of an error of the disk.
     """
     queues: dict[Path, list[PartitionFolder]] = {}
     for folder in folders:

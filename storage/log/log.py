@@ -1,10 +1,10 @@
 """One partition: segments that grow at one end and are read anywhere (Kafka: ``UnifiedLog``).
 
-Appends run on the event loop and end in the page cache. What waits for the disk is handed to the
-background thread, or called from an io thread. The append itself is `LogEnd`, a read `LogReader`.
-What retention deletes is decided in `storage.log.retention`, opening after a crash is
-`storage.log.recovery`, lookups by time are `storage.log.timestamp_lookup`, the order of a swap on
-the disk is `storage.segment.swap`. The class is long because one lock covers all of it.
+Appends run on the event loop and end in the page cache. Work that waits for the disk runs on the
+background thread or on an io thread. `LogEnd` appends, and `LogReader` reads.
+`storage.log.retention` decides what retention deletes, `storage.log.recovery` opens a log after a
+crash, `storage.log.timestamp_lookup` finds records by time, and `storage.segment.swap` has the
+order of a swap on the disk. The class is long because one lock covers all of it.
 """
 
 import logging
@@ -65,18 +65,18 @@ class FutureLog(Protocol):
 
     @property
     def directory(self) -> "LogDirectory":
-        """Return where it is."""
+        """Return the log directory of the copy."""
 
     @property
     def final_path(self) -> "Path":
-        """Return what its folder is called when it is the log."""
+        """Return the path of its folder once the copy is the log."""
 
     @property
     def recovery_point(self) -> int:
-        """Return the offset below which all of it is on the disk."""
+        """Return the offset below which all of the copy is on the disk."""
 
     def has_gone(self, view: "LogView[LogSegment]") -> bool:
-        """Tell whether it has segments that the log has deleted."""
+        """Tell whether the copy has segments that the log has deleted."""
 
     def missing_bytes(self, view: "LogView[LogSegment]") -> int:
         """Return the bytes that are not copied yet."""
@@ -92,19 +92,19 @@ class Log:
     """A partition's segments, offsets, producers and leader epochs.
 
     Its parts: ``end`` has the segments and offsets, and appends; ``reader`` reads; ``producers``
-    tell a batch that is sent again; ``epochs`` say which leader wrote what.
+    recognise a batch that is sent again; ``epochs`` say which leader wrote which offsets.
 
-    The event loop is the only one that appends, rolls, retains and changes settings; ``lock`` is
-    for the few others that touch the same memory, and no thread holds it while it waits for the
-    disk. A crash loses at most what was not fsynced: recovery begins at the recovery point, which
-    moves only after an fsync, and cuts a torn end.
+    Only the event loop appends, rolls, applies retention and changes settings. ``lock`` is for the
+    few other threads that use the same memory, and no thread holds it while it waits for the disk.
+    A crash loses at most what was not fsynced: recovery begins at the recovery point, which moves
+    only after an fsync, and cuts a torn end.
 
     Invariants: log start offset <= last stable offset <= high watermark = log end offset (one
     replica); recovery point <= log end offset; segment bases strictly increase; the first base <=
     log start offset.
 
-    A reader of any thread takes ``view`` once. What it holds stays valid, also when batches are
-    appended or deleted meanwhile; an append shows after its bytes are written.
+    A reader in any thread reads ``view`` once. The view stays valid, even if batches are appended
+    or deleted meanwhile; an append is in the view only after its bytes are written.
     """
 
     __slots__ = (
@@ -142,12 +142,12 @@ class Log:
         self.producers = loaded.producers  # guarded by: lock
         self.producers.count_in(services.producers)
         self.leader_epoch = end.leader_epoch
-        self.watchers: dict[Watcher, None] = end.watchers  # loop only; see there
+        self.watchers: dict[Watcher, None] = end.watchers  # loop only; see `Watcher`
         self.path = loaded.folder.path  # changes when the folder is renamed for deletion
         self.names = NameGate()
         # Held while writing into the folder; the event loop never takes it.
         self._flush_lock = threads.Lock()
-        self._abandoned = False  # the folder goes; background work stops
+        self._abandoned = False  # the folder will be deleted; background work stops
         self._swap: SegmentSwap | None = None  # owned by the thread that cleans
         # Deleted segments that a power failure may bring back torn. Guarded by: lock
         self._unflushed_gone: tuple[LogSegment, ...] = ()
@@ -186,7 +186,7 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        """Return the offset below which all clients may read; the log end offset on one replica."""
+        """Return the offset below which clients may read; with one replica the log end offset."""
         return self.end.log_end_offset
 
     @property
@@ -196,7 +196,7 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Return the offset below which all is on the disk."""
+        """Return the offset below which everything is on the disk."""
         return self.end.recovery_point
 
     @property
@@ -208,9 +208,10 @@ class Log:
         """Append a validated batch at once, by `LogEnd.append`, and return it.
 
         Raises:
-            OutOfOrderSequence: Or another refusal of `ProducerStateManager.check`.
-            KafkaStorageError: The directory refuses writes, now or since an earlier failure, or
-                those of clients, since there is less room than its reserve.
+            OutOfOrderSequence: The batch is out of order, or another error of
+                `ProducerStateManager.check`.
+            KafkaStorageError: The directory refuses writes since this or an earlier failure, or
+                refuses clients' writes because less room than its reserve is free.
         """
         self.end.append(self, batch, origin)
         error = batch.error
@@ -229,14 +230,14 @@ class Log:
         return self.reader.read(self, offset, max_bytes, upto, at_least_one)
 
     def available_bytes(self, offset: int, upto: int) -> int:
-        """Return how many bytes there are from ``offset`` on, over all segments."""
+        """Return the number of bytes from ``offset`` to ``upto``, over all segments."""
         return self.reader.available_bytes(self, offset, upto)
 
     def aborted_transactions(self, offset: int, next_offset: int) -> list[tuple[int, int]]:
         """Return producer id and first offset of each aborted transaction in a range.
 
-        ``offset`` is inclusive; ``next_offset`` is exclusive, that of the `LogRead`. A transaction
-        too many is harmless to a consumer; a missing one is not.
+        ``offset`` is inclusive; ``next_offset`` is exclusive and is that of the `LogRead`. The
+        result may have a transaction too many, which is harmless to a consumer; it misses none.
         """
         segments = self.segments
         segments = segments[find_index(segments, offset) :]
@@ -258,7 +259,7 @@ class Log:
         return found if found is not None and found.offset < upto else None
 
     def find_max_timestamp(self, upto: int) -> TimestampedOffset | None:
-        """Return the first record of the greatest timestamp, if below ``upto``. Blocks."""
+        """Return the first record with the greatest timestamp, if it is below ``upto``. Blocks."""
         with self._reading():
             found = timestamp_lookup.find_max(self.view)
         return found if found is not None and found.offset < upto else None
@@ -268,11 +269,11 @@ class Log:
         return self.epochs.epoch_of(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the last epoch up to ``epoch`` and the offset after it; (-1, -1): undefined."""
+        """Return the last epoch up to ``epoch`` and the offset after it; (-1, -1) if undefined."""
         return self.epochs.end_offset_for(epoch, self.end.log_end_offset)
 
     def check_producer(self, batch: "ValidatedBatch", origin: Origin) -> "AppendedBatch | None":
-        """Return the batch that this one repeats; refuse one that may not be written."""
+        """Return the earlier batch that this one repeats; refuse a batch that may not be written."""
         if batch.attributes & CONTROL:
             marker = read_marker(batch.buffer)
             if marker is not None:
@@ -295,7 +296,7 @@ class Log:
             raise self.directory.fail(error, for_good=True) from error
 
     def dismiss_watchers(self) -> None:
-        """Tell the watchers that the log is gone, or cut. For the event loop."""
+        """Tell the watchers that the log is gone or cut. Only the event loop calls this."""
         for each in tuple(self.watchers):
             each.log_gone()
         self._services.moved_starts.pop(self.end, None)
@@ -316,13 +317,13 @@ class Log:
     def begin_segment(self) -> LogSegment:
         """Start a new active segment; the caller holds the lock.
 
-        The background thread writes the old one's last index entries, fsyncs it and writes the
-        producer snapshot. Only then does the recovery point reach its end, so a crash in between
-        loses nothing of it: a start scans it. The checkpoint names no offset behind it
-        before: `storage.checkpointed.noted_recovery_point`.
+        The background thread writes the last index entries of the old segment, fsyncs it and writes
+        the producer snapshot. Only then does the recovery point reach the end of the old segment.
+        So a crash in between loses nothing: a start scans that segment. Before that, the checkpoint
+        has no offset after the segment: `storage.checkpointed.noted_recovery_point`.
 
         Raises:
-            KafkaStorageError: The disk does not take it; the log is as it was.
+            KafkaStorageError: The disk refuses the new segment; the log is as it was.
         """
         end_offset, segments, _ = self.view
         ended = segments[-1]
@@ -360,7 +361,7 @@ class Log:
     def delete_records(self, offset: int) -> int:
         """Raise the log start offset and return it; `HIGH_WATERMARK` means all records.
 
-        Whole segments below it are deleted by the next retention. As in Kafka, a crash can lose the
+        The next retention deletes the segments that lie below it. As in Kafka, a crash can lose the
         new start: it is durable with the next checkpoint of log start offsets.
 
         Raises:
@@ -390,10 +391,10 @@ class Log:
     def apply_retention(self, now_ms: int) -> int:
         """Delete the oldest segments by the rules of retention, and return how many.
 
-        If all go, the log rolls first, so that an empty segment at the log end offset stays. While
-        the disk takes no writes the active segment stays instead; the others go, which makes room.
-        For the event loop, and for a cleaner thread that has taken the log. It decides again under
-        the lock, since a batch may have come meanwhile.
+        If all segments go, the log rolls first, so that an empty segment at the log end offset
+        stays. While the disk takes no writes, the active segment stays instead; the others are
+        deleted, which makes room. The event loop calls this, and a cleaner thread that has taken
+        the log. The decision is made again under the lock, since a batch may have come meanwhile.
 
         Raises:
             KafkaStorageError: The segments cannot be read.
@@ -419,7 +420,7 @@ class Log:
         return count
 
     def _find_doomed(self, now_ms: int) -> list[Doomed]:
-        """Return what retention deletes now; the first time it may read bytes of the segments."""
+        """Return what retention deletes now; the first call may read bytes of the segments."""
         with self._reading():
             return find_doomed(
                 self.segments,
@@ -442,7 +443,7 @@ class Log:
         """Take the oldest segments out of the view; the caller holds the lock."""
         gone, kept = self.segments[:count], self.segments[count:]
         unflushed = find_index(self.segments, self.recovery_point)
-        self._unflushed_gone += gone[unflushed:]  # before a flush can miss them in the view
+        self._unflushed_gone += gone[unflushed:]  # before they leave the view: no flush may miss them
         if kept[0].base_offset > self.log_start_offset:
             self._start_at(kept[0].base_offset)
         self.end.show(kept)
@@ -464,7 +465,7 @@ class Log:
     def _start_at(self, offset: int) -> None:
         """Raise the log start offset; the caller holds the lock.
 
-        A cleaner thread may do it, so it is the event loop that tells the watchers, later.
+        A cleaner thread may call this, so the event loop tells the watchers later.
         """
         self.end.start_at(offset)
         if self.watchers:
@@ -479,13 +480,13 @@ class Log:
         self._services.background.submit("trimming of leader epochs", trim)
 
     def flush(self, upto: int | None = None) -> None:
-        """Wait until all below ``upto`` (exclusive; all there is) is on the disk. Blocks.
+        """Wait until all below ``upto``, exclusive, or the whole log is on the disk. Blocks.
 
-        The recovery point moves afterwards. It passes the end of a segment only when that was
-        sealed before its flush. May be called by several threads at a time.
+        The recovery point moves afterwards. It passes the end of a segment only if the segment was
+        sealed before its flush. Several threads may call this at the same time.
 
-        Segments that were deleted since the last flush are flushed, too, and their names: should a
-        power failure bring them back, a start scans them, and damage in them would end the log.
+        Segments that were deleted since the last flush are flushed, too, and so is the folder: if a
+        power failure brings them back, a start scans them, and damage in them would end the log.
 
         Raises:
             KafkaStorageError: Some of it may not be on the disk.
@@ -517,13 +518,13 @@ class Log:
             with self.lock:
                 following = self.segments[find_index(self.segments, target)]
                 if target == end_offset and following is not segments[-1]:
-                    target -= 1  # the active segment has ended there meanwhile, after its flush
+                    target -= 1  # the log has rolled at the target since the segment's flush
                 self.end.note_flushed(target)
                 if gone:
                     self._unflushed_gone = self._unflushed_gone[len(gone) :]
 
     def _flush_gone(self, segments: Iterable[LogSegment]) -> None:
-        """Put deleted segments on the disk, or that they are gone."""
+        """Fsync deleted segments that still have files, and the folder without the others."""
         for segment in segments:
             if segment.files.find_size(files.LOG) is not None:
                 segment.flush()
@@ -533,13 +534,13 @@ class Log:
         """Put cleaned segments in the place of old ones (docs/compaction.md, The swap). Blocks.
 
         ``new`` are ``.cleaned``, complete and flushed, and belong to the log from now on. One
-        thread at a time, and nothing else may remove segments meanwhile: the cleaner's states
-        ensure that. Readers see the old segments up to one moment and the new ones after it. A
-        failure of the disk does not stop writes; see `finish_swap`.
+        thread at a time may call this, and nothing else may remove segments meanwhile: the
+        cleaner's states ensure that. Readers see either all old segments or all new ones. A failure
+        of the disk does not stop writes; see `finish_swap`.
 
         Raises:
-            OSError: The disk failed. Before that moment the log is as it was; after it, it serves
-                the new segments, and only their names are not final.
+            OSError: The disk failed. Either the log is as it was, or it serves the new segments and
+                only their names are not final.
             NotLeaderOrFollower: The log is closed.
             UnknownTopicOrPartition: Its topic was deleted.
         """
@@ -565,7 +566,7 @@ class Log:
     def finish_swap(self) -> None:
         """Complete or undo a swap during which the disk failed. Blocks.
 
-        Until then no segment may be cleaned. A start does the same.
+        Until this succeeds no segment may be cleaned. A start settles an unfinished swap, too.
 
         Raises:
             OSError: The disk still fails.
@@ -594,7 +595,7 @@ class Log:
     def _publish(self, swap: SegmentSwap) -> None:
         """Show readers the new segments, in one assignment.
 
-        Old ones may be gone already, by retention (KAFKA-7278).
+        Retention may have deleted some of the old ones already (KAFKA-7278).
         """
         bases = {segment.base_offset for segment in swap.new}
         chosen = set(swap.old)
@@ -617,7 +618,7 @@ class Log:
     def freeze(self, first_dirty_offset: int = 0) -> FrozenLog:
         """Return the log as it is, and keep the names of its files until `names` is released.
 
-        For the event loop: memory only. The cleaner's first dirty offset is noted with the rest.
+        For the event loop: this reads memory only. The result has ``first_dirty_offset``, too.
 
         Raises:
             NotLeaderOrFollower: The log is closed.
@@ -645,22 +646,22 @@ class Log:
             )
 
     def hold_flushes(self) -> None:
-        """Let no thread write into the folder until `release_flushes`. Blocks."""
+        """Keep other threads from writing into the folder until `release_flushes`. Blocks."""
         self._flush_lock.acquire()
 
     def release_flushes(self) -> None:
-        """Take `hold_flushes` back; any thread may."""
+        """Undo `hold_flushes`; any thread may call this."""
         self._flush_lock.release()
 
     def move(self, future: FutureLog, max_bytes: int) -> bool:
-        """Let the copy take over, unless the log has changed too far since it was settled.
+        """Let the copy take over, unless the log has changed too much since the copy was settled.
 
-        For the event loop, with flushes held. What the copy lacks, at most ``max_bytes``, is copied
-        here; what it has too much, it must lose first. The rename of its folder decides which of
-        the two a start takes.
+        For the event loop, with flushes held. This copies the bytes that the copy lacks, at most
+        ``max_bytes``; if the copy has segments that the log has deleted, it cannot take over yet.
+        A start takes the copy once its folder is renamed.
 
         Raises:
-            OSError: The disk did not take it; the log is as it was.
+            OSError: The disk refused it; the log is as it was.
         """
         with self.lock:
             view = self.view
@@ -668,10 +669,10 @@ class Log:
                 return False
             twins = future.hand_over(view)
             future.put_in_place()
-            for segment in view[1]:  # a reader that opens a file of one now finds the same bytes
+            for segment in view[1]:  # a reader that opens a file now gets that of the copy
                 segment.files.relocate(future.final_path)
             self.end.move(future.directory, twins, future.recovery_point)
-            self._unflushed_gone = ()  # the copy does not have them
+            self._unflushed_gone = ()  # the copy does not have these segments
             self.reader.forget()
             self.path = future.final_path
             self.epochs.relocate(self.path)
@@ -685,7 +686,7 @@ class Log:
         self.topic_id = topic_id
 
     def reconfigure(self, config: "TopicConfig") -> None:
-        """Obey other settings from the next append on."""
+        """Use other settings from the next append on."""
         with self.lock:
             self.config = config
             self.end.obey(config)
@@ -701,7 +702,7 @@ class Log:
         """Refuse everything from now on, and flush. Blocks; idempotent.
 
         Raises:
-            KafkaStorageError: The directory failed, so its stop is not clean.
+            KafkaStorageError: The directory has failed, so it does not get a clean stop.
         """
         with self.lock:
             if self.is_closed:
@@ -723,16 +724,17 @@ class Log:
                 segment.close()
 
     def leave(self) -> None:
-        """Let no more flushes and other background work begin: `abandon` follows.
+        """Keep further flushes and other background work from beginning; `abandon` follows.
 
-        It would wait for all that is queued, as the lock favours the thread that had it last.
+        Otherwise `abandon` would wait for all queued flushes: the thread that had the flush lock
+        last usually gets it again.
         """
         self._abandoned = True
 
     def abandon(self, path: "Path") -> None:
         """Refuse everything from now on: the folder is about to be renamed for deletion. Blocks.
 
-        Waits for one file that is being flushed, not for the flush of the whole log.
+        This waits for one file that is being flushed, not for the flush of the whole log.
         """
         self.leave()
         with self._flush_lock, self.lock:
@@ -753,20 +755,20 @@ class Log:
             self.epochs.flush()
 
     def absence(self) -> KafkaError:
-        """Return the refusal of a log that is closed."""
+        """Return the error of a log that is closed."""
         if self._abandoned:
             return UnknownTopicOrPartition(f"{self.topic_partition} was deleted meanwhile")
         return NotLeaderOrFollower(f"{self.topic_partition} is not served: the broker stops")
 
     def out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
-        """Return the refusal of a read of an offset that the log does not have."""
+        """Return the error for a read of an offset that the log does not have."""
         return OffsetOutOfRange(
             f"offset {offset} of {self.topic_partition} is outside "
             f"{self.log_start_offset}..{end_offset}"
         )
 
     def unreadable(self, error: OSError) -> KafkaError:
-        """Return the refusal of this read; other reads, and writes, go on."""
+        """Return the error for one read; other reads, and writes, go on."""
         if self._abandoned:
             return self.absence()
         sentence = f"files of {self.topic_partition} cannot be read: {error}; check the disk"
@@ -774,13 +776,13 @@ class Log:
         return KafkaStorageError(sentence)
 
     def damaged(self, error: CorruptMessage) -> CorruptMessage:
-        """Return the refusal of a read that found no batch."""
+        """Return the error for a read that found no batch."""
         sentence = f"{self.topic_partition} is damaged: {error.message}"
         self.directory.report_once(sentence)
         return CorruptMessage(sentence)
 
     def refusal(self) -> KafkaError:
-        """Return why nothing can be appended."""
+        """Return the error that says why nothing can be appended."""
         return self.absence() if self.is_closed else self.directory.refuse()
 
     @contextmanager
@@ -794,7 +796,7 @@ class Log:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """After an OSError let the directory refuse writes, unless the folder was deleted."""
+        """Make the directory refuse writes after an OSError, unless the folder was deleted."""
         try:
             yield
         except FileNotFoundError as error:  # KAFKA-15391

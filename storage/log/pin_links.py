@@ -1,10 +1,10 @@
 """Pins: hard links to the files of partitions as they were at one moment.
 
-Why they are links is said in docs/decisions/0011-pins.md. A pin lies in ``.pins/<id>/`` of each log
-directory. It copies no byte of a log. The cleaner still replaces segments and retention deletes
-them; only the blocks of these stay until the pin ends. Indexes that are in memory get files of the
-pin's own, of 80 KiB at most, so that readers of an active segment need not walk it from its start.
-Nothing of a pin is durable: a start sweeps what is left.
+docs/decisions/0011-pins.md says why pins are links. A pin lies in ``.pins/<id>/`` of each log
+directory. It copies no byte of a log. The cleaner still replaces segments and retention still
+deletes them, but their blocks stay on the disk until the pin ends. Indexes that are in memory are
+written to files of the pin, of 80 KiB at most, so that readers of an active segment need not walk
+it from its start. Nothing of a pin is durable: a start deletes all pins.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class PinnedSegment(NamedTuple):
-    """One segment of a pin: its ``.log`` is read up to ``size`` bytes, not beyond.
+    """One segment of a pin: only the first ``size`` bytes of its ``.log`` belong to the pin.
 
-    ``files`` are its kinds of files. Device and inode identify the ``.log``.
+    ``files`` are the kinds of its files. Device and inode identify the ``.log``.
     """
 
     base_offset: int
@@ -40,7 +40,7 @@ class PinnedSegment(NamedTuple):
 class PinnedPartition:
     """A partition of a pin: where its links lie, and its offsets at the moment of the pin.
 
-    Below ``first_dirty_offset`` the cleaner has left one record a key; 0 if there was no pass.
+    Below ``first_dirty_offset`` the cleaner has left one record per key; 0 before the first pass.
     """
 
     topic_partition: TopicPartition
@@ -64,7 +64,7 @@ def link(pin_id: str, logs: Sequence[FrozenLog]) -> tuple[PinnedPartition, ...]:
     """Link the files of frozen logs, and release their names. Blocks.
 
     Raises:
-        OSError: The disk does not take it, or the file system has no hard links; nothing is left.
+        OSError: The disk refuses, or the file system has no hard links; no link is left.
     """
     waiting = list(reversed(logs))
     try:
@@ -76,7 +76,7 @@ def link(pin_id: str, logs: Sequence[FrozenLog]) -> tuple[PinnedPartition, ...]:
             waiting.pop().names.release()
         return tuple(pinned)
     except Exception:
-        with suppress(OSError):  # the next start does it
+        with suppress(OSError):  # if this fails, the next start deletes them
             remove(pin_id, {log.directory for log in logs})
         raise
     finally:
@@ -88,7 +88,7 @@ def remove(pin_id: str, directories: Iterable[Path]) -> None:
     """Delete the links of a pin, as far as they exist. Blocks.
 
     Raises:
-        OSError: A log directory does not let them be deleted.
+        OSError: The links in a log directory cannot be deleted.
     """
     for directory in directories:
         files.remove_folder(directory / files.PINS / pin_id, durably=False)
@@ -117,7 +117,7 @@ def sweep(directory: Path) -> int:
 
 
 def held_bytes(pins: Sequence[Sequence[PinnedPartition]]) -> list[int]:
-    """Return for each pin the bytes of log that only pins keep on the disk. Blocks.
+    """Return for each pin how many bytes of logs are on the disk only because of pins. Blocks.
 
     A file in several pins counts for each of them.
     """
@@ -177,8 +177,8 @@ def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
 
 
 def _count_links(folder: Path, segment: PinnedSegment) -> int:
-    """Return how many names a pinned ``.log`` has; 0 if the pin's own is gone, or out of sight."""
+    """Return how many names a pinned ``.log`` has; 0 if the pin's name is gone or cannot be read."""
     try:
         return disk.stat(folder / files.segment_file_name(segment.base_offset)).st_nlink
-    except OSError:  # one that the disk does not show counts as held
+    except OSError:  # a file that cannot be looked at counts as held by the pin
         return 0

@@ -1,4 +1,4 @@
-"""Rebuilding producer state from a snapshot and the batches after it."""
+"""Rebuilds producer state from a snapshot and the batches after the snapshot."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ def rebuild_producers(
 ) -> None:
     """Rebuild the state of producers, whose snapshots are noted, as of ``end_offset``. Blocks.
 
-    Snapshots above it are deleted. If a log was closed cleanly and has no snapshot, Kafka assumes
-    that it has no producers; here its batches are read.
+    Snapshots above ``end_offset`` are deleted. If a log was closed cleanly and has no snapshot,
+    Kafka assumes that the log has no producers; here its batches are read.
     """
     start = producers.load(log_start_offset, end_offset, now_ms)
     if start >= end_offset:
@@ -37,7 +37,7 @@ def replay_segment(
     """Feed a segment's batches from ``start`` to ``end``, exclusive, to ``producers``.
 
     Raises:
-        CorruptMessage: A producer's batch is damaged; appends would believe its fields.
+        CorruptMessage: A producer's batch is damaged; later appends would rely on its fields.
         InvalidRecord: A marker cannot be read.
     """
     located = segment.locate(start)

@@ -1,7 +1,7 @@
 """A partition folder that is only read: for ``dump-log``, tools and jobs beside a broker.
 
-No lock is taken and no broker is asked. What a running broker appends after
-`PartitionReader.refresh` is not seen, and never half a batch.
+The reader takes no lock and asks no broker. It does not see what a running broker appends after
+`PartitionReader.refresh`, and it never sees half a batch.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class PartitionReader:
         return self.segments[0].base_offset if self.segments else 0
 
     def refresh(self) -> None:
-        """Look again which segments there are, and how long."""
+        """Read the list of segments and their sizes again."""
         names = map(files.parse_name, files.list_names(self.directory))
         bases = sorted(
             name.base_offset

@@ -1,4 +1,4 @@
-"""Finds the bytes of a fetch: from an offset to a range of a file.
+"""Finds the bytes of a fetch: turns an offset into a range of a file.
 
 A consumer's next fetch begins where its last one ended, so the reader remembers where reads ended,
 and a consumer at the log's end never searches. Others use the offset index and a short walk over
@@ -28,7 +28,7 @@ cdef class LogRead:
 @cython.final
 @cython.freelist(32)
 cdef class Place:
-    """The first batch whose last offset is >= ``offset`` begins here, or will once it is written."""
+    """The start of the first batch whose last offset is >= ``offset``, even before it is written."""
 
     cdef long long offset
     cdef object segment
@@ -48,10 +48,10 @@ cdef Place NOWHERE = place_of(-1, None, 0)
 
 @cython.final
 cdef class LogReader:
-    """Reads of one log, and where the last few of them ended.
+    """Reads one log, and remembers where the last few reads ended.
 
-    Any thread may read; losing a hint costs a search at worst. A call gets the `Log`, for its
-    errors.
+    Any thread may read; a lost hint costs a search at worst. The methods get the `Log` because it
+    creates the errors.
     """
 
     def __init__(self, LogEnd end):
@@ -59,7 +59,7 @@ cdef class LogReader:
         self.forget()
 
     def forget(self):
-        """Drop all hints, since the log drops some of their segments.
+        """Drop all hints, since the log drops segments to which hints lead.
 
         A read that has begun continues with the hints that it has.
         """
@@ -70,16 +70,16 @@ cdef class LogReader:
     ):
         """Return whole batches from ``offset`` on; None if the log has no such batch yet.
 
-        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed. The
-        first batch may exceed ``max_bytes`` if ``at_least_one``. The range may begin with records
-        below ``offset``, and ends with its segment at the latest.
+        ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
+        With ``at_least_one`` the first batch may exceed ``max_bytes``. The range may begin with
+        records below ``offset``, and ends at the end of its segment at the latest.
 
         Raises:
             NotLeaderOrFollower: The log is closed.
             UnknownTopicOrPartition: Its topic was deleted.
             OffsetOutOfRange: ``offset`` is below the log start offset or above the log end offset.
-            KafkaStorageError: The files there cannot be read.
-            CorruptMessage: They have no batch there.
+            KafkaStorageError: A file with the offset cannot be read.
+            CorruptMessage: The file has no batch where one must begin.
         """
         cdef LogEnd end = self.end
         cdef tuple view
@@ -91,7 +91,7 @@ cdef class LogReader:
         if not end.log_start_offset <= offset <= end_offset:
             raise log.out_of_range(offset, end_offset)
         try:
-            # The hints are handed on: another thread may replace them.
+            # The hints are passed as an argument: another thread may replace them.
             return read_view(self._hints, view, offset, max_bytes, upto, at_least_one)
         except OSError as error:
             raise log.unreadable(error) from error
@@ -102,7 +102,7 @@ cdef class LogReader:
         """Return the bytes from ``offset``'s batch to ``upto``, exclusive, over all segments.
 
         Raises:
-            KafkaError: As `read` does, but for an offset that the log does not have.
+            KafkaError: As `read` does, except that an offset outside of the log is no error.
         """
         cdef LogEnd end = self.end
         if end.is_closed:
@@ -119,7 +119,7 @@ cdef LogRead read_view(
     list hints, tuple view, long long offset, long long max_bytes, long long upto,
     bint at_least_one,
 ):
-    """Read; ``offset`` is within the log."""
+    """Read as `LogReader.read` does; ``offset`` is within the log."""
     cdef long long end_offset, end_position, limit, next_offset
     cdef tuple segments
     cdef Place place = hints[offset % HINTS]
@@ -184,11 +184,11 @@ cdef Place search(list hints, tuple view, long long offset):
         return find_place(view, offset)
     if hint.position < end_of(view, hint.segment):
         return hint
-    return next_place(view, hint.segment, offset)  # the log has rolled since then
+    return next_place(view, hint.segment, offset)  # the log has rolled since the hint
 
 
 cdef long long limit_below(object segment, long long limit, long long upto) except -1:
-    """Return the end position of what lies below ``upto`` in a segment."""
+    """Return the position in a segment where the batches below ``upto`` end."""
     cdef long long position = segment.find(upto)
     return limit if position < 0 or position >= limit else position
 
@@ -200,10 +200,10 @@ cdef long long end_of(tuple view, object segment) except -1:
 
 
 cdef Place find_place(tuple view, long long offset):
-    """Return where the first batch with a last offset >= ``offset`` begins; None: nowhere.
+    """Return where the first batch with a last offset >= ``offset`` begins; None without one.
 
-    For an offset in a gap that compaction left it is the next batch, in this segment or a later
-    one.
+    For an offset in a gap that compaction left, this is the next batch, in the same segment or a
+    later one.
     """
     cdef tuple segments = view[1]
     cdef Py_ssize_t index
@@ -219,7 +219,7 @@ cdef Place find_place(tuple view, long long offset):
 
 
 cdef Place next_place(tuple view, object segment, long long offset):
-    """Return the start of the next segment after ``segment`` that has bytes; None: nowhere."""
+    """Return the start of the next segment after ``segment`` that has bytes; None without one."""
     cdef tuple segments = view[1]
     for later in segments[find_index(segments, segment.base_offset) + 1:]:
         if end_of(view, later):
@@ -228,7 +228,7 @@ cdef Place next_place(tuple view, object segment, long long offset):
 
 
 cdef object size_between(tuple segments, Place start, Place end):
-    """Return the bytes from one place to another, in whole segments in between."""
+    """Return the bytes from one place to another; the segments in between count as a whole."""
     cdef Py_ssize_t first = find_index(segments, start.segment.base_offset)
     cdef Py_ssize_t last = find_index(segments, end.segment.base_offset)
     if first == last:

@@ -1,8 +1,8 @@
-"""Opening a partition folder after any stop (docs/log.md; Kafka: ``LogLoader``).
+"""Opens a partition folder after any stop (docs/log.md; Kafka: ``LogLoader``).
 
-The steps and their order are Kafka's: settle what the cleaner left, load the segments, scan those
+The steps and their order are Kafka's: settle the cleaner's leftovers, load the segments, scan those
 above the recovery point if the stop was not clean, cut at the first damaged batch and drop the
-rest. Every step can be interrupted and repeated. What is kept of a segment is a prefix of what was
+rest. Every step can be interrupted and repeated. A segment keeps a prefix of the bytes that were
 written to it.
 """
 
@@ -41,11 +41,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFolder:
-    """A folder to open, and the facts that the log directory knows of it.
+    """A folder to open, and the facts that the log directory knows about it.
 
-    ``open_files`` keeps what is read of its segments, and of all others. ``is_clean`` says that a
-    clean stop closed its log. A folder that is not among the recovery points came from elsewhere,
-    and is scanned even then.
+    ``open_files`` keeps files open for reading, for all logs. ``is_clean`` says that a clean stop
+    closed the log. A folder without a recovery point came from elsewhere, and is scanned even after
+    a clean stop.
     """
 
     topic_partition: TopicPartition
@@ -62,7 +62,7 @@ class PartitionFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPartition:
-    """The parts of which a `storage.log.log.Log` is built."""
+    """The parts from which a `storage.log.log.Log` is built."""
 
     folder: PartitionFolder
     topic_id: uuid.UUID
@@ -75,10 +75,10 @@ class LoadedPartition:
 
 
 def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) -> LoadedPartition:
-    """Create a partition's folder with its id, before any record of it. Blocks.
+    """Create a partition's folder with the topic's id, before its first record. Blocks.
 
-    The leader epoch is in memory only; the caller writes it. Without its file recovery takes it
-    from the batches.
+    The leader epoch is in memory only; the caller writes its file. Without the file, recovery reads
+    the epoch from the batches.
 
     Raises:
         OSError: The folder cannot be written.
@@ -107,7 +107,7 @@ def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
 
     Raises:
         OSError: The folder cannot be read or repaired.
-        KafkaError: It has bytes that no broker writes. Other exceptions may mean the same.
+        KafkaError: The folder has bytes that no broker writes. Other exceptions may mean the same.
     """
     return _Loading(folder, now_ms).run()
 
@@ -120,12 +120,12 @@ class _Loading:
     now_ms: int
     names: list[SegmentName] = field(default_factory=list)
     segments: list[LogSegment] = field(default_factory=list)
-    damage: dict[int, str] = field(default_factory=dict)  # by index of the segment
+    damage: dict[int, str] = field(default_factory=dict)  # keys are indexes of segments
     epochs: LeaderEpochs = field(init=False)
     epochs_on_disk: tuple[EpochStart, ...] = ()
     producers: ProducerStateManager | None = None  # as the last scan left them
     bytes_cut: int = 0
-    end_offset: int | None = None  # once it is known
+    end_offset: int | None = None  # None until it is known
 
     def run(self) -> LoadedPartition:
         folder = self.folder
@@ -146,7 +146,7 @@ class _Loading:
         self._settle_epochs(log_start_offset, end_offset)
         producers = self._settle_producers(log_start_offset, end_offset)
         is_clean = folder.is_clean and not self.bytes_cut
-        # What a scan has changed of the last segment is not on the disk yet.
+        # The changes that a scan made to the last segment are not on the disk yet.
         flushed = max(self.segments[-1].base_offset, end_offset - 1)
         return LoadedPartition(
             folder=folder,
@@ -162,9 +162,9 @@ class _Loading:
     def _load_segments(self) -> None:
         """Open the segments in the order of their offsets, and note which have to be scanned.
 
-        Kafka scans a segment without offset index and leaves a missing time index empty. Here
-        either is a reason to scan, and the end of the last segment, where the next append goes, is
-        checked.
+        Kafka scans a segment without an offset index, and leaves a missing time index empty. Here a
+        segment is scanned if either is missing. The end of the last segment is checked, since the
+        next append goes there.
         """
         kinds: dict[int, set[str]] = {}
         for name in self.names:
@@ -193,10 +193,10 @@ class _Loading:
             self._walk_tail(self.segments[-1])
 
     def _is_overtaken(self, segment: LogSegment) -> bool:
-        """Tell whether a segment is empty and the one before has records from its base on.
+        """Tell whether a segment is empty and the segment before has records from its base on.
 
-        A roll that failed may have left it, or a power failure may have undone its removal. If it
-        stayed, it would hide those records.
+        A roll that failed may have left the empty segment, or a power failure may have undone its
+        removal. If it stayed, it would hide those records.
         """
         if segment.size or not self.segments:
             return False
@@ -204,13 +204,13 @@ class _Loading:
         try:
             is_overtaken = before.find(segment.base_offset) >= 0
         except CorruptMessage:
-            return False  # a scan ends the log there
+            return False  # the segment before is damaged: a scan ends the log there
         if before.has_damaged_index:
             self._note_damage(len(self.segments) - 1, "its offset index is damaged")
         return is_overtaken
 
     def _walk_tail(self, segment: LogSegment) -> None:
-        """Find the log end offset, and whether anything but batches precedes the next append."""
+        """Find the log end offset; note damage if other bytes than batches precede the end."""
         end = segment.start_before(segment.base_offset + MAX_RELATIVE_OFFSET)
         end_offset = segment.base_offset
         if segment.has_damaged_index:
@@ -232,9 +232,9 @@ class _Loading:
             self.damage.setdefault(index, damage)
 
     def _load_epochs(self) -> LeaderEpochs:
-        """Read the leader epochs; if their file is lost, take them from the flushed batches.
+        """Read the leader epochs; if their file is lost, read them from the flushed batches.
 
-        The scan of the others goes on from there.
+        The scan of the other batches adds the rest.
         """
         try:
             epochs = LeaderEpochs.load(self.folder.path)
@@ -257,7 +257,7 @@ class _Loading:
             _logger.warning("leader epochs behind a damaged batch are not known error=%s", error)
 
     def _rebuild_damaged(self) -> None:
-        """Scan damaged segments below the recovery point; what follows stays."""
+        """Scan damaged segments below the recovery point; the segments after them stay."""
         first_unflushed = self._first_unflushed()
         for index, damage in sorted(self.damage.items()):
             if index >= first_unflushed:
@@ -289,9 +289,10 @@ class _Loading:
         self.producers = producers
 
     def _report_gap(self, end_offset: int, following: int) -> None:
-        """Report offsets between two segments that compaction has not made: a disk lost them.
+        """Report a gap between two segments that is not due to compaction: a disk lost records.
 
-        Each segment alone is sound, and what follows was acknowledged, so it stays, as in Kafka.
+        Each segment alone is sound, and the records after the gap were acknowledged, so they stay,
+        as in Kafka.
         """
         if end_offset < following and not self.folder.config.is_compacted:
             _logger.warning(
@@ -302,7 +303,7 @@ class _Loading:
             )
 
     def _first_unflushed(self) -> int:
-        """Return the index of the segment with the recovery point; the end after a clean stop."""
+        """Return the index of the segment with the recovery point; after a clean stop, the end."""
         if self.folder.is_clean:
             return len(self.segments)
         bases = [segment.base_offset for segment in self.segments]
@@ -327,8 +328,9 @@ class _Loading:
     def _drop_behind_damage(self, index: int) -> None:
         """Delete the segments from ``index`` on, durably.
 
-        If the start fails before the damage is cut, the next one must find it again, and end the
-        log there; once it is cut, no power failure may bring those behind it back.
+        If the start fails before the damage is cut, the next start must find the damage again and
+        end the log there. Once the damage is cut, no power failure may bring the deleted segments
+        back.
         """
         if index < len(self.segments):
             self._drop_from(index, "it follows damaged bytes")
@@ -344,7 +346,7 @@ class _Loading:
     def _start_over(self, offset: int) -> None:
         """Begin again at ``offset``: the log is empty, or ends below its log start offset.
 
-        Durably, since from now on the name of the segment is all that tells the offset.
+        The new segment is durable, since from now on only its name tells the offset.
         """
         self._drop_from(0, f"the log ends below its log start offset {offset}")
         self.epochs.clear()
@@ -361,8 +363,8 @@ class _Loading:
     def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
         """Keep the epochs that the log still has, and ensure one for the next append.
 
-        One that begins at the log end offset stays. Kafka drops it, and adds it when the partition
-        gets its leader; here the file of an empty partition is not written at each start.
+        An epoch that begins at the log end offset stays. Kafka drops it, and adds it again when the
+        partition gets its leader. Here the file of an empty partition is not written at each start.
         """
         self.epochs.truncate_end(end_offset + 1, write=False)
         self.epochs.truncate_start(log_start_offset, write=False)
@@ -383,7 +385,7 @@ class _Loading:
         return producers
 
     def _producers_at(self, offset: int, log_start_offset: int = 0) -> ProducerStateManager:
-        """Return the producers below ``offset``, from a snapshot and the batches after it."""
+        """Return the producers as of ``offset``, from a snapshot and the batches after that."""
         producers = _new_producers(self.folder)
         producers.scan_snapshots(
             files.segment_file_name(name.base_offset, files.SNAPSHOT)

@@ -1,8 +1,8 @@
-"""Which segments of a log may go: decisions, no files (Kafka: ``UnifiedLog.deletableSegments``).
+"""Decides which segments of a log to delete (Kafka: ``UnifiedLog.deletableSegments``).
 
-Each rule walks from the oldest segment on and stops at the first that has to stay, so it deletes a
-prefix of the log. For size and time the active segment is a candidate, too: a quiet topic becomes
-empty after ``retention.ms``, and its log rolls just before.
+Each rule walks from the oldest segment on and stops at the first segment that has to stay, so it
+deletes a prefix of the log. By size and time the active segment may go, too: a topic without new
+records becomes empty after ``retention.ms``; its log rolls just before. No file is changed here.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from siltstone.config.topic import TopicConfig
 
 
 class Segment(Protocol):
-    """The questions of retention to a segment; a ``LogSegment`` answers."""
+    """The fields of a segment that retention needs; a ``LogSegment`` has them."""
 
     @property
     def base_offset(self) -> int:
@@ -28,7 +28,7 @@ class Segment(Protocol):
 
 
 class Doomed(NamedTuple):
-    """How many of the oldest segments go, by the rule that ``reason`` names."""
+    """How many of the oldest segments are deleted by the rule that ``reason`` names."""
 
     segments: int
     reason: str
@@ -41,11 +41,11 @@ def find_doomed(
     now_ms: int,
     log_start_offset: int,
 ) -> list[Doomed]:
-    """Return what each rule deletes, one after the other, counted from the oldest left.
+    """Return how many segments each rule deletes; each counts from the oldest segment still left.
 
     The order is Kafka's: log start offset (KAFKA-12177), then size, then time. Without ``delete``
-    in the policy only the log start offset counts. On one replica the high watermark is the log
-    end offset, so every segment but an empty last one is below it (KAFKA-5634).
+    in the policy only the log start offset counts. With one replica the high watermark is the log
+    end offset, so every segment except an empty last one is below it (KAFKA-5634).
     """
     doomed = [Doomed(_below(segments, log_start_offset), f"log start offset {log_start_offset}")]
     if config.is_deleted:
@@ -68,7 +68,7 @@ def _below(segments: Sequence[Segment], log_start_offset: int) -> int:
 
 
 def _over_size(segments: Sequence[Segment], retention_bytes: int) -> int:
-    """Count the segments without which ``retention_bytes`` are still left; negative: none."""
+    """Count the oldest segments to delete so that ``retention_bytes`` are left; 0 if negative."""
     if retention_bytes < 0:
         return 0
     excess = sum(segment.size for segment in segments) - retention_bytes
@@ -80,7 +80,7 @@ def _over_size(segments: Sequence[Segment], retention_bytes: int) -> int:
 
 
 def _over_age(segments: Sequence[Segment], retention_ms: int, now_ms: int) -> int:
-    """Count the segments with no record younger than ``retention_ms``; negative: none."""
+    """Count the oldest segments whose records are all older than ``retention_ms``; 0 if negative."""
     if retention_ms < 0:
         return 0
     count = 0

@@ -11,7 +11,7 @@ from siltstone.storage.producers.entry import ProducerCount
 
 
 class FlushStats:
-    """Flushes of all logs, and their seconds; any thread adds (Kafka: ``LogFlushStats``)."""
+    """How often all logs flushed, and for how long; any thread adds (Kafka: ``LogFlushStats``)."""
 
     def __init__(self) -> None:
         self.flushes = 0
@@ -19,7 +19,7 @@ class FlushStats:
         self._lock = threads.Lock()
 
     def add(self, seconds: float) -> None:
-        """Count one flush, also a failed one: its time counts, too."""
+        """Count one flush and its time, even if the flush failed."""
         with self._lock:
             self.flushes += 1
             self.seconds += seconds
@@ -29,11 +29,11 @@ class FlushStats:
 class LogServices:
     """The clock, the thread for file work, the deletions that wait for their time, the figures.
 
-    ``producers`` is how many producers all logs remember, with its limit.
+    ``producers`` counts the producers that all logs remember, and has the limit for their number.
 
-    ``appends`` are the batches that wait for the end of a connection's turn. ``moved_starts`` are
-    the ends of watched logs whose start has moved. Any thread adds to it; the event loop empties it
-    and tells the watchers.
+    ``appends`` has the batches that wait to be written. ``moved_starts`` has the `LogEnd` of each
+    watched log whose start has moved. Any thread may add to ``moved_starts``; the event loop
+    empties it and tells the watchers.
     """
 
     clock: Clock

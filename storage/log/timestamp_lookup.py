@@ -1,8 +1,9 @@
-"""Finding records by time, for ListOffsets (Kafka: ``UnifiedLog.fetchOffsetByTimestamp``).
+"""Finds records by time, for ListOffsets (Kafka: ``UnifiedLog.fetchOffsetByTimestamp``).
 
-Records are not in the order of their timestamps: what is searched is the first record *by offset*
-that is young enough. The time index says where to begin; from there batches are read, and records
-of the one that has it. They may have to be decompressed. Called from io threads, without a lock.
+Records are not in the order of their timestamps. The search is for the first record *by offset*
+that is young enough. The time index says where to begin. From there headers of batches are read,
+and then the records of the batch that has the record, which may have to be decompressed. Io threads
+call these functions, without a lock.
 """
 
 from typing import NamedTuple
@@ -39,7 +40,7 @@ def find_at_or_after(
 def find_max(view: LogView[LogSegment]) -> TimestampedOffset | None:
     """Return the first record that has the greatest timestamp; None if no record has one.
 
-    The index knows the last offset of that record's batch (KAFKA-16310), so the batch is opened.
+    The index has only the last offset of the record's batch (KAFKA-16310), so the batch is opened.
 
     Raises:
         OSError: A segment cannot be read.

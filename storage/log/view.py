@@ -1,6 +1,6 @@
 """The log as its readers see it: its segments and its end, published in one assignment.
 
-A reader takes the view once and needs no lock. Everything in it stays valid: segments that
+A reader reads the view once and needs no lock. Everything in the view stays valid: segments that
 retention or the cleaner removes meanwhile keep their open files, and bytes below the end never
 change.
 """
@@ -19,7 +19,7 @@ class Segment(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """Return the offset that it is named by."""
+        """Return the offset in the names of its files."""
 
     @property
     def size(self) -> int:
@@ -29,7 +29,7 @@ class Segment(Protocol):
         """Return the ``.log``, open."""
 
     def find(self, offset: int) -> int:
-        """Return where the batch begins that has an offset or follows it, or -1."""
+        """Return where the first batch begins that ends at or after ``offset``, or -1."""
 
     def start_before_position(self, position: int) -> int:
         """Return the start of a batch at or before a position."""
