@@ -1,8 +1,8 @@
-"""All logs of the broker and the directories they lie in (Kafka: ``LogManager``).
+"""All logs of the broker, and the directories in which they lie (Kafka: ``LogManager``).
 
-Start: lock the directories, read whose they are, take the clean-shutdown marks, open every
-partition. Stop in the order that makes the marks true: logs, checkpoints, marks, locks
-(docs/log.md).
+A start locks the directories, reads their identities, deletes the clean-shutdown marks and opens
+every partition. A stop closes the logs, writes the checkpoints, then the marks, and unlocks: in
+this order the marks are true (docs/log.md).
 """
 
 import logging
@@ -77,7 +77,7 @@ class LogManager:
         clock: Clock,
     ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
-        self.set_aside: dict[TopicPartition, SetAside] = {}  # found damaged by the start
+        self.set_aside: dict[TopicPartition, SetAside] = {}  # the start found them damaged
         self.directories: tuple[LogDirectory, ...] = ()  # constant after load
         self.cluster_id = ""  # likewise
         self.background = Background()
@@ -97,7 +97,7 @@ class LogManager:
         self.futures = FutureLogs(self._placement, self._schedule_removal)
         self._checkpoints: dict[Path, LogCheckpoints] = {}  # constant after load
         self._settling: dict[Path, JointWork] = {}  # likewise
-        # Where a power failure may bring a folder back whose name is gone.
+        # The directories in which a power failure may bring back a folder that was removed.
         self._leaving: dict[TopicPartition, LogDirectory] = {}
         self._renaming = threads.Lock()
         self._unrenamed: dict[TopicPartition, _Doomed] = {}  # guarded by: _renaming
@@ -106,7 +106,7 @@ class LogManager:
 
     @property
     def appends(self) -> Appends:
-        """Return the batches of a connection's turn that wait to be written."""
+        """Return the logs with batches that wait to be written."""
         return self._services.appends
 
     @property
@@ -115,10 +115,10 @@ class LogManager:
         return self._services.moved_starts
 
     def open(self) -> None:
-        """Lock the directories and read whose they are; quick. Blocks.
+        """Lock the directories and read their identities; quick. Blocks.
 
         Raises:
-            LogDirError: A directory cannot be used, with what to do.
+            LogDirError: A directory cannot be used; the text says what to do.
         """
         self.directories, self.cluster_id = open_directories(
             self._paths,
@@ -136,7 +136,7 @@ class LogManager:
         """Open every partition in the directories, which are opened first if need be. Blocks.
 
         Raises:
-            LogDirError: A directory or a partition cannot be opened, with what to do.
+            LogDirError: A directory or a partition cannot be opened; the text says what to do.
         """
         started = self._clock.monotonic()
         if not self.directories:
@@ -181,10 +181,10 @@ class LogManager:
     def _read_checkpoints(
         self, directory: LogDirectory
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the recovery points and log start offsets that a directory has noted.
+        """Return the recovery points and log start offsets in a directory's checkpoints.
 
         Raises:
-            LogDirError: They cannot be read.
+            LogDirError: The checkpoints cannot be read.
         """
         checkpoints = LogCheckpoints(directory.path)
         self._checkpoints[directory.path] = checkpoints
@@ -198,7 +198,7 @@ class LogManager:
             ) from error
 
     def _find_last_stop(self) -> str:
-        """Return how the run before this one ended, in a word; ``none`` without one."""
+        """Return in one word how the run before this one ended; ``none`` without a run."""
         if all(directory.was_clean for directory in self.directories):
             return "clean"
         is_first = all(directory.is_new for directory in self.directories)
@@ -227,8 +227,8 @@ class LogManager:
     def topic_ids(self) -> dict[str, set[uuid.UUID]]:
         """Return the ids in the folders of each topic; more than one is a conflict.
 
-        A topic that the catalogue does not have is adopted by its id. `UNKNOWN_TOPIC_ID` stands for
-        a folder without a valid ``partition.metadata``.
+        A topic that is missing in the catalogue is added with the id of its folders.
+        `UNKNOWN_TOPIC_ID` stands for a folder without a valid ``partition.metadata``.
         """
         ids: dict[str, set[uuid.UUID]] = {}
         for topic_partition, topic_id in self.folder_ids().items():
@@ -236,12 +236,12 @@ class LogManager:
         return ids
 
     def folder_ids(self) -> dict[TopicPartition, uuid.UUID]:
-        """Return the topic id in each partition's folder, also of those that are set aside."""
+        """Return the topic id in each partition's folder, including partitions set aside."""
         ids = {log.topic_partition: log.topic_id for log in self.all_logs()}
         return ids | {each: aside.topic_id for each, aside in self.set_aside.items()}
 
     def has_folder(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether a partition is here, served or set aside."""
+        """Tell whether a partition has a folder: it is served or set aside."""
         return topic_partition in self.logs or topic_partition in self.set_aside
 
     def create(
@@ -250,8 +250,8 @@ class LogManager:
         """Create a partition in the preferred directory, or the one with the fewest. Blocks.
 
         Raises:
-            KafkaStorageError: No directory works, or the chosen one failed just now; then nothing
-            is left of the partition, as far as the disk allows.
+            KafkaStorageError: No directory works, or the chosen one failed just now. The partition
+            is removed again, as far as the disk allows.
         """
         directory = self._placement.choose(topic_partition, self.directories)
         folder = replace(self._describe(topic_partition, directory), config=config)
@@ -264,7 +264,7 @@ class LogManager:
             raise KafkaStorageError(f"partition {topic_partition} cannot be created: {fault}")
         try:
             if self._checkpoints[directory.path].names(topic_partition):
-                self._write_checkpoints(directory)  # those of a deleted topic of its name
+                self._write_checkpoints(directory)  # drop offsets of a deleted topic of this name
             loaded = create_partition(folder, topic_id, self._clock.now_ms())
         except OSError as error:
             self._undo_create(folder)
@@ -276,9 +276,10 @@ class LogManager:
         return log
 
     def _find_fault(self, folder: PartitionFolder) -> str | None:
-        """Return why a folder cannot be made: another directory may have one of its name, too.
+        """Return why a folder cannot be created; None if it can.
 
-        With two of them the next start would not know which to take.
+        If another directory has a folder of the same name, the next start would not know which of
+        the two to use.
         """
         for directory in self.directories:
             path = directory.path / folder.path.name
@@ -289,7 +290,7 @@ class LogManager:
                 if directory is folder.directory:
                     return str(error)
         left = self._leaving.get(folder.topic_partition)
-        if left is None or left is folder.directory:  # where it is made all names get durable
+        if left is None or left is folder.directory:  # creating it makes all names there durable
             return None
         try:
             if left.failure is None:
@@ -316,13 +317,13 @@ class LogManager:
     def delete(self, *topic_partitions: TopicPartition) -> None:
         """Delete partitions: folders are renamed now and removed after the delay. Blocks.
 
-        The delay is the broker's default of ``file.delete.delay.ms``. A start in between removes
-        them. The checkpoints name them no longer when this returns, so that no partition of their
-        names takes over an offset.
+        The delay is the broker's default of ``file.delete.delay.ms``. A start before that time
+        removes the folders. When this returns, the checkpoints no longer have the partitions, so
+        that a later partition of the same name does not take over an offset.
 
         Raises:
-            KafkaStorageError: A folder cannot be renamed; the others are, as far as possible. It is
-            renamed once its directory takes writes again.
+            KafkaStorageError: A folder cannot be renamed; the others are renamed, as far as
+            possible. The folder is renamed once its directory takes writes again.
         """
         for topic_partition in topic_partitions:
             if topic_partition in self.logs:
@@ -349,7 +350,7 @@ class LogManager:
             raise directory.fail(reason) from reason
 
     def _take_out(self, topic_partition: TopicPartition) -> _Doomed:
-        """Serve a partition no more, and return the names of its folder now and from now on."""
+        """Stop serving a partition, and return the present and the future name of its folder."""
         name = folder_name(topic_partition, FolderState.DELETE, random_id())
         aside = self.set_aside.pop(topic_partition, None)
         if aside is not None:
@@ -367,16 +368,16 @@ class LogManager:
         self._schedule_removal(doomed.new)
 
     def _rename_again(self, doomed: _Doomed) -> None:
-        """Rename a folder once its directory takes writes; what is offline waits for a start."""
+        """Rename a folder once its directory takes writes; if it is offline, a start does this."""
         name, directory = doomed.topic_partition, doomed.directory
-        with self._renaming:  # nobody makes a partition of the name meanwhile
+        with self._renaming:  # so no partition of this name is created meanwhile
             if directory.failure is not None or self._unrenamed.get(name) is not doomed:
                 return
             try:
                 if directory.refusal is None:
                     self._rename(doomed)
                     del self._unrenamed[name]
-            except FileNotFoundError:  # it was moved away, as the refusal of its name asks
+            except FileNotFoundError:  # it was moved away, as the error of `create` asks
                 del self._unrenamed[name]
                 return
             except OSError as error:
@@ -390,7 +391,7 @@ class LogManager:
             directory.fail(error)
 
     def _settle_deletions(self, directory: LogDirectory) -> None:
-        """Make the new names of folders durable, and have the checkpoints without them."""
+        """Make the new names of folders durable, and drop the partitions from the checkpoints."""
         leaving = [name for name, where in list(self._leaving.items()) if where is directory]
         files.fsync_directory(directory.path)
         for topic_partition in leaving:
@@ -434,14 +435,14 @@ class LogManager:
         self._plan_look()
 
     def _look(self) -> None:
-        """Look at the room between two checks: as much was written as a directory had left."""
+        """Measure the room between two checks, since a directory's room may be used up."""
         for directory in self.directories:
             if directory.room.reserve_bytes:
                 directory.look()
         self._plan_look()
 
     def _plan_look(self) -> None:
-        """Have the next look before so much is written that a reserve could be used."""
+        """Plan the next look for before enough is written that a reserve could be touched."""
         left = [
             each.room.bytes_above
             for each in self.directories
@@ -450,11 +451,11 @@ class LogManager:
         self.appends.look_at = self.appends.written + min(left) if left else _NEVER
 
     def close(self, *, clean: bool = True) -> bool:
-        """Close every log, write the checkpoints and the marks; true if all got one. Blocks.
+        """Close every log, write the checkpoints and the marks. Blocks; idempotent.
 
-        A directory gets no mark if it failed, or if one of its logs failed to close; the next start
-        then recovers it. Without ``clean`` none gets a mark. One that was never loaded is left as
-        it was found. Idempotent.
+        Returns true if every directory got its mark. A directory gets no mark if it failed, or if
+        one of its logs failed to close; the next start then recovers it. Without ``clean`` no
+        directory gets a mark. A directory that was never loaded is left as it was found.
         """
         unmarked = set(self.directories)
         failed = self._close_logs() if clean and self._loaded else set(self.directories)
@@ -478,7 +479,7 @@ class LogManager:
         return not unmarked
 
     def _close_logs(self) -> set[LogDirectory]:
-        """Close all logs, several at a time; return the directories where one failed."""
+        """Close all logs, several at a time; return the directories where a log failed to close."""
         failed: set[LogDirectory] = set()
 
         def close(log: Log) -> None:
@@ -514,9 +515,9 @@ class LogManager:
         )
 
     def _log_starts(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        """Collect the log start offsets; that of a partition that is set aside stays as it was.
+        """Collect the log start offsets; a partition that is set aside keeps its old one.
 
-        It gets no recovery point, so the next start scans all of it.
+        Such a partition gets no recovery point, so the next start scans all of it.
         """
         aside = {
             each.folder.topic_partition: each.folder.log_start_offset
@@ -563,7 +564,7 @@ class LogManager:
 
 
 def _sweep_pins(directory: LogDirectory) -> None:
-    """Delete the pins that a killed broker left; if the disk refuses, go on."""
+    """Delete the pins that a killed broker left; ignore errors of the disk."""
     try:
         count = pin_links.sweep(directory.path)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Chance, in one place: what nobody may guess, and ids that are not given twice.
+"""The seam of randomness: secrets that cannot be guessed, and ids that are never used twice.
 
-No other module asks the system for it. It is the generator of the operating system that answers,
-for secrets and for ids.
+No other module asks the system for random bytes. Both come from the generator of the operating
+system.
 """
 
 import os
@@ -19,7 +19,7 @@ def random_bytes(count: int) -> bytes:
 
 
 def random_below(limit: int) -> int:
-    """Return a whole number from 0 up to a limit, which is not reached."""
+    """Return a whole number from 0, inclusive, to a limit, exclusive."""
     return int.from_bytes(random_bytes(8)) % limit
 
 
@@ -31,8 +31,8 @@ def random_uuid() -> UUID:
 def random_id() -> UUID:
     """Return a new id for a topic, a cluster or a directory.
 
-    It is never one that Kafka reserves, and its text never begins with ``-``, which command lines
-    would take for an option.
+    Kafka does not reserve it, and its text never begins with ``-``: command lines would read such a
+    text as an option.
     """
     while True:
         value = random_uuid()

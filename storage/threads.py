@@ -1,11 +1,11 @@
-"""Threads, in one place: they are started, wait for each other, and have their turns by these.
+"""The seam of threads: starting them, waiting for each other, and their priorities.
 
-No other module of the daemon asks the system for them, so that a simulator can run one thing at a
-time. Other modules look the names up here at each call (`threads.Lock()`) and keep none: a
-simulator sets those that it replaces, before it makes a broker, to its own of the same shape. The
-lock of a log is compiled, see `siltstone.storage.log_lock`.
+No other module of the daemon asks the system for threads, so that a simulator can run one thread at
+a time. Other modules look the names up here at each call (`threads.Lock()`) and keep none of them.
+Before a simulator creates a broker, it replaces names of this module by its own objects of the same
+shape. The lock of a log is compiled, see `siltstone.storage.log_lock`.
 
-Times are seconds. What blocks waits without the GIL and gives no signal a chance but Python's own.
+Times are seconds. Calls that block wait without the GIL, and only Python's own signals end a wait.
 """
 
 import os
@@ -49,25 +49,25 @@ def new_thread(name: str, run: Callable[..., object], *arguments: object) -> Thr
 def new_pool(count: int, name: str, niceness: int = 0) -> Pool:
     """Return a pool of at most ``count`` threads, each started when it is needed.
 
-    They are called ``name_0`` and so on, and give others their turns as `be_nice` says. The end of
-    the process waits for what runs.
+    They are called ``name_0`` and so on, and have the priority that `be_nice` sets. The end of the
+    process waits for work that runs.
     """
     start = partial(be_nice, niceness) if niceness else None
     return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=start)
 
 
 def is_current(thread: Thread) -> bool:
-    """Return whether the calling thread is this one."""
+    """Tell whether the calling thread is this one."""
     return threading.current_thread() is thread
 
 
 def find_main_id() -> int:
-    """Return the system's number of the thread that began the process: the loop's."""
+    """Return the system's id of the thread that began the process: the loop's thread."""
     return threading.main_thread().native_id or 0
 
 
 def on_failure(tell: Callable[[Failed], object]) -> None:
-    """Have ``tell`` called for each error that ends a thread, in that thread; for this process."""
+    """Call ``tell`` for each error that ends a thread of this process, in that thread."""
     threading.excepthook = tell
 
 
@@ -89,13 +89,13 @@ def ask_for_slice(nanoseconds: int, thread_id: int = 0) -> bool:
     """Ask for turns of some length for a thread of this process; true if the kernel took the hint.
 
     Since Linux 6.12 a thread may say how long its turns should be (``sched_setattr`` with a runtime
-    under the normal policy, which needs no privilege). Of two threads the one with shorter turns
-    runs as soon as it wakes. Without the hint it waits until the other's turn is over, which is
-    checked once a tick: 4 ms at 250 Hz. Older kernels accept the call and change nothing.
-    ``sched_setattr`` is not in ``os``, so ctypes calls it; where its number is not known nothing
-    happens.
+    under the normal policy, which needs no privilege). A thread with shorter turns than the thread
+    that runs begins as soon as it wakes. Without the hint it waits until the turn of the other
+    ends, which the kernel checks once a tick: every 4 ms at 250 Hz. Older kernels accept the call
+    and change nothing. ``sched_setattr`` is not in ``os``, so ctypes calls it; on a processor for
+    which its number is not known, nothing happens.
 
-    0 is the calling thread. A thread to which an operator gave another policy keeps it.
+    Thread id 0 is the calling thread. A thread to which an operator gave another policy keeps it.
     """
     number = _SET_ATTRIBUTES.get(os.uname().machine)
     if number is None or os.sched_getscheduler(thread_id) != os.SCHED_OTHER:

@@ -42,7 +42,7 @@ class FolderName(NamedTuple):
 
 
 def most_partitions(topic: str) -> int:
-    """Return how many partitions of a topic have folders: their names must not be too long."""
+    """Return how many partitions a topic may have so that the names of its folders fit."""
     digits = MAX_FOLDER_NAME - len(topic) - 1
     return min(int(10**digits), MAX_PARTITIONS)
 
@@ -50,11 +50,11 @@ def most_partitions(topic: str) -> int:
 def parse_folder(name: str) -> FolderName:
     """Return the partition that a folder of this name holds.
 
-    The topic ends at the last dash, for topic names may contain dashes and dots; a mark for
+    The topic ends at the last dash, since topic names may contain dashes and dots; a mark for
     deletion begins at the last dot (KAFKA-5232).
 
     Raises:
-        ValueError: The name is not one of a partition folder.
+        ValueError: The name is not that of a partition folder.
     """
     state = FolderState.LIVE
     if name.endswith((FolderState.DELETE, FolderState.STRAY, FolderState.FUTURE)):
@@ -74,8 +74,8 @@ def folder_name(
 ) -> str:
     """Return the folder name of a partition.
 
-    A state other than LIVE needs a ``unique_id``, so that a topic may be deleted twice; the topic
-    is then cut so that the name fits into 255 characters.
+    A state other than LIVE needs a ``unique_id``, so that a topic of one name may be deleted twice.
+    The topic's name is then cut so that the folder's name fits into 255 characters.
     """
     if state is FolderState.LIVE:
         return str(topic_partition)

@@ -33,7 +33,7 @@ cdef object CLIENT = Origin.CLIENT
 
 @cython.final
 cdef class Appends:
-    """The logs with batches that came in this round of the loop and wait to be written (loop only).
+    """The logs with batches of this round of the loop that wait to be written (loop only).
 
     Several requests may arrive together, on one connection or on several. A batch that may wait
     stays in its `LogEnd` until `write`: there each log writes all its waiting batches by one call.
@@ -42,7 +42,7 @@ cdef class Appends:
     those of its log that wait.
 
     ``taken`` counts the bytes of all batches so far, ``written`` those that wait no longer. Before
-    a client's batch brings ``taken`` above ``look_at``, ``look`` is called: it measures the room
+    a client's batch brings ``taken`` above ``look_at``, ``look`` is called. It measures the room
     of the disks and sets ``look_at`` again. After each ``write_back_bytes`` of a log the kernel is
     asked to begin writing them to the disk.
     """

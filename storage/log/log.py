@@ -273,7 +273,7 @@ class Log:
         return self.epochs.end_offset_for(epoch, self.end.log_end_offset)
 
     def check_producer(self, batch: "ValidatedBatch", origin: Origin) -> "AppendedBatch | None":
-        """Return the earlier batch that this one repeats; refuse a batch that may not be written."""
+        """Return the earlier batch that this one repeats; raise if it may not be written."""
         if batch.attributes & CONTROL:
             marker = read_marker(batch.buffer)
             if marker is not None:
@@ -443,7 +443,7 @@ class Log:
         """Take the oldest segments out of the view; the caller holds the lock."""
         gone, kept = self.segments[:count], self.segments[count:]
         unflushed = find_index(self.segments, self.recovery_point)
-        self._unflushed_gone += gone[unflushed:]  # before they leave the view: no flush may miss them
+        self._unflushed_gone += gone[unflushed:]  # first: a flush must not miss them
         if kept[0].base_offset > self.log_start_offset:
             self._start_at(kept[0].base_offset)
         self.end.show(kept)
@@ -480,7 +480,7 @@ class Log:
         self._services.background.submit("trimming of leader epochs", trim)
 
     def flush(self, upto: int | None = None) -> None:
-        """Wait until all below ``upto``, exclusive, or the whole log is on the disk. Blocks.
+        """Wait until all below ``upto``, or without it the whole log, is on the disk. Blocks.
 
         The recovery point moves afterwards. It passes the end of a segment only if the segment was
         sealed before its flush. Several threads may call this at the same time.

@@ -177,7 +177,7 @@ def _link_segments(log: FrozenLog, folder: Path) -> Iterator[PinnedSegment]:
 
 
 def _count_links(folder: Path, segment: PinnedSegment) -> int:
-    """Return how many names a pinned ``.log`` has; 0 if the pin's name is gone or cannot be read."""
+    """Return how many names a pinned ``.log`` has; 0 if the pin's name is gone or unreadable."""
     try:
         return disk.stat(folder / files.segment_file_name(segment.base_offset)).st_nlink
     except OSError:  # a file that cannot be looked at counts as held by the pin

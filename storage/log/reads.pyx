@@ -28,7 +28,7 @@ cdef class LogRead:
 @cython.final
 @cython.freelist(32)
 cdef class Place:
-    """The start of the first batch whose last offset is >= ``offset``, even before it is written."""
+    """The start of the first batch whose last offset is >= ``offset``, written or not."""
 
     cdef long long offset
     cdef object segment

@@ -80,7 +80,7 @@ def _over_size(segments: Sequence[Segment], retention_bytes: int) -> int:
 
 
 def _over_age(segments: Sequence[Segment], retention_ms: int, now_ms: int) -> int:
-    """Count the oldest segments whose records are all older than ``retention_ms``; 0 if negative."""
+    """Count the oldest segments whose records are all past ``retention_ms``; 0 if negative."""
     if retention_ms < 0:
         return 0
     count = 0

@@ -13,4 +13,4 @@ class Watcher(Protocol):
         """Note that the log has more records, or another start or last stable offset."""
 
     def log_gone(self) -> None:
-        """Note that the log was deleted, or that records which the watcher has yet to read are gone."""
+        """Note that the log, or records that the watcher has not read yet, were deleted."""

@@ -1,4 +1,4 @@
 """Copying a partition into another log directory while it is used (KIP-113).
 
-Here go the copy and how its files are copied. The broker decides when.
+This folder has the copy and the copying of its files. The broker decides when to copy.
 """

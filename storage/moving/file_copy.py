@@ -1,7 +1,7 @@
-"""Copying a range of one file into another, by the kernel where it can (copy_file_range).
+"""Copies a range of one file into another, by the kernel where possible (copy_file_range).
 
-Then no byte passes through this process, file systems that can share blocks do so, and the GIL is
-free meanwhile. Nothing is made durable here.
+If the kernel copies, no byte passes through this process, file systems that can share blocks do so,
+and the GIL is free meanwhile. This module makes nothing durable.
 """
 
 import errno
@@ -39,8 +39,8 @@ def copy_range(source: int, target: int, position: int, size: int) -> None:
     """Copy ``size`` bytes at ``position`` of an open file to the same place in another. Blocks.
 
     Raises:
-        SourceUnreadable: They cannot be read, or there are too few.
-        OSError: The other file does not take them.
+        SourceUnreadable: The bytes cannot be read, or there are too few.
+        OSError: The other file cannot be written.
     """
     done = 0
     while done < size:
@@ -52,7 +52,7 @@ def copy_range(source: int, target: int, position: int, size: int) -> None:
             if error.errno in _NOT_BY_KERNEL:
                 _copy_through(source, target, position + done, size - done)
                 return
-            # This raises SourceUnreadable if it is the source that fails.
+            # This raises SourceUnreadable if the source fails, not the copy.
             _read(source, position + done, min(size - done, _CHUNK))
             raise
         if not count:
@@ -61,7 +61,7 @@ def copy_range(source: int, target: int, position: int, size: int) -> None:
 
 
 def _copy_through(source: int, target: int, position: int, size: int) -> None:
-    """Copy through this process, where the kernel does not copy between the file systems."""
+    """Copy through this process, for file systems between which the kernel does not copy."""
     end = position + size
     while position < end:
         data = _read(source, position, min(end - position, _CHUNK))

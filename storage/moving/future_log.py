@@ -1,8 +1,8 @@
 """The copy of a partition that grows in another log directory, to take its place (KIP-113).
 
-Kafka's future replica fetches what it lacks. Here the segment files are copied as they are, in
-slices of whole batches, so that offsets, positions and indexes stay valid. Its folder ends in
-``-future``.
+Kafka's future replica fetches the batches that it lacks. Here the segment files are copied as they
+are, in slices of whole batches, so that offsets, positions and indexes stay valid. The name of the
+copy's folder ends in ``-future``.
 """
 
 from collections.abc import Callable
@@ -38,15 +38,16 @@ class MoveCancelled(Exception):  # noqa: N818  # what happened, not a fault
 
 
 class FutureLog:
-    """A copy under way. A start keeps of it what is a prefix of the log, and throws away the rest.
+    """A copy under way. After a restart the part that is a prefix of the log is used again.
 
     One thread at a time copies. The event loop reads the figures, cancels, and calls `hand_over`
-    and `put_in_place` while no thread copies. ``book`` is called with the bytes before they are
-    copied; it waits as the throttle demands and asks meanwhile whether the copy is still wanted.
+    and `put_in_place` while no thread copies. ``book`` is called with the number of bytes before
+    they are copied; it waits as the throttle demands and meanwhile checks whether the copy is still
+    wanted.
 
-    After a crash before the folder gets its final name, the log is where it was. From then on the
-    copy is the log, and a folder of the same name in the old directory is not. The file
-    `files.MOVED` says so; a copy has it from its beginning until the old folder is gone.
+    If a crash comes before the folder gets its final name, the log is still the old folder. After
+    that the copy is the log, and the folder of the same name in the old directory is not. The file
+    `files.MOVED` marks the copy; the copy has it from its creation until the old folder is gone.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class FutureLog:
         self.path = path
         self.final_path = directory.path / folder_name(log.topic_partition)
         self.size = 0  # bytes copied
-        self.end_offset = log.segments[0].base_offset  # the end of what is copied, exclusive
-        self.recovery_point = 0  # up to where it is on the disk
+        self.end_offset = log.segments[0].base_offset  # the end of the copied part, exclusive
+        self.recovery_point = 0  # the offset below which the copy is on the disk
         self.is_cancelled = False
         self._book = book
         self._copies: dict[LogSegment, SegmentCopy] = {}
@@ -72,7 +73,7 @@ class FutureLog:
 
     @property
     def segments(self) -> "tuple[LogSegment, ...]":
-        """Return the segments of the log, whose bases are those of the copy."""
+        """Return the segments of the log; the copy has the same bases."""
         return self.log.segments
 
     @property
@@ -82,7 +83,7 @@ class FutureLog:
 
     @property
     def high_watermark(self) -> int:
-        """Return the offset up to which the copy could be read."""
+        """Return the end offset of the copied part."""
         return self.end_offset
 
     @property
@@ -92,19 +93,19 @@ class FutureLog:
 
     @property
     def has_taken_over(self) -> bool:
-        """Tell whether the copy is the log by now; the old folder may still exist."""
+        """Tell whether the copy is the log already; the old folder may still exist."""
         return self.log.directory is self.directory
 
     def cancel(self) -> None:
-        """Let the copy end at its next check."""
+        """Stop the copy at its next check."""
         self.is_cancelled = True
 
     def check(self) -> None:
         """Check that the copy is still wanted and possible.
 
         Raises:
-            MoveCancelled: It is not, or the log is closed.
-            KafkaStorageError: The log's directory failed, or the other one takes no writes.
+            MoveCancelled: The copy is no longer wanted, or the log is closed.
+            KafkaStorageError: The log's directory failed, or the copy's directory refuses writes.
         """
         if self.is_cancelled or self.log.is_closed:
             raise MoveCancelled
@@ -114,10 +115,10 @@ class FutureLog:
             raise self.directory.refuse()
 
     def create(self) -> None:
-        """Make the folder, or go on in that of an interrupted copy. Blocks.
+        """Create the folder, or continue in the folder of an interrupted copy. Blocks.
 
         Raises:
-            OSError: The disk does not take it.
+            OSError: The disk refuses it.
         """
         files.create_folder(self.path)
         files.replace_file(self.path / files.MOVED, b"")
@@ -128,9 +129,10 @@ class FutureLog:
         """Copy until the end of the log is near. Blocks for as long as that takes.
 
         Raises:
-            MoveCancelled: It is no longer wanted.
-            OSError: A disk failed; `storage.moving.file_copy.SourceUnreadable` if it was that of
-                the log. CorruptMessage: The log is damaged.
+            MoveCancelled: The copy is no longer wanted.
+            OSError: A disk failed; `storage.moving.file_copy.SourceUnreadable` if the disk of the
+                log failed.
+            CorruptMessage: The log is damaged.
             KafkaStorageError: A directory failed meanwhile.
         """
         self.check()
@@ -143,8 +145,8 @@ class FutureLog:
     def settle(self) -> None:
         """Copy and fsync everything up to the end of the log. Blocks.
 
-        The caller holds the flushes of the log, so that nothing becomes durable there that is not
-        durable here. There is no throttle: little is left.
+        The caller holds the flushes of the log, so that everything that is durable in the log is
+        also durable in the copy. There is no throttle, since little is left.
 
         Raises:
             MoveCancelled, OSError, CorruptMessage, KafkaStorageError: As `copy` does.
@@ -161,14 +163,14 @@ class FutureLog:
         """Copy what is missing, and return the segments for readers and appends.
 
         Raises:
-            OSError: The disk does not take that; the log is as it was.
+            OSError: The disk refuses it; the log is as it was.
         """
         end_offset, segments, end_position = view
         last = segments[-1]
         twins = []
         for segment, following in pairwise(segments):
             copy = self._copy_of(segment)
-            if not copy.is_finished:  # it has ended since; its last entries are to be flushed
+            if not copy.is_finished:  # the segment has ended since; flush its last index entries
                 self.recovery_point = min(self.recovery_point, following.base_offset - 1)
             twins.append(copy.hand_over(segment.size, is_active=False))
         twins.append(self._copy_of(last, is_active=True).hand_over(end_position, is_active=True))
@@ -176,7 +178,7 @@ class FutureLog:
         return tuple(twins)
 
     def put_in_place(self) -> None:
-        """Give the folder its final name: from here on it is the partition's, for a start too."""
+        """Give the folder its final name: from here on a start uses it for the partition."""
         files.rename(self.path, self.final_path)
 
     def forget_source(self) -> None:
@@ -212,7 +214,7 @@ class FutureLog:
         return copy
 
     def has_gone(self, view: "LogView[LogSegment]") -> bool:
-        """Tell whether it has segments that the log has deleted: a start would find them."""
+        """Tell whether the copy has segments that the log has deleted: a start would find them."""
         return not self._copies.keys() <= set(view[1])
 
     def missing_bytes(self, view: "LogView[LogSegment]") -> int:
@@ -228,14 +230,14 @@ class FutureLog:
                 try:
                     data = files.read_bytes(self.log.path / name)
                 except FileNotFoundError:
-                    continue  # it has not been written yet, here or there
+                    continue  # the file is written neither in the log nor in the copy yet
                 files.replace_file(self.path / name, data)
                 self._snapshots.add(offset)
 
     def _remove_strangers(self) -> None:
         """Delete the files of an earlier copy whose segments the log does not have.
 
-        A copy that Kafka began has other segments; it is begun again.
+        A copy that Kafka began has other segments; it begins again from the start.
         """
         bases = {segment.base_offset for segment in self.log.segments}
         for name in files.list_names(self.path):
@@ -247,6 +249,6 @@ class FutureLog:
 
 
 def has_room_for_name(topic_partition: TopicPartition) -> bool:
-    """Tell whether the folder of a copy can have the whole name of its topic (KAFKA-4893)."""
+    """Tell whether the topic's whole name fits into the name of a copy's folder (KAFKA-4893)."""
     marks = 1 + _UNIQUE_ID_LENGTH + len(FolderState.FUTURE)
     return len(str(topic_partition)) + marks <= MAX_FOLDER_NAME

@@ -18,10 +18,10 @@ _logger = logging.getLogger(__name__)
 
 
 class FutureLogs:
-    """At most one copy for each partition. Loop only, but for what blocks.
+    """The copies, at most one for each partition. Only the loop calls methods that do not block.
 
     The old folder of a partition is renamed only when the copy's new name is on the disk, and the
-    mark is deleted after that. So a start finds one folder, or two and the mark.
+    mark is deleted after that. So a start finds either one folder, or two folders and the mark.
     """
 
     def __init__(self, placement: Placement, schedule_removal: Callable[[Path], None]) -> None:
@@ -32,7 +32,7 @@ class FutureLogs:
 
     @property
     def copies(self) -> list[FutureLog]:
-        """Return those that are still beside their logs. Any thread."""
+        """Return the copies that have not taken over yet. Any thread may call."""
         return [each for each in list(self.under_way.values()) if not each.has_taken_over]
 
     def begin(self, future: FutureLog) -> None:
@@ -41,12 +41,12 @@ class FutureLogs:
         self._placement.add(future.directory)
 
     def end(self, future: FutureLog) -> None:
-        """Count it no longer: it has taken over, or was given up."""
+        """Stop counting a copy: it has taken over, or was given up."""
         del self.under_way[future.topic_partition]
         self._placement.add(future.source if future.has_taken_over else future.directory, -1)
 
     def remove_source(self, future: FutureLog) -> None:
-        """Delete the folder whose log is elsewhere now. Blocks; if it fails, a start does it.
+        """Delete the old folder of a log that has moved. Blocks; if it fails, a start deletes it.
 
         Raises:
             OSError: Its directory does not allow it.

@@ -17,8 +17,8 @@ SLICE_BYTES: Final = 1 << 20
 class SegmentCopy:
     """How much of a segment is copied, and the new segment for readers and appends.
 
-    A finished copy gets the modification time of its source, last, after its fsync. By that and by
-    the size the next try knows that it need not copy it again.
+    A finished copy gets the modification time of its source, as the last step after its fsync. By
+    this time and the size, a later try knows that the segment need not be copied again.
     """
 
     __slots__ = (
@@ -44,7 +44,7 @@ class SegmentCopy:
             open_files=source.files.open_files,
         )
         self.position = 0
-        self.next_offset = source.base_offset  # the end of what is copied, exclusive
+        self.next_offset = source.base_offset  # the end of the copied part, exclusive
         self.is_finished = False
         self._has_indexes = False
         path = self._path(files.LOG)
@@ -55,11 +55,13 @@ class SegmentCopy:
             self._file = SegmentFile(files.create_file(path))
 
     def grow(self, limit: int, book: Callable[[int], object]) -> int:
-        """Copy the next slice, whole batches, and return its bytes; ``book`` is told first. Blocks.
+        """Copy the next slice of whole batches and return its size. Blocks.
+
+        ``book`` is called with the size before the copy.
 
         Raises:
             SourceUnreadable: The segment cannot be read.
-            OSError: The disk does not take it.
+            OSError: The disk refuses the write.
             CorruptMessage: The segment is damaged.
         """
         source = self._source
@@ -73,7 +75,7 @@ class SegmentCopy:
         return count
 
     def sync(self) -> None:
-        """Put all that is copied on the disk, with the other files of the segment. Blocks."""
+        """Fsync the copied part, and copy and fsync the other files of the segment. Blocks."""
         files.fsync(self._fileno())
         self._copy_indexes(durable=True)
         self._copy_aborted(durable=True)
@@ -90,10 +92,10 @@ class SegmentCopy:
     def hand_over(self, limit: int, *, is_active: bool) -> LogSegment:
         """Return the new segment, ready for readers; if it is the last one, also for appends.
 
-        For the log's owner: the little that is missing is copied here.
+        Only the log's owner calls this. It copies the few bytes that are missing.
 
         Raises:
-            OSError: The disk does not take that.
+            OSError: The disk refuses the write.
         """
         if self.is_finished:
             self.twin.follow(self._source)
@@ -123,7 +125,7 @@ class SegmentCopy:
             with reading_source():
                 data = self._source.index_bytes(kind)
             if data is None:
-                files.unlink(self._path(kind))  # an earlier try may have left one
+                files.unlink(self._path(kind))  # an earlier try may have left this file
             else:
                 self._write(kind, data, durable=durable)
         self._has_indexes = True
@@ -153,7 +155,7 @@ class SegmentCopy:
         return self._file.fileno()
 
     def _is_same(self, path: Path) -> bool:
-        """Tell whether an earlier try has copied it."""
+        """Tell whether an earlier try has copied this file."""
         try:
             found = disk.stat(path)
         except FileNotFoundError:

@@ -1,5 +1,5 @@
 """The state of a partition's producers: sequences, open transactions, markers.
 
-Here go that state, its snapshots, the entries of aborted transactions, and the questions that an
-append asks of it.
+This folder has that state, its snapshots, the entries of aborted transactions, and the checks of an
+append against the state.
 """

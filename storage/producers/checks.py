@@ -17,7 +17,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 
 class Origin(Enum):
-    """The origin of an append: it decides which rules a batch has to obey."""
+    """The origin of an append, which decides which rules the batch must keep."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -31,7 +31,7 @@ class ProducerBatch(Protocol):
 
     @property
     def producer_id(self) -> int:
-        """Return the producer id, at least 0 where it matters here."""
+        """Return the producer id; it is at least 0 for every batch that is checked here."""
 
     @property
     def producer_epoch(self) -> int:
@@ -97,7 +97,7 @@ def check_marker(
 def _check_sequence(
     entry: ProducerEntry, batch: ProducerBatch, topic_partition: TopicPartition
 ) -> AppendedBatch | None:
-    """Return the batch that this one repeats; the epoch is at least the known one."""
+    """Return the earlier batch that this one repeats; its epoch is at least the known one."""
     first = batch.base_sequence
     if batch.producer_epoch != entry.epoch:
         if first != 0:

@@ -1,4 +1,4 @@
-"""The batches of a producer in a partition, and how many producers are remembered in all.
+"""The batches of a producer in a partition, and the number of producers in all partitions.
 
 Kafka: ``ProducerStateEntry``, ``BatchMetadata``, ``ProducerIdCount``.
 """
@@ -41,10 +41,10 @@ class ProducerCount:
 
     @property
     def is_full(self) -> bool:
-        """Whether a new producer would be one too many."""
+        """Tell whether a new producer would exceed the limit."""
         return self.value >= self.max_count
 
     def add(self, count: int) -> None:
-        """Note that a partition remembers so many more; fewer, if ``count`` is negative."""
+        """Note that a partition remembers ``count`` more producers; a negative count is fewer."""
         with self._lock:
             self.value += count

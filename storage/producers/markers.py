@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
-# The record as every broker writes it, see `protocol.records.build.build_marker`.
+# The record as every broker writes it: see `protocol.records.build.build_marker`.
 _USUAL: Final = struct.Struct(">7shB2six")
 _USUAL_SIZE: Final = HEADER_SIZE + _USUAL.size
 _USUAL_HEAD: Final = b"\x20\0\0\0\x08\0\0"

@@ -14,8 +14,8 @@ cdef Py_ssize_t MOST = KEPT_BATCHES
 cdef class ProducerEntry:
     """One producer: its epochs, its last batches and where its open transaction began.
 
-    ``next_sequence`` is the only one that the next batch may have; 0 while the epoch has no batch.
-    It changes only after the log was written (KAFKA-6683), or is set back if the write fails.
+    ``next_sequence`` is the first sequence that the next batch must have; 0 while the epoch has no
+    batch. It changes after the log was written (KAFKA-6683), or is set back if the write fails.
     """
 
     def __init__(self, long long epoch):
@@ -24,7 +24,7 @@ cdef class ProducerEntry:
         self.last_timestamp = -1
         self.transaction_first_offset = -1
         self.next_sequence = 0
-        self.batches = []  # the oldest first, KEPT_BATCHES at most
+        self.batches = []  # the last KEPT_BATCHES batches, the oldest first
 
     @property
     def last_batch(self):
@@ -46,7 +46,7 @@ cdef class ProducerEntry:
             self.next_sequence = 0
 
     cpdef bint is_followed_by(self, long long epoch, long long first_sequence) except *:
-        """Tell whether a batch is the producer's next one, and no transaction is open."""
+        """Tell whether a batch is the producer's next one and the producer has no transaction."""
         return (
             first_sequence == self.next_sequence
             and epoch == self.epoch
@@ -54,7 +54,7 @@ cdef class ProducerEntry:
         )
 
     cdef int expect(self, long long first_sequence, long long last_offset_delta) except -1:
-        """Take the batch behind one that waits to be written as the producer's next."""
+        """Move ``next_sequence`` past a batch that waits to be written."""
         self.next_sequence = (first_sequence + last_offset_delta + 1) & INT32_MAX
         return 0
 
@@ -71,7 +71,7 @@ cdef class ProducerEntry:
         self.take(row_of(AppendedBatch, fields), last_sequence, timestamp)
 
     def add(self, batch):
-        """Take a batch as the newest."""
+        """Add a batch as the newest."""
         self.take(batch, batch.last_sequence, batch.timestamp)
 
     cdef int take(self, object batch, long long last_sequence, long long timestamp) except -1:

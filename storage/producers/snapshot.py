@@ -9,9 +9,9 @@
                        offset delta int32, timestamp int64, coordinator epoch int32,
                        first offset of the open transaction int64
 
-Kafka's ``ProducerStateManager``. Only the last batch of a producer is kept, so after a restart only
-that one is recognised if it is sent again. A producer without a batch has -1 for last sequence and
-last offset.
+Kafka: ``ProducerStateManager``. A snapshot has only the last batch of a producer, so after a
+restart only that batch is recognised if it is sent again. A producer without a batch has -1 for
+last sequence and last offset.
 """
 
 import struct

@@ -1,7 +1,7 @@
-"""The producer state, by which a retry is not written twice (``ProducerStateManager``, KIP-98).
+"""The producer state, which keeps a retry from being written twice (KIP-98).
 
-Per producer id and partition: the last five batches, the epochs and the open transaction. The rules
-are in docs/log.md.
+Kafka: ``ProducerStateManager``. For each producer id and partition the state has the last five
+batches, the epochs and the open transaction. The rules are in docs/log.md.
 """
 
 import logging
@@ -41,15 +41,15 @@ class ProducerStateManager:
     """The producers of one partition, their open transactions and their snapshot files.
 
     `check` and `check_marker` change nothing. `update` and `update_marker` are called when the
-    batch is in the log (KAFKA-6683), so a failed write changes nothing. One owner at a time
-    (``Log.lock``).
+    batch is in the log (KAFKA-6683), so a failed write changes nothing. The object has one owner at
+    a time (``Log.lock``).
 
     Transactions open in the order of their first offsets, so the first of ``_open`` is the
     earliest. As the high watermark follows the log end offset, a transaction is decided as soon as
     its marker is written.
 
-    The state is that of all batches below ``map_end_offset``. A start rebuilds it from the newest
-    snapshot and the batches after it.
+    The state covers all batches below ``map_end_offset``. A start rebuilds the state from the
+    newest snapshot and the batches after that snapshot.
     """
 
     __slots__ = (
@@ -88,15 +88,15 @@ class ProducerStateManager:
         """Check a data batch that has a producer id against what its producer wrote before.
 
         Returns:
-            The batch that this one repeats, if it is one of the last five: it must not be written,
-            and gets the answer of the first time. None: write it.
+            The earlier batch, if ``batch`` repeats one of the last five: then it must not be
+            written, and its answer is that of the earlier batch. None if it must be written.
 
         Raises:
             InvalidProducerEpoch: A newer epoch has written.
-            OutOfOrderSequence: Batches are missing before it, or it is older than the last five.
-            InvalidTxnState: It is outside of the transaction that its producer has open.
-            PolicyViolation: Its producer is a new one, and ``max_count`` are known here, or as many
-                as may be in all partitions.
+            OutOfOrderSequence: Batches before it are missing, or it is older than the last five.
+            InvalidTxnState: It does not belong to the transaction that its producer has open.
+            PolicyViolation: Its producer is new, and this partition has ``max_count`` producers
+                already, or all partitions together have the most that are allowed.
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
@@ -143,8 +143,8 @@ class ProducerStateManager:
         """Note a marker that was written at ``offset``.
 
         If data was aborted, ``note`` is called with the entry for the transaction index of the
-        marker's segment. If it raises, the transaction stays open: without the entry readers of
-        committed records would be given those that were aborted.
+        marker's segment. If ``note`` raises, the transaction stays open: without the entry, readers
+        of committed records would get aborted ones.
         """
         producer_id = batch.producer_id
         entry = self.producers.get(producer_id)
@@ -165,7 +165,7 @@ class ProducerStateManager:
         self._note_first_unstable()
 
     def replay(self, header: BatchHeader, batch: "Buffer") -> AbortedTransaction | None:
-        """Note a batch that was found in the log; its rules were checked when it was written."""
+        """Note a batch that is in the log already; it was checked when it was written."""
         found: list[AbortedTransaction] = []
         if header.producer_id >= 0:
             if header.is_control:
@@ -180,7 +180,7 @@ class ProducerStateManager:
     def remove_expired(self, now_ms: int) -> int:
         """Forget the producers that have written nothing for too long, and return how many.
 
-        As in Kafka the time is that of their batches' timestamps, so a producer of old data may be
+        As in Kafka the timestamps of their batches count, so a producer of old data may be
         forgotten at once. A producer with an open transaction stays.
         """
         expired = [
@@ -194,7 +194,7 @@ class ProducerStateManager:
         return len(expired)
 
     def count_in(self, all_producers: ProducerCount) -> None:
-        """Have the producers counted among these, and no longer where they were."""
+        """Add the producers to this count, and take them from the count where they were before."""
         count = len(self.producers)
         self._all.add(-count)
         all_producers.add(count)
@@ -208,7 +208,7 @@ class ProducerStateManager:
     def scan_snapshots(self, names: Iterable[str] | None = None) -> None:
         """Note which snapshot files the folder has; later changes are followed in memory.
 
-        ``names`` are those of all files in it, if the caller has listed it already.
+        ``names`` are the names of all files in the folder, if the caller has listed it already.
         """
         if names is None:
             names = files.list_names(self._directory)
@@ -238,7 +238,7 @@ class ProducerStateManager:
         return log_start_offset
 
     def install(self, producers: dict[int, ProducerEntry], offset: int, now_ms: int) -> None:
-        """Set the state to that of a snapshot, of all batches below ``offset``."""
+        """Set the state to that of a snapshot, which covers all batches below ``offset``."""
         count = len(self.producers)
         self.producers = {
             producer_id: entry
@@ -261,7 +261,7 @@ class ProducerStateManager:
         return self._open
 
     def truncate_fully(self, offset: int) -> None:
-        """Forget everything, also snapshots: the log begins again at ``offset``."""
+        """Forget everything, including snapshots: the log begins again at ``offset``."""
         for snapshot in self.snapshots:
             self._delete_snapshot(snapshot)
         self.install({}, offset, 0)
@@ -269,8 +269,8 @@ class ProducerStateManager:
     def capture(self, offset: int | None = None) -> Snapshot | None:
         """Return a snapshot to be written, None if there is one at this offset already.
 
-        ``offset`` becomes the map's end offset; it is the log end offset on a roll and on close. It
-        is only in memory; write it without the lock.
+        ``offset`` becomes the map's end offset; it is the log end offset on a roll and on close.
+        The snapshot is only in memory; write it without the lock.
         """
         if offset is not None:
             self.map_end_offset = offset
@@ -286,7 +286,7 @@ class ProducerStateManager:
         snapshot.write(self._directory, fsync=fsync)
 
     def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
-        """Delete the snapshots that are at no segment's base, but for one above all bases."""
+        """Delete the snapshots that are at no segment's base; the one above all bases stays."""
         newest = self._snapshots[-1] if self._snapshots else NO_OFFSET
         above_all = newest > max(segment_bases, default=NO_OFFSET)
         for offset in self.snapshots:
@@ -294,7 +294,7 @@ class ProducerStateManager:
                 self._delete_snapshot(offset)
 
     def forget_snapshot(self, offset: int) -> Path | None:
-        """Return the file of a snapshot, for the caller to delete; None without one."""
+        """Forget a snapshot and return its file, which the caller deletes; None without one."""
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)
@@ -315,7 +315,7 @@ class ProducerStateManager:
             return None
 
     def _check_room(self) -> None:
-        """Refuse a new producer where there are too many here, or in all partitions."""
+        """Refuse a new producer if this partition, or all partitions together, have too many."""
         if len(self.producers) >= self._max_count:
             raise PolicyViolation(
                 f"{self._topic_partition} remembers {len(self.producers)} producers, and "

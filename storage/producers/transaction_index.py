@@ -7,8 +7,8 @@
           18      8  last offset: that of the abort marker
           26      8  last stable offset once the marker was written
 
-The entry is in the segment that holds the marker. There is no file until the first abort. Entries
-are few, so a lookup reads them all.
+A segment has the entries whose markers it holds. It has no file until the first abort. Entries are
+few, so a lookup reads them all.
 """
 
 import struct
@@ -32,7 +32,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedLookup(NamedTuple):
-    """The aborted transactions for a fetch; ``is_complete``: no later segment can add any."""
+    """The aborted transactions for a fetch; ``is_complete`` if no later segment can add any."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool
@@ -53,13 +53,13 @@ def read(path: Path) -> list[AbortedTransaction]:
 
 
 def parse(data: bytes) -> list[AbortedTransaction]:
-    """Return the entries that the bytes of a file are; a torn last one does not count."""
+    """Return the entries in the bytes of a file; a torn last entry does not count."""
     whole = len(data) - len(data) % ENTRY.size
     return [AbortedTransaction(*entry[1:]) for entry in ENTRY.iter_unpack(data[:whole])]
 
 
 def append(path: Path, transactions: Iterable[AbortedTransaction]) -> None:
-    """Add entries at the end of a file, creating it. Does not fsync."""
+    """Append entries to a file, and create it if it is missing. Does not fsync."""
     fd = files.open_file(path, create=True)
     try:
         size = files.size_of(fd)
@@ -69,7 +69,7 @@ def append(path: Path, transactions: Iterable[AbortedTransaction]) -> None:
 
 
 def rewrite(path: Path, transactions: list[AbortedTransaction]) -> None:
-    """Give a file exactly these entries; without entries it is deleted."""
+    """Replace the content of a file by these entries; without entries delete the file."""
     if not transactions:
         files.unlink(path)
         return
@@ -80,7 +80,7 @@ def rewrite(path: Path, transactions: list[AbortedTransaction]) -> None:
 def find_aborted(
     transactions: Iterable[AbortedTransaction], fetch_offset: int, upper_offset: int
 ) -> AbortedLookup:
-    """Return those that overlap ``fetch_offset`` (inclusive) to ``upper_offset`` (exclusive).
+    """Return transactions that overlap ``fetch_offset``, inclusive, to ``upper_offset``, exclusive.
 
     An entry whose last stable offset is at or above ``upper_offset`` ends the search: transactions
     aborted later began at or above it.

@@ -1,4 +1,4 @@
-"""One segment: its four files, reading them, and bringing them in order after a crash.
+"""One segment: its four files, reading them, and repairing them after a crash.
 
-Here goes what knows one segment and nothing of the log around it.
+This folder has code that knows one segment and nothing about the log around it.
 """

@@ -1,6 +1,6 @@
-"""Walking from batch to batch through a ``.log``, by headers alone (Kafka: ``FileRecords``).
+"""Walks from batch to batch through a ``.log``, by headers alone (Kafka: ``FileRecords``).
 
-A batch that does not end at or before ``end`` is a torn tail and is left out; recovery cuts it.
+A batch that ends after ``end`` is a torn tail and is left out; recovery cuts it.
 Nothing here checks a CRC. Lookups are in `storage.segment.lookup`.
 """
 
@@ -25,7 +25,7 @@ class Located(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The end of a range of whole batches, and an offset behind it.
+    """The end of a range of whole batches, and an offset after the range.
 
     ``next_offset`` is above the last offset in the range and at most the base offset of the next
     batch; compaction may have left a gap.
@@ -39,7 +39,7 @@ def iterate_batches(fd: int, position: int, end: int) -> Iterator[Located]:
     """Yield every whole batch from ``position``, the start of one, to ``end``.
 
     Raises:
-        CorruptMessage: No batch begins where one has to.
+        CorruptMessage: No batch begins where one must begin.
     """
     while end - position >= HEADER_SIZE:
         chunk = disk.pread(fd, min(SCAN_CHUNK, end - position), position)
@@ -56,7 +56,7 @@ def iterate_batches(fd: int, position: int, end: int) -> Iterator[Located]:
 
 
 def _size_at(chunk: bytes, at: int, position: int) -> int:
-    """Return the size of the batch at ``at``; ``position`` is that of the chunk."""
+    """Return the size of the batch at ``at`` in a chunk; ``position`` is that of the chunk."""
     if len(chunk) - at < HEADER_SIZE:
         raise CorruptMessage(f"the log ends inside the batch at position {position + at}")
     _, length, magic = _HEAD.unpack_from(chunk, at)

@@ -1,7 +1,7 @@
-"""Reads a `.log` file to check it, with no code of the core that wrote it.
+"""Reads a `.log` file to check it, without the code of the core that wrote it.
 
-The checksum is crcmod's, the header and the records are read in Python
-(docs/decisions/0012-the-codecs.md). Only a command does this: crcmod keeps the GIL.
+crcmod computes the checksum, and Python code reads the header and the records
+(docs/decisions/0012-the-codecs.md). Only commands use this module: crcmod keeps the GIL.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,10 +27,10 @@ _CHUNK: Final = 1 << 20
 
 
 class Checksum(Protocol):
-    """A CRC-32C that can go on from an earlier value; 0 starts."""
+    """A CRC-32C that can continue from an earlier value; the first value is 0."""
 
     def __call__(self, data: "Buffer", value: int = 0, /) -> int:
-        """Return the checksum of `data`, going on from `value`."""
+        """Return the checksum of `data`, continued from `value`."""
 
 
 class CheckedBatch(NamedTuple):
@@ -62,9 +62,9 @@ def checksum_of(path: Path) -> int:
 
 
 def check_log(log: Path, fault: Callable[[str], None]) -> Iterator[CheckedBatch]:
-    """Yield the sound batches of a file; tell each fault in a sentence. Blocks.
+    """Yield the sound batches of a file; call ``fault`` with a sentence for each fault. Blocks.
 
-    Behind bytes that are no batch it is not known where the next one begins, so it ends there.
+    It ends at bytes that are no batch, since it is not known where the next batch begins.
     """
     checksum = find_checksum()
     position = 0

@@ -1,7 +1,7 @@
 """Checks by a few reads whether the indexes of a segment can be right.
 
-Kafka does not check since KAFKA-7283. `LogSegment.recover` repairs what is found here: it rebuilds
-all indexes from the ``.log``, also a missing time index.
+Kafka does not check them since KAFKA-7283. `LogSegment.recover` repairs the damage found here: it
+rebuilds all indexes from the ``.log``, including a missing time index.
 """
 
 from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC
@@ -36,10 +36,10 @@ def find_damage(segment: ReadableSegment) -> str | None:
 
 
 def offset_index_damage(index: OffsetIndex, log_size: int) -> str | None:
-    """Return what is wrong with an offset index, looking at its last entry alone.
+    """Return the fault of an offset index, by its last entry alone; None without a fault.
 
-    It has to be behind the first batch and inside the log; a tail of zeros, which Kafka leaves
-    after a crash, is not.
+    The last entry must lie after the first batch and inside the log. A tail of zeros, which Kafka
+    leaves after a crash, fails this check.
     """
     last = index.last()
     if last is None:
@@ -52,7 +52,7 @@ def offset_index_damage(index: OffsetIndex, log_size: int) -> str | None:
 
 
 def time_index_damage(index: TimeIndex) -> str | None:
-    """Return what is wrong with a time index, looking at its first and last entries."""
+    """Return the fault of a time index, by its first and last entries; None without a fault."""
     last = index.last()
     if last is None:
         return None

@@ -1,4 +1,4 @@
-"""The end of a segment, where it grows: compiled, since each append asks it and changes it."""
+"""The end of a segment, to which batches are appended; compiled, since each append changes it."""
 
 cimport cython
 from libc.stdint cimport INT32_MAX, INT64_MAX
@@ -15,10 +15,10 @@ UNKNOWN = NOT_LOOKED_UP
 
 @cython.final
 cdef class SegmentEnd:
-    """Where a segment ends, and the times of what is in it: all that an append changes.
+    """Where a segment ends, and the timestamps of its batches: all that an append changes.
 
-    What is below ``size`` is written. It belongs to one owner at a time (``Log.lock``); readers
-    take ``size`` without the lock. A call gets the segment, for what is rare; the segment changes
+    Bytes below ``size`` are written. The object has one owner at a time (``Log.lock``); readers
+    read ``size`` without the lock. The methods get the segment for rare cases; the segment changes
     no field.
     """
 
@@ -26,7 +26,7 @@ cdef class SegmentEnd:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
-        self.fd = -1  # of the .log while it is written, else -1
+        self.fd = -1  # the descriptor of the .log while it is open for writing, else -1
         self.first_timestamp = NOT_LOOKED_UP  # of the first batch
         self.max_timestamp = NOT_LOOKED_UP
         self.offset_of_max_timestamp = base_offset  # last offset of the batch that has it
@@ -35,17 +35,17 @@ cdef class SegmentEnd:
         self.obey(INT32_MAX, INT32_MAX, INT64_MAX)
 
     def obey(self, long long segment_bytes, long long index_interval_bytes, long long roll_after_ms):
-        """Note limits that count from the next append on."""
+        """Use these limits from the next append on."""
         self.segment_bytes = segment_bytes
         self.index_interval_bytes = index_interval_bytes
         self.roll_after_ms = roll_after_ms
 
     def open(self, int fd):
-        """Write by this descriptor of the ``.log`` from now on."""
+        """Use this descriptor of the ``.log`` for writes from now on."""
         self.fd = fd
 
     def rest(self):
-        """Write no more until the ``.log`` is opened again."""
+        """Stop writing until the ``.log`` is opened again."""
         self.fd = -1
         self.is_index_full = False
 
@@ -73,7 +73,7 @@ cdef class SegmentEnd:
         self.offset_of_max_timestamp = offset
 
     def follow(self, SegmentEnd other):
-        """Take over the fields of the end of another segment, which has the same bytes."""
+        """Copy the fields from the end of another segment that has the same bytes."""
         self.size = other.size
         self.first_timestamp = other.first_timestamp
         self.max_timestamp = other.max_timestamp
@@ -86,9 +86,9 @@ cdef class SegmentEnd:
     ) except *:
         """Tell whether a batch has to go into a new segment (docs/log.md).
 
-        The time is that of the records: from the first batch of the segment to this one. Only if
-        the first has none, it is the age of this object. An empty segment rolls only for an offset
-        that it cannot hold (KAFKA-6388).
+        The time that counts is that of the records, from the segment's first batch to this one. If
+        the first batch has no timestamp, the age of this object counts. An empty segment rolls only
+        for an offset that it cannot hold (KAFKA-6388).
         """
         cdef long long first, waited
         if last_offset - self.base_offset > INT32_MAX:
@@ -104,10 +104,10 @@ cdef class SegmentEnd:
         return waited > self.roll_after_ms
 
     cpdef write(self, object segment, object buffer, long long size):
-        """Write ``size`` bytes of batches, stamped already, at the end; `note` counts each.
+        """Write ``size`` bytes of stamped batches at the end; `note` counts each batch.
 
         Raises:
-            OSError: Nothing of them counts as written.
+            OSError: The write failed; none of the bytes count as written.
         """
         cdef long long position = self.size
         cdef Py_ssize_t written
@@ -118,10 +118,10 @@ cdef class SegmentEnd:
             segment.write_rest(buffer, written)
 
     cpdef note(self, object segment, long long size, long long last_offset, long long max_timestamp):
-        """Count the next batch of what was written.
+        """Count the next batch of those that were written.
 
-        An index entry is added when more than ``index.interval.bytes`` went by since the last one.
-        It names the batch's last offset and its start; the first batch never has one.
+        An index entry is added when more than ``index.interval.bytes`` were written since the last
+        entry. It has the batch's last offset and its position; the first batch never has an entry.
         """
         cdef long long position = self.size
         if max_timestamp > self.max_timestamp:

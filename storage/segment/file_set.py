@@ -1,4 +1,4 @@
-"""The four files of a segment: where they are, opening them to read, renaming and deleting them."""
+"""The four files of a segment: their paths, and opening, renaming and deleting them."""
 
 import errno
 import logging
@@ -19,8 +19,8 @@ _ATTEMPTS = 3
 class SegmentFiles:
     """The files of one segment: the same folder, base offset and suffix.
 
-    Files may be renamed while others read. A reader that does not find a file by the old name finds
-    it by the new one, and an open file stays readable.
+    Files may be renamed while other threads read. A reader that does not find a file by the old
+    name finds it by the new name, and an open file stays readable.
     """
 
     __slots__ = ("_key", "_moving_to", "base_offset", "directory", "open_files", "suffix")
@@ -49,7 +49,7 @@ class SegmentFiles:
 
     @property
     def modified_ns(self) -> int:
-        """Return the same in ns, also while it is being renamed.
+        """Return when the ``.log`` was last written, in ns; works while it is being renamed.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
@@ -63,7 +63,7 @@ class SegmentFiles:
         return Path(self._path_text(kind, self.suffix))
 
     def open_to_read(self, kind: str) -> SegmentFile:
-        """Return a file, the open one if there is one.
+        """Return a file, which may be open already.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -114,7 +114,7 @@ class SegmentFiles:
     def unlink(self) -> None:
         """Delete the files that exist. Slices that are being sent stay valid.
 
-        If files were renamed only in part, both names are deleted.
+        If only some files were renamed, files of both names are deleted.
         """
         for kind in files.SEGMENT_KINDS:
             self.forget(kind)
@@ -126,9 +126,9 @@ class SegmentFiles:
     ) -> tuple[str, ...]:
         """Link the files that exist into another folder, and return their kinds. Blocks.
 
-        There they get their final names. ``source`` and ``target`` are open folders, and ``names``
-        is the content of the first; the files must not be renamed meanwhile. The kinds in ``own``
-        are not linked but written with that content.
+        In the other folder they get their final names. ``source`` and ``target`` are open folders,
+        and ``names`` are the names in ``source``. The files must not be renamed meanwhile. Kinds
+        that are in ``own`` are not linked; their files are written with the content given there.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
@@ -152,7 +152,7 @@ class SegmentFiles:
         return tuple(kinds)
 
     def check_present(self) -> None:
-        """Check that the files were not deleted while they are open.
+        """Check that the ``.log`` was not deleted while it is open.
 
         Raises:
             FileNotFoundError: The ``.log`` is missing.

@@ -24,7 +24,7 @@ BLOCK: Final = 4096
 class MemoryEntries:
     """Entries of the segment that is being written. One writer; readers need no lock.
 
-    A crash loses what lies behind ``written``; recovery then builds the index again.
+    A crash loses the entries after ``written``; recovery then builds the index again.
     """
 
     __slots__ = ("data", "size", "written")
@@ -32,7 +32,7 @@ class MemoryEntries:
     def __init__(self, size: int, data: bytes = b"") -> None:
         self.size = size
         self.data = bytearray(data)
-        self.written = len(data)  # bytes from the start on that the file has
+        self.written = len(data)  # how many bytes, from the start, are in the file
 
     def __len__(self) -> int:
         return len(self.data) // self.size
@@ -62,12 +62,12 @@ class MemoryEntries:
         return bytes(self.data[written:])
 
     def note_written(self, end: int) -> None:
-        """Take note that the file has all up to a position; two threads may write the same."""
+        """Note that the file has all bytes up to a position; two threads may write the same."""
         self.written = max(self.written, end)
 
 
 class FileEntries:
-    """Entries of a closed segment, read from the file; they do not stay in memory."""
+    """Entries of a closed segment, which are read from the file and do not stay in memory."""
 
     __slots__ = ("_count", "_file", "size")
 
@@ -129,7 +129,7 @@ class TimeEntry(NamedTuple):
 
 
 class OffsetIndex:
-    """From offsets to positions. Both columns increase strictly."""
+    """Maps offsets to positions. Both columns increase strictly."""
 
     __slots__ = ("base_offset", "entries")
 
@@ -150,7 +150,7 @@ class OffsetIndex:
         return self[count - 1] if count else None
 
     def floor(self, offset: int) -> OffsetEntry:
-        """Return the last entry at or below ``offset``; below the first, the segment's start."""
+        """Return the last entry at or below ``offset``; before the first entry, the start."""
         count = self.entries.count_up_to(offset - self.base_offset, _INT32, 0)
         return self[count - 1] if count else OffsetEntry(self.base_offset, 0)
 
@@ -166,7 +166,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """From timestamps to offsets. Timestamps increase strictly, offsets do not decrease."""
+    """Maps timestamps to offsets. Timestamps increase strictly, offsets do not decrease."""
 
     __slots__ = ("base_offset", "entries")
 
@@ -187,7 +187,7 @@ class TimeIndex:
         return self[count - 1] if count else None
 
     def floor(self, timestamp: int) -> TimeEntry | None:
-        """Return the last entry at or below ``timestamp``: up to its offset no record is later."""
+        """Return the last entry at or below ``timestamp``; no record up to its offset is later."""
         count = self.entries.count_up_to(timestamp, _INT64, 0)
         return self[count - 1] if count else None
 
@@ -196,9 +196,9 @@ class ActiveIndexes:
     """Both indexes of a segment that is being written, in memory.
 
     They are written to their files when the segment is flushed, rolled or closed. That is safe:
-    after a crash recovery rebuilds the indexes of every segment above the recovery point from its
-    ``.log``, and the recovery point passes a segment only after its indexes were fsynced. One
-    thread writes.
+    after a crash, recovery rebuilds the indexes of every segment above the recovery point from its
+    ``.log``, and the recovery point passes a segment only after its indexes were fsynced. Only one
+    thread adds entries.
     """
 
     __slots__ = ("_last_timestamp", "base_offset", "is_ours", "offsets", "times")
@@ -220,7 +220,7 @@ class ActiveIndexes:
         return TimeIndex(self.base_offset, self.times)
 
     def copy(self) -> "ActiveIndexes":
-        """Return the same entries for a copy of the segment, whose files do not have them yet."""
+        """Return a copy of the entries for a copy of the segment; its files lack them still."""
         twin = ActiveIndexes(self.base_offset, bytes(self.offsets.data), bytes(self.times.data))
         twin.offsets.written = twin.times.written = 0
         twin.is_ours = self.is_ours
@@ -237,7 +237,7 @@ class ActiveIndexes:
             self._last_timestamp = timestamp
 
     def add_rows(self, rows: Iterable[IndexRow]) -> None:
-        """Add the entries that `core.SegmentScan` has found, of batches behind those there are."""
+        """Add the entries that `core.SegmentScan` has found for later batches."""
         for last_offset, position, timestamp, offset in rows:
             self.add(last_offset, position)
             self.add_time(timestamp, offset)
@@ -253,10 +253,10 @@ class ActiveIndexes:
         )
 
     def sample(self, size: int, end_offset: int) -> dict[str, bytes]:
-        """Return entries up to an end, by kind of index, if the file of the kind lacks any.
+        """Return entries up to an end, by kind of index; only kinds whose file lacks entries.
 
-        There are at most 4,096 of each: if entries are left out, readers walk a little further. Any
-        thread.
+        There are at most 4,096 of each kind: if entries are left out, readers walk a little
+        further. Any thread may call.
         """
         sampled = {}
         if self.offsets.is_ahead:

@@ -1,7 +1,7 @@
 """Lookups in the bytes of a segment: a batch by its offset, the end of what may be read, an entry.
 
-Batches are found by a short walk over their headers, a few KiB at a time and never past an end. A
-batch that does not end there is a torn tail and is not seen; nothing here checks a CRC.
+Batches are found by a short walk over their headers, a few KiB at a time and never past ``end``. A
+batch that ends after ``end`` is a torn tail and is ignored. Nothing here checks a CRC.
 """
 
 from siltstone.protocol.core._format cimport (
@@ -15,9 +15,9 @@ from siltstone.protocol.errors import CorruptMessage
 
 ctypedef const unsigned char* Octets
 
-# Bytes that a lookup reads at once: two index entries' usual distance, and the batch after it.
+# Bytes that a lookup reads at once: the usual distance of two index entries, and one more batch.
 cdef long long CHUNK = 8192
-# A distance that is walked from header to header without asking the index.
+# A distance up to which a lookup walks from header to header without the index.
 cdef long long NEAR = 64 * 1024
 
 
@@ -58,7 +58,7 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
     cdef Py_ssize_t at
     if start > bound and not at_least_one:
         return position, base_offset_at(chunk, 0)
-    if bound - start < HEADER_SIZE:  # a large batch: there is nothing to search
+    if bound - start < HEADER_SIZE:  # no second header fits: the first batch is large
         return start, next_offset_at(chunk, 0)
     target = min(bound, limit - 1)
     if target - start > NEAR:
@@ -80,10 +80,10 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
 
 
 cpdef Py_ssize_t count_up_to(data, Py_ssize_t size, long long key, int width, int at) except -1:
-    """Count the entries of ``size`` bytes whose field is at most ``key``, as they are in order.
+    """Count the entries of ``size`` bytes whose field is at most ``key``; they must be in order.
 
-    The field is ``width`` bytes, ``at`` bytes into the entry. The data may be growing, so no buffer
-    of it is kept, which would block its writer.
+    The field has ``width`` bytes and begins ``at`` bytes into the entry. The data may grow, so no
+    buffer of it is kept: a buffer would block the writer.
     """
     cdef Octets octets = data
     cdef Py_ssize_t low = 0, high = len(data) // size, middle
@@ -104,8 +104,8 @@ cpdef Py_ssize_t count_up_to(data, Py_ssize_t size, long long key, int width, in
 def position_before(data, long long key, int at):
     """Return the position in the last entry of an offset index whose field is at most ``key``.
 
-    The fields are the offset relative to the segment, at 0, and the position, at 4. Below the first
-    entry the answer is 0, the segment's start.
+    ``at`` selects the field: 0 is the offset relative to the segment, 4 is the position. Before the
+    first entry the result is 0, the segment's start.
     """
     cdef Py_ssize_t count = count_up_to(data, 8, key, 4, at)
     cdef Octets octets = data
@@ -113,7 +113,7 @@ def position_before(data, long long key, int at):
 
 
 cdef long long size_at(bytes chunk, Py_ssize_t at, long long position) except -1:
-    """Return the size of the batch at ``at``; ``position`` is where that is in the segment."""
+    """Return the size of the batch at ``at``; ``position`` is its position in the segment."""
     cdef Octets octets = chunk
     cdef long long length
     cdef int magic
@@ -133,6 +133,6 @@ cdef object base_offset_at(bytes chunk, Py_ssize_t at):
 
 
 cdef object next_offset_at(bytes chunk, Py_ssize_t at):
-    """Return the offset after a batch, even if it does not fit 64 bits."""
+    """Return the offset after a batch, even if the offset does not fit into 64 bits."""
     cdef object first = read_int64(<Octets> chunk, at)
     return first + read_int32(<Octets> chunk, at + LAST_OFFSET_DELTA_POSITION) + 1

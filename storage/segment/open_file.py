@@ -1,4 +1,4 @@
-"""Open files that live as long as they are used, and a limited number kept open for reading."""
+"""Open files that live as long as they are used; a limited number stay open for reading."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -11,8 +11,8 @@ DEFAULT_OPEN_FILES = 512
 class SegmentFile:
     """One open file. The descriptor is closed when the last reference goes.
 
-    A `protocol.parts.FileSlice` has such a reference, so a range that waits to be sent outlives the
-    deletion of its segment and the cleaner's swap.
+    A `protocol.parts.FileSlice` has a reference to this object, so a range that waits to be sent
+    outlives the deletion of its segment and the cleaner's swap.
     """
 
     __slots__ = ("__weakref__", "_fd")
@@ -29,7 +29,7 @@ class SegmentFile:
 
 
 class OpenFiles:
-    """The files of closed segments that were read last, ``limit`` at most: a broker has one.
+    """The files of closed segments that were read last, at most ``limit``; a broker has one object.
 
     Forgetting a file drops this object's reference only; a slice that is being sent keeps it open.
     A key stands for a segment object and not for a path, which may later belong to another
@@ -63,7 +63,7 @@ class OpenFiles:
         return file
 
     def put(self, key: Hashable, file: SegmentFile) -> None:
-        """Keep an open file, forgetting the one that was not read for the longest time."""
+        """Keep an open file; above the limit forget the file that was not read for longest."""
         forgotten = []
         with self._lock:
             forgotten.append(self._files.pop(key, None))

@@ -1,4 +1,4 @@
-"""Reading a segment: by offset, by position, by time (Kafka: ``LogSegment``). Nothing writes."""
+"""Reads a segment by offset, by position or by time (Kafka: ``LogSegment``). Writes nothing."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -58,9 +58,9 @@ class TimestampOffset(NamedTuple):
 class ReadableSegment:
     """Batches from ``base_offset`` on, back to back, with sparse indexes to find them.
 
-    What is below ``size`` does not change, so a reader needs no lock; no method reads further. At
-    rest nothing is open or in memory: files are opened through `OpenFiles`, and lookups read the
-    few index entries that they compare. A segment that is written is a
+    Bytes below ``size`` do not change, and no method reads further, so a reader needs no lock. At
+    rest nothing is open or in memory: files are opened through `OpenFiles`, and lookups read only
+    the few index entries that they compare. A segment to which batches are appended is a
     `storage.segment.segment.LogSegment`; it has its ``.log`` open and its indexes in memory.
     """
 
@@ -89,8 +89,8 @@ class ReadableSegment:
         self.end = SegmentEnd(base_offset, size, created_ms)
         self._file: SegmentFile | None = None  # the .log, while it is written
         self._active: ActiveIndexes | None = None  # likewise
-        self._distrusted = False  # an entry of the offset index was wrong, so it is no longer used
-        self._has_aborted: bool | None = None  # None: not looked yet
+        self._distrusted = False  # true once an entry of the offset index was wrong: it is not used
+        self._has_aborted: bool | None = None  # None until it is looked up
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.log_path}, size={self.size})"
@@ -121,7 +121,7 @@ class ReadableSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """Return the time that retention goes by: the modification time if no record has one."""
+        """Return the time for retention: the modification time if no record has a timestamp."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.files.modified_ms
 
@@ -151,8 +151,8 @@ class ReadableSegment:
     def locate(self, offset: int, position: int = 0) -> Located | None:
         """Return the first batch whose last offset is at or above ``offset``, if there is one.
 
-        If the caller knows the start of a batch at or before it, ``position``, the index is not
-        used. For an offset in a gap that compaction left it is the next batch.
+        ``position`` may be the start of a batch at or before that one; then the index is not used.
+        For an offset in a gap that compaction left, this is the next batch.
 
         Raises:
             CorruptMessage: The log is damaged there.
@@ -174,25 +174,25 @@ class ReadableSegment:
             raise self._named(error) from error
 
     def start_before(self, offset: int) -> int:
-        """Return where to begin a walk to a batch: near it by the index, or at the start."""
+        """Return where to begin a walk to a batch: near it, by the index, or at the start."""
         active = self._active
-        if active is not None and active.is_ours:  # it was written by this process
+        if active is not None and active.is_ours:  # this process wrote the index, so it is right
             return position_before(active.offsets.data, offset - self.base_offset, 0)
         return self._confirm(self.offset_index().floor(offset))
 
     def start_before_position(self, position: int) -> int:
-        """Return the start of a batch at or before a position, near it by the index."""
+        """Return the start of a batch at or shortly before a position, by the index."""
         active = self._active
         if active is not None and active.is_ours:
             return position_before(active.offsets.data, position, 4)
         return self._confirm(self.offset_index().floor_position(position))
 
     def cut(self, position: int, max_bytes: int, limit: int, *, at_least_one: bool) -> Cut:
-        """Return where the whole batches from ``position`` on end that fit into ``max_bytes``.
+        """Return the end of the whole batches from ``position`` on that fit into ``max_bytes``.
 
         ``position`` is the start of a batch. ``limit``, at most ``size``, is the end of the last
-        one that may be read. With ``at_least_one`` the first batch always fits; without it the
-        answer may be ``position``.
+        batch that may be read. With ``at_least_one`` the first batch always fits; otherwise the
+        result may be ``position``.
 
         Raises:
             CorruptMessage: The log is damaged there.
@@ -203,7 +203,7 @@ class ReadableSegment:
             raise self._named(error) from error
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[Located]:
-        """Yield the batches between two positions, ``position`` being the start of one."""
+        """Yield the batches from ``position``, the start of one, to ``end``."""
         file = self.file()
         try:
             yield from batch_walk.iterate_batches(
@@ -225,15 +225,15 @@ class ReadableSegment:
     def upper_offset(self, position: int) -> int | None:
         """Return an offset that no batch before ``position`` reaches, None without an entry.
 
-        It is used for the list of aborted transactions, which may have too many.
+        The list of aborted transactions is read up to this offset; it may have too many of them.
         """
         entry = self.offset_index().ceiling_position(position)
         return entry.offset if entry else None
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """Return the first record by offset that is at or after both a time and an offset.
+        """Return the record with the lowest offset that is at or after both a time and an offset.
 
-        Opens the batches that can hold it. May block.
+        Opens the batches that can hold the record. May block.
         """
         before = self.time_index().floor(timestamp)
         sure = before.offset if before and self._is_confirmed(before) else self.base_offset
@@ -249,7 +249,7 @@ class ReadableSegment:
 
     @property
     def may_have_aborted(self) -> bool:
-        """Whether the segment has aborted transactions, or was not searched for them yet."""
+        """Tell whether the segment has aborted transactions, or was not searched for them yet."""
         return self._has_aborted is not False
 
     def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> AbortedLookup:
@@ -287,7 +287,7 @@ class ReadableSegment:
         return TimeIndex(self.base_offset, self._entries(files.TIME_INDEX, TIME_ENTRY.size))
 
     def sample_indexes(self, size: int, end_offset: int) -> dict[str, bytes]:
-        """Return what a pin's index files hold, by kind, where the segment's own lack entries."""
+        """Return a pin's own index files, by kind, for indexes whose file lacks entries."""
         active = self._active
         return active.sample(size, end_offset) if active is not None else {}
 
@@ -305,8 +305,8 @@ class ReadableSegment:
     def _confirm(self, entry: OffsetEntry) -> int:
         """Return the position of an index entry if a batch that fits it begins there, else 0.
 
-        By a wrong entry batches would be skipped, or a walk would begin inside of one. An entry
-        that Kafka wrote may stand for several batches and have the position of the first
+        With a wrong entry a reader would skip batches, or begin a walk inside a batch. An entry
+        that Kafka wrote may stand for several batches and have the position of the first one
         (KAFKA-806).
         """
         position = entry.position
@@ -344,22 +344,22 @@ class ReadableSegment:
         """Report that the offset index is no longer used; a subclass overrides this."""
 
     def _is_confirmed(self, entry: TimeEntry) -> bool:
-        """Tell whether a time entry is of a batch that has its timestamp."""
+        """Tell whether the batch of a time entry has the entry's timestamp."""
         if entry.offset < self.base_offset:
             return False
         found = self.locate(entry.offset)
         return found is not None and found.header.max_timestamp == entry.timestamp
 
     def _load_max_timestamp(self) -> None:
-        """Take the largest timestamp from the last entry of the time index.
+        """Read the largest timestamp from the last entry of the time index.
 
-        Retention deletes by it, so the entry is compared with its batch.
+        Retention deletes by this timestamp, so the entry is compared with its batch.
         """
         last = self.time_index().last()
         if last is None:
             last = TimeEntry(NO_TIMESTAMP, self.base_offset)
         elif self._active is None:
-            with suppress(CorruptMessage):  # only the index can tell
+            with suppress(CorruptMessage):  # the log is damaged: only the index is left to use
                 if not self._is_confirmed(last):
                     last = self._find_max_timestamp()
         with NOTING:
@@ -387,7 +387,7 @@ class ReadableSegment:
 def open_segment(
     directory: Path, base_offset: int, open_files: OpenFiles, *, suffix: str = ""
 ) -> ReadableSegment:
-    """Open a segment for reading only; ``open_files`` keeps those of its files that are read.
+    """Open a segment for reading only; ``open_files`` keeps the files that are read open.
 
     Raises:
         FileNotFoundError: There is no ``.log``.

@@ -1,9 +1,9 @@
-"""Reading a ``.log`` from its start as after a crash: how far it is sound, and its indexes.
+"""Reads a ``.log`` from its start as after a crash: how far it is sound, and its indexes.
 
 As in Kafka's ``LogSegment.recover``, length, magic and CRC of each batch are checked, and the first
-wrong one ends the log. Stricter than Kafka, a batch whose offsets do not follow those before it is
-wrong, too. The walk is `core.SegmentScan` (1 MiB per call, without the GIL); Python gets one row
-per index entry, and the batches that matter.
+wrong batch ends the log. Stricter than Kafka, a batch whose offsets do not follow those before it
+is also wrong. `core.SegmentScan` does the walk (1 MiB per call, without the GIL). Python code gets
+one row per index entry, and the batches of producers and of new epochs.
 """
 
 import struct
@@ -52,7 +52,8 @@ def scan_log(
     """Read ``size`` bytes of an open ``.log``; ``interval`` is ``index.interval.bytes``.
 
     Raises:
-        LegacyFormatError: It holds sound messages of a Kafka before 0.11, which must not be cut.
+        LegacyFormatError: The file has sound messages of a Kafka before 0.11, which must not be
+            cut.
     """
     indexes = ActiveIndexes(base_offset)
     state = SegmentScan(base_offset, interval)
@@ -81,7 +82,7 @@ def scan_log(
 
 
 def _refuse_legacy(fd: int, position: int, size: int) -> None:
-    """Refuse an old message: its own CRC, a plain CRC-32 from the magic byte on, is right."""
+    """Raise for an old message, which has a valid CRC-32 of the bytes from the magic byte on."""
     head = disk.pread(fd, _LEGACY_HEAD.size, position)
     if len(head) < _LEGACY_HEAD.size:
         return

@@ -1,7 +1,8 @@
 """A segment of a log, as its owner sees it (Kafka: ``LogSegment``).
 
 Reading is in `storage.segment.readable`, names are in `storage.segment.file_set`. This module is
-one state machine: at rest, active, sealed. Each method is a transition or a question.
+one state machine with the states at rest, active and sealed. Each method is a transition or a
+query.
 """
 
 import errno
@@ -77,12 +78,12 @@ class LogSegment(ReadableSegment):
         )
         self._sealed = False
         self._preallocated = False
-        self._is_torn = False  # a part of a batch may be left behind the end
-        # What an fsync has to cover. Marks are set after the disk has changed and taken before the
-        # fsync, so that what changes meanwhile keeps its mark.
+        self._is_torn = False  # a part of a batch may be left after the end
+        # Marks for what the next fsync must cover. A mark is set after the disk has changed and
+        # removed before the fsync, so that a change during the fsync keeps its mark.
         self._names_unsynced = False
-        # The kinds of index files with unsynced entries. Made before two threads may note some; a
-        # segment at rest has no such entries.
+        # The kinds of index files with unsynced entries. The set is created before two threads may
+        # add to it; a segment at rest has no such entries.
         self._unsynced: set[str] | None = None
         self._first_config = config  # its index settings count as long as the segment lives
         max_ms = min(config.segment_jitter_ms, config.segment_ms)
@@ -103,8 +104,8 @@ class LogSegment(ReadableSegment):
         """Create the files of an empty segment; leftovers of the same names are replaced.
 
         Raises:
-            OSError: The disk does not take them all, and what it took is removed again. If that is
-                refused, too, a start drops an empty segment that lies inside another.
+            OSError: A file could not be created, and those that were are removed again. If that
+                fails, too, a start drops an empty segment that lies inside another.
         """
         segment = cls(
             directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
@@ -133,7 +134,7 @@ class LogSegment(ReadableSegment):
         open_files: OpenFiles,
         suffix: str = "",
     ) -> Self:
-        """Open a segment that exists; nothing but the size of its ``.log`` is read.
+        """Open a segment that exists; only the size of its ``.log`` is read.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
@@ -150,8 +151,8 @@ class LogSegment(ReadableSegment):
     def succeed(self, source: Self, file: SegmentFile | None) -> None:
         """Take the place of the segment of which this one is a copy.
 
-        ``file`` is the ``.log`` of the copy, open for writing, if there will be appends. For the
-        log's owner, which no longer appends to the source.
+        ``file`` is the ``.log`` of the copy, open for writing, if there will be appends. Only the
+        log's owner calls this, and no longer appends to the source.
         """
         self.follow(source)
         self._sealed = file is None
@@ -177,7 +178,7 @@ class LogSegment(ReadableSegment):
     def index_bytes(self, kind: str) -> bytes | None:
         """Return the entries of `files.INDEX` or `files.TIME_INDEX`, in memory or in the file.
 
-        None: it was damaged, and is gone.
+        Returns None if the index was damaged and deleted.
         """
         active = self._active
         if active is not None:
@@ -188,10 +189,10 @@ class LogSegment(ReadableSegment):
             return None
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Obey changed settings from the next append on.
+        """Use changed settings from the next append on.
 
-        As in Kafka, ``segment.index.bytes`` and ``index.interval.bytes`` count for segments that
-        begin later, and the jitter is not drawn again.
+        As in Kafka, ``segment.index.bytes`` and ``index.interval.bytes`` count only for segments
+        that begin later, and the random jitter stays the same.
         """
         self.config = config
         longest = config.segment_ms
@@ -214,8 +215,8 @@ class LogSegment(ReadableSegment):
             self._load_max_timestamp()
         self.end.begin_interval()
         self._sealed = False
-        self._preallocated |= self.config.preallocate  # by the run that made it, if it was loaded
-        if self._unsynced is None:  # else a flush may hold it, and put marks back into it
+        self._preallocated |= self.config.preallocate  # an earlier run may have reserved the room
+        if self._unsynced is None:  # else a flush may use this set and put marks back into it
             self._unsynced = set()
         self._note_full()
         self._file = file
@@ -224,7 +225,7 @@ class LogSegment(ReadableSegment):
     def write_rest(self, buffer: "Buffer", written: int) -> None:
         """Write the rest of a batch; if that fails, cut the part that was written.
 
-        If that fails, too, the next batch is written over it, and `cut_torn` cuts what is left.
+        If the cut fails, too, the next batch overwrites that part, and `cut_torn` cuts the rest.
         """
         try:
             files.write_all(self.end.fd, memoryview(buffer)[written:], self.size + written)
@@ -235,10 +236,10 @@ class LogSegment(ReadableSegment):
             raise
 
     def cut_torn(self) -> None:
-        """Cut a part of a batch that is left behind the end, before the next segment begins.
+        """Cut a part of a batch that is left after the end, before the next segment begins.
 
         Raises:
-            OSError: The disk does not do it.
+            OSError: The disk refuses the cut.
         """
         if self._is_torn:
             files.truncate(self.end.fd, self.size)
@@ -262,13 +263,13 @@ class LogSegment(ReadableSegment):
         max_timestamp: int,
         offset_of_max_timestamp: int,
     ) -> None:
-        """Write many batches at once, for the cleaner; their index entries are given.
+        """Write many batches at once, for the cleaner, which passes their index entries.
 
         The timestamps are those of the whole segment: that of its first batch, and the largest so
-        far with the last offset of its batch.
+        far, with the last offset of the batch that has it.
 
         Raises:
-            OSError: A part may be written; the caller throws the segment away.
+            OSError: The write failed, perhaps in the middle; the caller deletes the segment.
         """
         self.activate()
         data = memoryview(batches)
@@ -291,18 +292,15 @@ class LogSegment(ReadableSegment):
         self._note_unsynced(files.TRANSACTION_INDEX)
 
     def seal(self) -> None:
-        """Stop being the active segment: add the last time entry, in memory.
-
-        `flush` does the rest.
-        """
+        """End the active state: add the last time entry, in memory; `flush` does the rest."""
         self._add_last_time()
         self._sealed = True
 
     def flush(self) -> None:
-        """Put everything up to the size at the call on the disk. Blocks.
+        """Fsync everything up to the size at the time of the call. Blocks.
 
         The directory is fsynced if names in it are new (KAFKA-3968). A sealed segment then frees
-        its memory and the room behind its end, and its descriptor is kept for reading. Files that
+        its memory and the room after its end, and its descriptor is kept for reading. Files that
         were deleted, or whose folder was renamed meanwhile, need no flush (KAFKA-15391).
         """
         sealed = self._sealed
@@ -321,7 +319,7 @@ class LogSegment(ReadableSegment):
     def close(self) -> None:
         """Write the indexes with the last time entry, and close the files. Idempotent. Blocks.
 
-        The ``.log`` is not fsynced: a clean stop is `seal` and `flush`, then this.
+        This does not fsync the ``.log``: a clean stop calls `seal` and `flush` first.
         """
         self.seal()
         self._trim()
@@ -337,7 +335,7 @@ class LogSegment(ReadableSegment):
         self.files.unlink()
 
     def find_damage(self) -> str | None:
-        """Return a fault of the indexes, by a few checks; `recover` repairs it."""
+        """Return a fault of the indexes that a few checks find; `recover` repairs it."""
         return segment_damage.find_damage(self)
 
     def recover(
@@ -352,15 +350,15 @@ class LogSegment(ReadableSegment):
 
         If ``producers`` are given, as of ``base_offset``, their state is brought to the segment's
         end and the transaction index is rebuilt, too. ``note_epoch`` gets the leader epoch of each
-        batch and its offset. If something has to be cut, ``before_cut`` is
-        called while the damage can still be seen. Returns the bytes cut.
+        batch and its offset. If something has to be cut, ``before_cut`` is called while the damage
+        is still in the file. Returns the number of bytes that were cut.
 
-        The offset index goes first and comes last: without it the next start scans the segment
-        again. What was rebuilt is fsynced by the next `flush` of the segment, or here if
-        ``durably``: where the recovery point is beyond it, nothing else flushes it.
+        The offset index is deleted first and written last: without it the next start scans the
+        segment again. The next `flush` of the segment fsyncs the rebuilt files. With ``durably``
+        they are fsynced here: nothing else flushes a segment below the recovery point.
 
         Raises:
-            LegacyFormatError: The ``.log`` holds messages of a Kafka before 0.11; nothing was
+            LegacyFormatError: The ``.log`` has messages of a Kafka before 0.11; nothing was
             changed.
         """
         aborted: list[AbortedTransaction] = []
@@ -383,7 +381,7 @@ class LogSegment(ReadableSegment):
         if cut:
             before_cut()
         self._adopt(scan, file)
-        if cut or self.config.preallocate:  # room may be reserved behind the end
+        if cut or self.config.preallocate:  # room may be reserved after the end
             self._cut_log(scan.end)
         if producers is not None:
             producers.map_end_offset = scan.next_offset
@@ -405,7 +403,7 @@ class LogSegment(ReadableSegment):
             files.close(fd)
 
     def _adopt(self, scan: Scan, file: SegmentFile) -> None:
-        """Become active with the result of a scan; the indexes are in memory alone."""
+        """Become active with the result of a scan; the indexes are only in memory."""
         self._create_file(files.TIME_INDEX)
         self._names_unsynced = True
         self._distrusted = False
@@ -434,7 +432,7 @@ class LogSegment(ReadableSegment):
         self._rest()
 
     def _read_index(self, kind: str, entry_size: int) -> bytes:
-        """Return the whole entries of an index file, creating one that is missing."""
+        """Return the whole entries of an index file; create the file if it is missing."""
         try:
             data = files.read_bytes(self.files.path(kind))
         except FileNotFoundError:
@@ -454,7 +452,7 @@ class LogSegment(ReadableSegment):
             active.add_time(self.end.max_timestamp, self.end.offset_of_max_timestamp)
 
     def _trim(self) -> None:
-        """Give back the room that was reserved when the segment was made."""
+        """Free the room that was reserved when the segment was created."""
         if not self._preallocated:
             return
         fd = files.open_file(self.log_path, write=True)
@@ -496,7 +494,7 @@ class LogSegment(ReadableSegment):
         for kind in sorted(unsynced):
             unsynced.discard(kind)
             try:
-                with suppress(FileNotFoundError):  # there may be no aborted transactions
+                with suppress(FileNotFoundError):  # there is no file without aborted transactions
                     fd = files.open_file(self.files.path(kind))
                     try:
                         files.fsync(fd)
@@ -534,7 +532,7 @@ class LogSegment(ReadableSegment):
             files.unlink(self.files.path(files.INDEX))
 
     def _rest(self) -> None:
-        """Give up the descriptor and the memory."""
+        """Release the descriptor and the memory."""
         if self._distrusted and self._active is not None:
             self._delete_index()
         self.end.rest()

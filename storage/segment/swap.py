@@ -1,9 +1,10 @@
-"""New segments in the place of old ones on the disk (Kafka: ``LocalLog.replaceSegments``).
+"""Replaces old segments by new ones on the disk (Kafka: ``LocalLog.replaceSegments``).
 
-`storage.log.leftovers` relies on the order of names (docs/compaction.md). The new files go from
-``.cleaned`` to ``.swap``, the highest base first. The old ones get ``.deleted``, the lowest base
-first. Then the new ones lose ``.swap``, the lowest base first. The directory is fsynced after each
-of the three. Once all new files have ``.swap``, a start completes the swap; before, it undoes it.
+`storage.log.leftovers` relies on the order of the renames (docs/compaction.md). First the new files
+are renamed from ``.cleaned`` to ``.swap``, the highest base first. Then the old ones get
+``.deleted``, the lowest base first. Then the new ones lose ``.swap``, the lowest base first. The
+directory is fsynced after each of the three steps. Once all new files have ``.swap``, a start
+completes the swap; before that, a start undoes it.
 """
 
 from collections.abc import Sequence
@@ -15,11 +16,11 @@ from siltstone.storage.segment.segment import LogSegment
 
 
 class SegmentSwap:
-    """One swap. `begin`, then either `undo`, or `end` once readers go by the new segments.
+    """One swap. Call `begin`, and then `undo`, or `end` once readers use the new segments.
 
-    Each of the three fails if the disk fails. `undo` and `end` may then be called again and go on
-    where they were. ``new`` and ``old`` are in the order of their offsets; ``snapshots`` are those
-    of the old bases that are not new bases.
+    Each of the three fails if the disk fails. `undo` and `end` may then be called again and
+    continue. ``new`` and ``old`` are in the order of their offsets; ``snapshots`` are those at old
+    bases that are not new bases.
     """
 
     __slots__ = ("is_published", "new", "old", "path", "snapshots")
@@ -32,7 +33,7 @@ class SegmentSwap:
         self.is_published = False
 
     def begin(self) -> None:
-        """Give the new files the suffix with which a start takes them. Blocks."""
+        """Give the new files the suffix ``.swap``, with which a start uses them. Blocks."""
         for segment in reversed(self.new):
             segment.files.change_suffix(files.SWAP)
         files.fsync_directory(self.path)
