@@ -49,8 +49,8 @@ def new_thread(name: str, run: Callable[..., object], *arguments: object) -> Thr
 def new_pool(count: int, name: str, niceness: int = 0) -> Pool:
     """Return a pool of at most ``count`` threads, each started when it is needed.
 
-    They are called ``name_0`` and so on, and have the priority that `be_nice` sets. The end of the
-    process waits for work that runs.
+    They are called ``name_0`` and so on; ``niceness`` is that of `be_nice`. The end of the process
+    waits for work that runs.
     """
     start = partial(be_nice, niceness) if niceness else None
     return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=start)
