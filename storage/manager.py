@@ -311,7 +311,19 @@ class LogManager:
         except OSError as error:
             self._leaving[folder.topic_partition] = folder.directory
             _logger.warning(
-                "half a partition is left: delete the folder folder=%s error=%s", folder.path, error
+                "half a partition is left until the disk takes writes folder=%s error=%s",
+                folder.path,
+                error,
+            )
+            name = folder_name(folder.topic_partition, FolderState.DELETE, random_id())
+            self._rename_later(
+                _Doomed(
+                    folder.topic_partition,
+                    folder.directory,
+                    folder.path,
+                    folder.path.with_name(name),
+                    NameGate(),
+                )
             )
 
     def delete(self, *topic_partitions: TopicPartition) -> None:
@@ -336,9 +348,7 @@ class LogManager:
                 self._rename(each)
             except OSError as error:
                 failed[each.directory] = error
-                with self._renaming:
-                    self._unrenamed[each.topic_partition] = each
-                self.deletions.schedule(RETRY_MS, partial(self._rename_again, each))
+                self._rename_later(each)
         for directory in dict.fromkeys(each.directory for each in doomed):
             if directory in failed:
                 continue
@@ -366,6 +376,11 @@ class LogManager:
             files.rename(doomed.old, doomed.new)
         self._leaving[doomed.topic_partition] = doomed.directory
         self._schedule_removal(doomed.new)
+
+    def _rename_later(self, doomed: _Doomed) -> None:
+        with self._renaming:
+            self._unrenamed[doomed.topic_partition] = doomed
+        self.deletions.schedule(RETRY_MS, partial(self._rename_again, doomed))
 
     def _rename_again(self, doomed: _Doomed) -> None:
         """Rename a folder once its directory takes writes; if it is offline, a start does this."""

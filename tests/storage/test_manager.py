@@ -538,6 +538,27 @@ def test_a_folder_that_a_full_disk_kept_is_renamed_later(
         assert left.is_dir()
 
 
+def test_half_a_partition_that_a_disk_kept_goes_later(tmp_path: Path, disk: Disk) -> None:
+    """Its name is refused until the directory takes writes, and free from then on."""
+    clock = FakeClock()
+    with _running(tmp_path, clock=clock) as manager:
+        left = tmp_path / "orders-0"
+        disk.fail("open", errno.EMFILE, str(left))
+        with pytest.raises(KafkaStorageError):
+            manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        disk.mend()
+        manager.directories[0].check()
+        with pytest.raises(KafkaStorageError, match=f"{left} exists"):
+            manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        _run_deletions(manager, clock)
+
+        assert manager.create(ORDERS, uuid.uuid4(), TopicConfig()).path == left
+        clock.advance(60_000)
+        _run_deletions(manager, clock)
+        assert not _deleted(tmp_path)
+        assert left.is_dir()
+
+
 def test_a_folder_that_was_moved_away_is_not_renamed_later(tmp_path: Path, disk: Disk) -> None:
     """The next partition of its name has its folder's name, and keeps it."""
     clock = FakeClock()
