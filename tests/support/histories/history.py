@@ -271,6 +271,7 @@ class History:
             finally:
                 if log.log_end_offset != partition.end:
                     partition.note(log, marker)
+                    partition.find_marker_alone(log)
         self._flush_or_wait(chance, log, partition)
 
     def round(self, chance: Random) -> None:

@@ -175,10 +175,23 @@ class Partition:
             data = [each.header for each in mine if not each.header.is_control]
             if data:  # a marker has no sequence, and what came after it may be lost
                 producer.sequence = data[-1].base_sequence + data[-1].last_offset_delta + 1
+        self.find_marker_alone(log)
+
+    def find_marker_alone(self, log: Log) -> None:
+        """Have producers begin again of which the log knows a marker alone, as in Kafka.
+
+        Their batches were deleted before a start, so that no snapshot has them.
+        """
+        for producer in self.producers.values():
             entry = log.producers.producers.get(producer.number)
+            data = (
+                each.header
+                for each in self.known
+                if each.header.producer_id == producer.number and not each.header.is_control
+            )
             is_deleted = all(each.last_offset < self.start for each in data)
             if is_deleted and entry is not None and entry.last_batch is None:
-                producer.sequence = 0  # as in Kafka: the start has found the marker alone
+                producer.sequence = 0
 
     def relearn(self, log: Log, start: int = 0) -> None:
         """Compare what a pass of the cleaner has left with what there was, and go by it.
