@@ -61,6 +61,13 @@ class _Doomed(NamedTuple):
     names: NameGate
 
 
+def _doom(
+    topic_partition: TopicPartition, directory: LogDirectory, path: Path, names: NameGate
+) -> _Doomed:
+    new = path.with_name(folder_name(topic_partition, FolderState.DELETE, random_id()))
+    return _Doomed(topic_partition, directory, path, new, names)
+
+
 class LogManager:
     """Owner of every `Log`, of the directories and their files, and of the background thread.
 
@@ -315,15 +322,8 @@ class LogManager:
                 folder.path,
                 error,
             )
-            name = folder_name(folder.topic_partition, FolderState.DELETE, random_id())
             self._rename_later(
-                _Doomed(
-                    folder.topic_partition,
-                    folder.directory,
-                    folder.path,
-                    folder.path.with_name(name),
-                    NameGate(),
-                )
+                _doom(folder.topic_partition, folder.directory, folder.path, NameGate())
             )
 
     def delete(self, *topic_partitions: TopicPartition) -> None:
@@ -345,7 +345,8 @@ class LogManager:
         for each in doomed:
             self._placement.add(each.directory, -1)
             try:
-                self._rename(each)
+                with each.names.changing():
+                    self._rename(each)
             except OSError as error:
                 failed[each.directory] = error
                 self._rename_later(each)
@@ -361,19 +362,17 @@ class LogManager:
 
     def _take_out(self, topic_partition: TopicPartition) -> _Doomed:
         """Stop serving a partition, and return the present and the future name of its folder."""
-        name = folder_name(topic_partition, FolderState.DELETE, random_id())
         aside = self.set_aside.pop(topic_partition, None)
         if aside is not None:
-            new = aside.path.with_name(name)
-            return _Doomed(topic_partition, aside.folder.directory, aside.path, new, NameGate())
+            return _doom(topic_partition, aside.folder.directory, aside.path, NameGate())
         log = self.logs.pop(topic_partition)
-        old = log.path
-        log.abandon(old.with_name(name))
-        return _Doomed(topic_partition, log.directory, old, log.path, log.names)
+        doomed = _doom(topic_partition, log.directory, log.path, log.names)
+        log.abandon(doomed.new)
+        return doomed
 
     def _rename(self, doomed: _Doomed) -> None:
-        with doomed.names.changing():  # a pin may be linking the files under their old names
-            files.rename(doomed.old, doomed.new)
+        """Rename a folder; the caller has its gate, as a pin may be linking the files in it."""
+        files.rename(doomed.old, doomed.new)
         self._leaving[doomed.topic_partition] = doomed.directory
         self._schedule_removal(doomed.new)
 
@@ -385,7 +384,8 @@ class LogManager:
     def _rename_again(self, doomed: _Doomed) -> None:
         """Rename a folder once its directory takes writes; if it is offline, a start does this."""
         name, directory = doomed.topic_partition, doomed.directory
-        with self._renaming:  # so no partition of this name is created meanwhile
+        # The gate first: `create` must not wait for a pin. It makes no such partition meanwhile.
+        with doomed.names.changing(), self._renaming:
             if directory.failure is not None or self._unrenamed.get(name) is not doomed:
                 return
             try:

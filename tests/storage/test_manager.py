@@ -8,7 +8,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.opening import open_directories
 from siltstone.storage.log.dropped_segments import RETRY_MS
+from siltstone.storage.log.frozen import NameGate
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from siltstone.storage.producers.checks import Origin
@@ -536,6 +537,40 @@ def test_a_folder_that_a_full_disk_kept_is_renamed_later(
         _run_deletions(manager, clock)
         assert not _deleted(tmp_path)
         assert left.is_dir()
+
+
+def test_a_folder_that_is_renamed_later_keeps_nobody_waiting(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pin may be linking its files then; other partitions are created meanwhile."""
+    clock = FakeClock()
+    is_at_the_gate, change = threading.Event(), NameGate.changing
+
+    def note_and_change(gate: NameGate) -> AbstractContextManager[None]:
+        is_at_the_gate.set()
+        return change(gate)
+
+    with _running(tmp_path, clock=clock) as manager:
+        log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        left = tmp_path / "orders-0"
+        manager.background.drain()
+        disk.fail("rename", errno.ENOSPC, str(left), times=1)
+        with pytest.raises(KafkaStorageError):
+            manager.delete(ORDERS)
+        manager.directories[0].check()
+        log.names.hold()
+        monkeypatch.setattr(NameGate, "changing", note_and_change)
+        clock.advance(RETRY_MS)
+        manager.deletions.run_due()
+        assert is_at_the_gate.wait(60)
+        with pytest.raises(KafkaStorageError, match="exists"):
+            manager.create(ORDERS, TOPIC_ID, TopicConfig())
+        other = manager.create(_partition(1), TOPIC_ID, TopicConfig())
+        log.names.release()
+        manager.background.drain()
+
+        assert other.path.is_dir()
+        assert manager.create(ORDERS, uuid.uuid4(), TopicConfig()).path == left
 
 
 def test_half_a_partition_that_a_disk_kept_goes_later(tmp_path: Path, disk: Disk) -> None:
