@@ -41,7 +41,7 @@ FIRST_SECONDS: Final = SECONDS / 16
 FIRST_PIECE: Final = 200
 """How many elements the first piece has; later ones have as many as fit into part of a share."""
 _PIECES: Final = 8
-"""How many pieces a share is meant to have; where others wait, a newcomer has the time of one."""
+"""How many pieces a share is meant to have."""
 _LONG: Final = 100
 """An array of more elements is freed in pieces."""
 

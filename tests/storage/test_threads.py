@@ -71,7 +71,7 @@ def test_another_policy_is_left_alone() -> None:
 
 
 def test_a_simulator_decides_when_a_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is set in the module is what others get, with no thread of the system's."""
+    """Other modules get the names that it sets, and no thread of the system is started."""
     begun: list[Callable[[], object]] = []
 
     class Simulated:

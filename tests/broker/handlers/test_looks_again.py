@@ -176,15 +176,21 @@ async def answer_of(answer: Any) -> Any:
     return answer if isinstance(answer, tuple) else await answer
 
 
-async def test_a_request_that_rests_waits_for_its_own_fsync(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another one that is served meanwhile does not wait in its stead: both are on the disk."""
-    home = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
+async def open_durable(root: Path) -> ServicesOnDisk:
+    """Open services with the group "g", whose two journals are fsynced for each batch."""
+    home = await ServicesOnDisk(root / "root", offsets_topic_num_partitions="1").open()
     await home.services.topics.create("orders", 2, {})
     for name in ("__consumer_offsets", "__transaction_state"):
         await home.services.topics.create(name, 1, {"flush.messages": "1"})
     home.services.groups().add_classic("g")
+    return home
+
+
+async def test_a_request_that_rests_waits_for_its_own_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one that is served meanwhile does not wait in its stead: both are on the disk."""
+    home = await open_durable(tmp_path)
     run, may_go = home.io.run, asyncio.Event()
 
     async def wait_and_run(*arguments: Any) -> Any:
@@ -221,11 +227,7 @@ async def test_nobody_takes_the_second_fsync_of_a_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction's offsets stand in two journals; one is waited for behind the other."""
-    home = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await home.services.topics.create("orders", 2, {})
-    for name in ("__consumer_offsets", "__transaction_state"):
-        await home.services.topics.create(name, 1, {"flush.messages": "1"})
-    home.services.groups().add_classic("g")
+    home = await open_durable(tmp_path)
     later = await commit_in_transaction(home, "u", adds=False)
     run, may_go, asked = home.io.run, asyncio.Event(), []
 
