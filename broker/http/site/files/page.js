@@ -586,9 +586,10 @@ function keepPlace(draw) {
 }
 
 function say(text, kind) {
-  state.textContent = text; state.className = kind; const words = kind === "good" ? "up to date" :
-  text; if (said.textContent !== words) said.textContent = words; // a screen reader reads it once,
-  not with each answer
+  state.textContent = text;
+  state.className = kind;
+  const words = kind === "good" ? "up to date" : text;
+  if (said.textContent !== words) said.textContent = words; // a screen reader reads it only once
 }
 
 function pause() {
