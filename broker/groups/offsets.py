@@ -182,7 +182,7 @@ class Offsets:
         found = None if group is None else group.committed.get(topic)
         if group is None or found is None:
             return _NO_OFFSETS
-        is_old = topic in self._retired and self._is_old(group, topic)
+        is_old = topic in self._retired and self._find_old(group, {topic})
         return _NO_OFFSETS if is_old else found
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
@@ -190,7 +190,7 @@ class Offsets:
         group = self._find(group_id)
         if group is None or not group.pending or not group.is_pending(topic, partition):
             return False
-        return topic not in self._retired or not self._is_old(group, topic)
+        return topic not in self._retired or not self._find_old(group, {topic})
 
     def has_pending(self, group_id: str) -> bool:
         """Tell whether an open transaction will commit offsets of the group."""
@@ -248,9 +248,9 @@ class Offsets:
         return ids
 
     def _find_old(self, group: GroupOffsets, names: AbstractSet[str]) -> set[str]:
-        """Return which of some retired names a group has offsets of that are a deleted topic's.
+        """Return the names of which a group has offsets of a deleted topic, among retired names.
 
-        One offset of a topic tells for all.
+        All offsets that a group has of a name are of one topic, so one of them is looked at.
         """
         there = {
             topic: next(iter(group.committed[topic].values()))
@@ -261,20 +261,6 @@ class Offsets:
                 if waits is not None and topic in names:
                     there.setdefault(topic, waits[1])
         return {topic for topic, stored in there.items() if self._is_of_deleted(topic, stored)}
-
-    def _is_old(self, group: GroupOffsets, topic: str) -> bool:
-        """Tell whether a deleted topic is what a group has offsets of."""
-        committed = group.committed.get(topic)
-        if committed is not None:
-            stored = next(iter(committed.values()))
-        else:
-            stored = next(
-                waits[1]
-                for pending in group.pending.values()
-                for (name, _), waits in pending.items()
-                if name == topic and waits is not None
-            )
-        return self._is_of_deleted(topic, stored)
 
     def _is_of_deleted(self, topic: str, stored: bytes) -> bool:
         """Tell whether an offset is not of the topic that has the name now."""
