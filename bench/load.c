@@ -297,6 +297,6 @@ int main(int count, char **words) {
     else if (!strcmp(mode, "sendfile")) run_sendfile();
     else if (!strcmp(mode, "play")) run_play();
     else if (!strcmp(mode, "answers")) run_answers();
-    else fail("%s is none of produce, fetch, idle, first, floor, sendfile, play, answers", mode);
+    else fail("%s is not one of produce, fetch, idle, first, floor, sendfile, play, answers", mode);
     return 0;
 }

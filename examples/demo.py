@@ -168,7 +168,7 @@ def show(repository: Path) -> int:
         git_changelog.produce(options)
         before = broker.bytes_of(TOPIC)
 
-        say("Every value is there. Why is nothing compacted, and what would a pass do?")
+        say("Every value is still in the log. Why is nothing compacted, and what would a pass do?")
         broker.run("explain", TOPIC, "--dry-run")
 
         say("So the ratio is in the way. Lowered, the cleaner comes by itself:")

@@ -133,7 +133,7 @@ def test_messages_that_the_page_explains() -> None:
 
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_files_that_pages_name(page: Path) -> None:
-    """A path that begins with a folder of the root is there, but in pages about another day."""
+    """A path that begins with a folder of the root exists, but in pages about another day."""
     is_diary = page.relative_to(ROOT).as_posix() in AS_OF_THEIR_DAY
     assert (
         is_diary
@@ -219,7 +219,7 @@ def test_files_of_walks() -> None:
 
 
 def test_names_that_code_mentions() -> None:
-    """A dotted name in backquotes that begins with a package, module or class of ours is there."""
+    """A dotted name in backquotes that begins with a package, module or class of ours exists."""
     settings = set(NAME.findall(CONFIGURATION.read_text()))
     broken = [
         f"{source.relative_to(ROOT)}: {name}"

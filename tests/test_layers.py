@@ -1,4 +1,4 @@
-"""The layers: who may import whom, read from every file's imports."""
+"""The layers: which may import which, read from every file's imports."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -104,7 +104,7 @@ def within(module: str, allowed: set[str]) -> bool:
 
 
 def test_everything_has_one_name() -> None:
-    """A folder of the root that is imported by itself would be there twice, with two states."""
+    """A folder of the root that is imported by itself would exist twice, with two states."""
     folders = {*PACKAGES, "tests", "bench", "examples", "tools"}
     bare = set(PACKAGES) - {"pyspark_siltstone"}
     likely = re.compile(rf"^\s*(?:from|import(?:.*,)?)\s+({'|'.join(bare)})\b", re.MULTILINE)

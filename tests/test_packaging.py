@@ -278,10 +278,10 @@ def test_source_archive_compiles_what_the_tree_does(unpacked: Path, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_wheel_of_the_source_archive_is_compiled(unpacked: Path, tmp_path: Path) -> None:
-    """As who publishes one makes it; Python takes every kernel from there."""
+    """As a publisher makes it; Python takes every kernel from there."""
     tools = ROOT / ".cache" / "kernel-tools"
     if not (tools / "Cython").is_dir():
-        pytest.skip("kernel-tools: Cython is not there")
+        pytest.skip("kernel-tools: Cython is missing")
     (tmp_path / "dist").mkdir()
     build(unpacked, tmp_path / "dist", cython=tools)
 

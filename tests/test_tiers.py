@@ -53,7 +53,7 @@ def test_a_leg_that_fails_fails_the_tier_and_stops_no_other(
 
 
 def test_bytecode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks Python not to, each process that a leg starts would compile everything anew."""
+    """Also where Python is asked not to: each process of a leg would compile everything again."""
     environs: list[dict[str, str]] = []
 
     def run(*_: object, env: dict[str, str], **__: object) -> Any:

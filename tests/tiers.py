@@ -9,7 +9,7 @@ processes side by side, a module in one of them. What judges by a clock or by me
 To import a module and to collect its tests takes longer than most tests do, so a module is left
 out of a run of which it can have no test: the markers that it names tell. What Python makes of a
 source is kept, even where PYTHONDONTWRITEBYTECODE is set, as in many containers: each process would
-compile the tests, the broker and its packages anew, which takes longer than all tests.
+compile the tests, the broker and its packages again, which takes longer than all tests.
 """
 
 import itertools

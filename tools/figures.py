@@ -311,7 +311,7 @@ def count_tics(tree: Tree) -> Iterator[Figure]:
     """Places in comments, docstrings and strings that have a word of `tools.house.TICS`.
 
     Each is a row for the product. Pages, without what is marked as code, have one row together,
-    and so have tests and tools. Whether "who" is a question is not looked at.
+    and so have tests and tools. Questions count too.
     """
     for figure in (*find_tics(tree), *find_tics_elsewhere(tree)):
         yield figure._replace(what=f"English: {figure.what}")

@@ -68,7 +68,7 @@ async def test_a_faulty_file_changes_nothing(
 async def test_a_change_by_a_client_leaves_the_same_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever changed it: the rule for what is logged is one."""
+    """No matter what changed it: the rule for what is logged is one."""
     home = Home(tmp_path)
 
     with caplog.at_level(logging.INFO):

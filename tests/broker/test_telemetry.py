@@ -1,4 +1,4 @@
-"""Who is asked for which metrics, how often one may push, and what is kept of it."""
+"""Which client is asked for which metrics, how often it may push, and what is kept of it."""
 
 import re
 from types import SimpleNamespace

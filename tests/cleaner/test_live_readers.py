@@ -119,7 +119,7 @@ class Reader(ABC):
                 values[key] = value
             newest[key] = last = offset
         lost = [key for key, offset in expected.items() if newest.get(key, -1) < offset]
-        assert lost == [], f"the last records of {lost} were not there"
+        assert lost == [], f"the last records of {lost} were missing"
 
 
 class ConfluentReader(Reader):

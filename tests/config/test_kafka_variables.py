@@ -260,7 +260,7 @@ def test_what_is_no_setting_is_named() -> None:
             "KAFKA_NODE_ID and SILTSTONE_NODE_ID give node.id different values",
         ),
         ({"KAFKA_NODE_ID": "1", "KAFKA_BROKER_ID": "2"}, "is not what node.id says"),
-        ({"KAFKA_NUM_PARTITIONS": "none"}, "KAFKA_NUM_PARTITIONS: num.partitions is none"),
+        ({"KAFKA_NUM_PARTITIONS": "many"}, "KAFKA_NUM_PARTITIONS: num.partitions is many"),
         ({"CLUSTER_ID": "short", "KAFKA_NODE_ID": "1"}, "CLUSTER_ID: cluster.id is short"),
     ],
 )

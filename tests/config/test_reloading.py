@@ -94,7 +94,7 @@ def test_set_and_environment_stay_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("max.connections: none\n", "line 1: max.connections is none"),
+        ("max.connections: many\n", "line 1: max.connections is many"),
         ("log.retention: 5\n", "log.retention is not a setting; did you mean log.retention"),
         ("a: b: c\n", "line 1: this is not YAML"),
         (

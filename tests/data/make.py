@@ -84,7 +84,7 @@ def write_transactions(broker: KafkaBroker) -> None:
 
 
 def write_settings(broker: KafkaBroker) -> None:
-    """Make topics, alter their settings, and make one of them anew."""
+    """Make topics, alter their settings, and delete and make one of them again."""
     client = Confluent(broker.bootstrap)
     own = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.25", "retention.ms": "-1"}
     client.create("customers", 1, own)
@@ -117,7 +117,7 @@ def alter(broker: KafkaBroker, topic: str, name: str, value: str | None) -> None
 
 
 def copy_settings(broker: KafkaBroker) -> None:
-    """Copy logs and names of what a log directory consists of, without what is made anew."""
+    """Copy logs and names of what a log directory consists of, without what each start makes."""
     target = HERE / "settings"
     shutil.rmtree(target, ignore_errors=True)
     folders = [f"{name}-{at}" for name, count in PARTITIONS.items() for at in range(count)]

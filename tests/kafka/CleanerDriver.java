@@ -4,7 +4,7 @@
 // by tabs. Each answer begins with "ok", "fault" or "at" (where a folder's log ends).
 //
 //   open FOLDER CONFIG CLEAN START NOW             CONFIG is key=value;key=value
-//   clean CHECKPOINT NOW MEMORY FACTOR BUFFER      CHECKPOINT is - if there is none
+//   clean CHECKPOINT NOW MEMORY FACTOR BUFFER      CHECKPOINT is - for no checkpoint
 //   close
 package org.apache.kafka.storage.internals.log;
 

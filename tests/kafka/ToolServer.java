@@ -30,7 +30,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
  * whether it left nothing behind, so that another tool may run here. It ends with its input.
  */
 public final class ToolServer {
-    /** Where a tool prints; whoever keeps it from the start prints for the tools that come later. */
+    /** Where a tool prints; a class that keeps it from the start prints for the tools that come later. */
     private static final class Output extends OutputStream {
         private ByteArrayOutputStream target; // null: nobody reads it
 

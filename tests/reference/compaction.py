@@ -539,8 +539,8 @@ class RecordFilter:
     ``latest`` is the last offset that the map covers, ``now_ms`` when the pass began,
     ``retention_ms`` the ``delete.retention.ms``. ``producers`` are rows of producer id, epoch and
     last data offset, -1 if it has only markers. ``dropped`` has records and bytes for each reason.
-    ``next_horizon`` is the smallest delete horizon in what was written, INT64_MAX if there
-    is none; ``key_digest`` is `digest_of` the keys that stay and are covered by the map.
+    ``next_horizon`` is the smallest delete horizon in what was written, INT64_MAX
+    without one; ``key_digest`` is `digest_of` the keys that stay and are covered by the map.
     """
 
     def __init__(

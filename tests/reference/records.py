@@ -381,7 +381,7 @@ def find_batch(buffer: "Buffer", start: int, end: int, offset: int) -> int:
     """Return the position of the first batch whose last offset is at or above `offset`.
 
     Only headers are read. If there is no such batch, the answer is ~p, where p is the position of
-    the next header, maybe beyond `end`. p is `start` if the first batch is cut short or is none.
+    the next header, maybe beyond `end`. p is `start` if the first batch is cut short or none.
     """
     with memoryview(buffer).cast("B") as data:
         end = min(end, len(data))

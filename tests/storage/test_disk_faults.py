@@ -32,7 +32,7 @@ class TestAppends:
 
     @pytest.mark.parametrize("error", PASSING, ids=_name)
     def test_refused_until_there_is_room(self, tmp_path: Path, disk: Disk, error: int) -> None:
-        """Refused without trying again; what is there is read; a check takes writes again."""
+        """Refused without trying again; what was written is read; a check takes writes again."""
         folder = LogFolder(tmp_path)
         folder.append()
         disk.fill(error)

@@ -61,7 +61,7 @@ class History:
         self._sent = 0
 
     def open(self) -> LogManager:
-        """Start on what is there; background work waits for `settle`."""
+        """Start on what the folder has; background work waits for `settle`."""
         manager = LogManager([self.root], ServerConfig(), CONFIGS.__getitem__, FakeClock())
         manager.background.start = lambda: None  # type: ignore[method-assign]
         try:
@@ -107,7 +107,7 @@ class History:
         self.acknowledged[log.topic_partition][result.base_offset] = key
 
     def check(self) -> None:
-        """Start again: every record is there that was not deleted, and none is there twice."""
+        """Start again: every record that was not deleted stands in the log once."""
         manager = self.open()
         for topic_partition, acknowledged in self.acknowledged.items():
             log = manager.logs.get(topic_partition)

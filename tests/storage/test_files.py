@@ -104,7 +104,7 @@ def test_folder_is_removed_with_all_in_it(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_told_is_not_missing(tmp_path: Path) -> None:
-    """A path that may be there is an error on every Python, one without its folder is missing."""
+    """A path that may exist is an error on every Python, one without its folder is missing."""
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
 

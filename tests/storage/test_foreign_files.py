@@ -1,6 +1,6 @@
 """Pipes, devices and huge holes in the place of files: a start does not wait for them.
 
-Who may write the folder can do worse, but a restored backup or a slip of ``ln`` is enough.
+A user that may write the folder can do worse, but a restored backup or a slip of ``ln`` is enough.
 """
 
 from __future__ import annotations

@@ -67,13 +67,13 @@ def _lie_about_names(patch: pytest.MonkeyPatch) -> None:
     [
         (_lose_last_time, {"a lookup by every time", "the greatest time"}),
         (_lie_about_records, {"a batch is lost", "an offset is given out again"}),
-        (_lie_about_names, {"what was created is there", "what was deleted is gone"}),
+        (_lie_about_names, {"what was created exists", "what was deleted is gone"}),
     ],
 )
 def test_planted_faults_are_found(
     memory_path: Path, plant: "Callable[[pytest.MonkeyPatch], None]", rules: set[str]
 ) -> None:
-    """A fault that is planted is told of by a rule that it breaks, in few histories."""
+    """A fault that is planted is reported by a rule that it breaks, in few histories."""
     told = set()
     for seed in range(60):
         found, _ = play(memory_path, seed, make_steps(seed), plant)

@@ -1,4 +1,4 @@
-"""Batches in one call, for tests of everybody who reads or stores them."""
+"""Batches in one call, for tests of all that reads or stores them."""
 
 from typing import TYPE_CHECKING
 

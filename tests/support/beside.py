@@ -112,7 +112,7 @@ class Control:
         return True
 
 
-def measure(  # what is asked, and all who measure
+def measure(  # what is asked, and how it is measured
     address: tuple[str, int],
     pid: int,
     frame: bytes,

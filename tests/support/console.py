@@ -84,7 +84,7 @@ class Answer(NamedTuple):
 
 
 class Console:
-    """Somebody who types Kafka's commands at one broker."""
+    """Kafka's commands, typed at one broker."""
 
     def __init__(self, broker: Broker, tools: KafkaTools, folder: Path) -> None:
         self._broker = broker

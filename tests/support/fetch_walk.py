@@ -113,7 +113,7 @@ class Walk:
         return size >= min(request.min_bytes, request.max_bytes) or self.is_enough(request)
 
     def is_enough(self, request: FetchRequest) -> bool:
-        """Tell whether a request that waits has its bytes, or a partition that it must tell of.
+        """Tell whether a request that waits has its bytes, or a partition that it must report.
 
         Kafka: ``DelayedFetch.tryComplete``.
         """

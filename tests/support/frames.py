@@ -1,7 +1,7 @@
 """Malformed frames by the million, each made from a seed and a number alone.
 
 They begin as valid requests: those that five client libraries were recorded sending, and of every
-API and version as kio writes them, aimed at a topic that is there, or with a different value in
+API and version as kio writes them, aimed at a topic that exists, or with a different value in
 every field. Then they are cut, stretched, flipped, spliced, given lengths and counts at the borders
 of their types, or a size prefix that is not theirs. `make_login` does the same to what a client
 says before it is known.
@@ -62,7 +62,7 @@ _VALUES: Final[dict[str, Any]] = {
 }
 USER: Final = "fuzz"
 PASSWORD: Final = "secret"
-"""Of the user who may log in where there is SASL."""
+"""Of the user that may log in where there is SASL."""
 
 _NAMES: Final = frozenset({"name", "topic", "topic_name", "resource_name"})
 _DELETE_TOPICS: Final = 20

@@ -129,7 +129,7 @@ def commit(
 
 
 def fetch(group: str, *wanted: tuple[str, int]) -> Any:
-    """Return an OffsetFetch of version 8 for one group, for all topics if none is named."""
+    """Return an OffsetFetch of version 8 for one group, for all topics by default."""
     groups = request_class(9, 8, "OffsetFetchRequestGroup")
     topic = request_class(9, 8, "OffsetFetchRequestTopics")
     topics = tuple(topic(name=name, partition_indexes=(index,)) for name, index in wanted)

@@ -38,7 +38,7 @@ def cache_folder() -> Path:
 
 
 def copy_jars(pom: Path, name: str) -> None:
-    """Copy what the pom.xml of a folder names into the cache, if it is not there yet.
+    """Copy what the pom.xml of a folder names into the cache, if it is missing.
 
     Raises:
         LookupError: Maven is missing, or fails.
@@ -66,7 +66,7 @@ class KafkaJars:
 
     @classmethod
     def find(cls) -> "KafkaJars":
-        """Copy the jars if they are not there yet.
+        """Copy the jars if they are missing.
 
         Raises:
             LookupError: a JDK or Maven is missing; the message begins with which.
@@ -118,7 +118,7 @@ def full_name(tool: str) -> str:
 
 
 class ToolRunner(Protocol):
-    """Who runs a tool."""
+    """A runner of Kafka's tools."""
 
     def try_run(
         self, main: str, arguments: Sequence[str], stdin: str, timeout: float

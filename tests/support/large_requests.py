@@ -1,7 +1,7 @@
 """Requests with as many elements as fit, in each array that a schema has, and with huge tags.
 
 Arrays are found in kio's schemas, so an API that is added is asked too. All other fields have what
-leads a handler on to the elements: a topic that is there, zero, or what `_HINTS` says.
+leads a handler on to the elements: a topic that exists, zero, or what `_HINTS` says.
 """
 
 from __future__ import annotations

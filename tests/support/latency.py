@@ -1,6 +1,6 @@
 """How long the loop takes to answer while something else runs, told from noise of the machine.
 
-Who computes with the GIL gives it up after a switch interval, who waits or runs a kernel at once.
+A thread that computes with the GIL gives it up after a switch interval, one that waits at once.
 So a long interval makes the former stand out: each time it gets the GIL the loop stands still for
 that long, where a busy processor costs it some milliseconds. The client is a process of its own,
 and a measurement is the best of several windows.
@@ -27,7 +27,7 @@ INTERVAL_SECONDS = 0.1
 
 
 class Latency(NamedTuple):
-    """Seconds per round trip: the median, and what somebody waits who comes at a bad moment.
+    """Seconds per round trip: the median, and what a client waits that comes at a bad moment.
 
     ``late``: four tenths of the time are spent in longer ones. Counting round trips instead would
     hide a pause in the thousands that are made outside of it; a smaller share of the time, in the

@@ -1,4 +1,4 @@
-"""Records that say who they are, and the checker that is told what clients do with them."""
+"""Records that name their writer, and the checker that is told what clients do with them."""
 
 import hashlib
 import zlib

@@ -138,7 +138,7 @@ class Auditor:
 
             wait_until(
                 read,
-                f"nobody who has not read up to {ends}",
+                f"all to have read up to {ends}",
                 lambda left: not left,
             )
         finally:

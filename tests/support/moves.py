@@ -85,7 +85,7 @@ class Directories(ServicesOnDisk):
         await self.services.moves.alter(ORDERS, str(directory.path))
 
     async def move(self, directory: LogDirectory | None = None) -> None:
-        """Have the partition go to a directory, ``other`` if none is given, and wait for it."""
+        """Have the partition go to a directory, by default ``other``, and wait for it."""
         await self.ask(directory or self.other)
         await self.settle()
 

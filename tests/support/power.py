@@ -263,7 +263,7 @@ class PowerDisk(Disk):
             self._at(of, name).unlink(missing_ok=True)
 
     def _is_there(self, of: int) -> bool:
-        """Tell whether a folder is there still, and no other in its place."""
+        """Tell whether a folder still exists, and no other in its place."""
         try:
             return os.stat(self._folders[of]).st_ino in {of, self._remade.get(of)}  # noqa: PTH116
         except FileNotFoundError:

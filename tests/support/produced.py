@@ -1,4 +1,4 @@
-"""Topics of a running broker filled by a stock client, for those who read them otherwise."""
+"""Topics of a running broker filled by a stock client, for tests that read them otherwise."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE
 def create_topic(
     bootstrap: str, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> None:
-    """Create a topic and wait until it is there."""
+    """Create a topic and wait until it exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, num_partitions=partitions, config=dict(config or {}))
     admin.create_topics([new])[topic].result(PATIENCE)

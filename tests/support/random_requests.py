@@ -1,6 +1,6 @@
 """Random requests of the APIs whose frames have short ways: mostly what clients send, not always.
 
-A field has nearly always what a client would say, else a border of its type, or what is not there.
+A field has nearly always what a client would say, else a border of its type, or a missing thing.
 The requests of a member follow what it was told; those that would wait for another one are left
 out, so that each can be answered while nothing else goes on.
 """
@@ -45,7 +45,7 @@ GROUPS: Final = ("g", "é" * 63)
 _KEYS = (
     [PRODUCE] * 6 + [FETCH] * 7 + [COMMIT] * 4 + [BEAT] * 3 + [JOIN, SYNC] * 2 + [OFFSETS, LEAVE]
 )
-_DAMAGED = frozenset({PRODUCE, FETCH, COMMIT, OFFSETS, BEAT})  # not who waits for others
+_DAMAGED = frozenset({PRODUCE, FETCH, COMMIT, OFFSETS, BEAT})  # nothing that waits for others
 _MOST = (1 << 31) - 1
 _LEAST = -(1 << 31)
 _HOUR_MS = 3_600_000
@@ -96,7 +96,7 @@ _SAME = {"partition": "index", "partition_index": "index", "partition_indexes": 
 
 
 class RandomRequests:
-    """Makes frames, and learns from the answers who is a member and which session is open."""
+    """Makes frames, and learns from the answers which members exist and which session is open."""
 
     def __init__(self, chance: random.Random, topics: Mapping[str, bytes]) -> None:
         self.chance = chance

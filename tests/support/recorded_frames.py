@@ -37,7 +37,7 @@ def exchanges_of(client: str) -> Iterator[Exchange]:
 
 
 def body_of(request: bytes, *, is_flexible: bool) -> int:
-    """Return where the body begins: behind the client id and tagged fields, of which are none."""
+    """Return where the body begins: behind the client id and an empty set of tagged fields."""
     end = 14 + max(0, int.from_bytes(request[12:14], "big", signed=True))
     assert not is_flexible or request[end] == 0
     return end + is_flexible

@@ -109,7 +109,7 @@ class Play:
                 each.close()
 
     def _set_stage(self) -> None:
-        """Make what was there before the application came: topics, groups, coordinators."""
+        """Make what existed before the application came: topics, groups, coordinators."""
         asked = [(each.api, read_request(each.data)) for each in self._recorded]
         own = {
             topic.name
@@ -319,7 +319,7 @@ class Play:
             yield kind(partitions=tuple(each), **called)
 
     def _put(self, key: Key, size: int) -> None:
-        """Append a batch of about that size, as whoever wrote to the recorded broker did."""
+        """Append a batch of about that size, as the producers of the recorded broker did."""
         count = max(1, (size - _HEAD_BYTES) // (_RECORD_BYTES + 8))
         value = bytes(range(_RECORD_BYTES))
         batch = build_batch([Record(number, self._now_ms, None, value) for number in range(count)])

@@ -129,7 +129,7 @@ def make_rules(draw: random.Random) -> set[Rule]:
 
 
 class _Client:
-    """A connection of somebody who has logged in by PLAIN."""
+    """A connection that has logged in by PLAIN."""
 
     def __init__(self, bootstrap: str, user: str) -> None:
         host, port = bootstrap.rsplit(":", 1)
@@ -139,7 +139,7 @@ class _Client:
         self._number = 0
 
     def ask(self, request: Any) -> Any:
-        """Return the answer; "closed" or "silent" if there is none."""
+        """Return the answer; "closed" or "silent" without one."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=20)
             self._exchange(request_class(_HANDSHAKE, 1)(mechanism="PLAIN"))
@@ -241,7 +241,7 @@ class Side:
 
     def mend(self) -> None:
         """Have the topics be as they were, whatever bob has made, enlarged or deleted."""
-        wait_until(self._mended, "the topics are there", timeout=30)
+        wait_until(self._mended, "the topics to exist", timeout=30)
 
     def set_rules(self, wanted: set[Rule]) -> None:
         """Have these rules, and no other, decide."""

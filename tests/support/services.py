@@ -125,7 +125,7 @@ class ServicesOnDisk:
         self.io.close()
 
     def context(self, api_key: int, version: int | None = None) -> RequestContext[Services]:
-        """Return the context of a request, of the newest version if none is given."""
+        """Return the context of a request, by default of the newest version."""
         return RequestContext(
             services=self.services,
             api_key=api_key,

@@ -110,7 +110,7 @@ def main(*words: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     plain, sasl, tls, count = map(int, words)
     strangers = Strangers(plain, sasl, tls, count)
-    print("ready", flush=True)  # noqa: T201  # who started it waits for this
+    print("ready", flush=True)  # noqa: T201  # its parent waits for this
     while not select.select([sys.stdin], [], [], _SECOND)[0]:
         strangers.drip()
         strangers.replace_closed()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.support.services import ServicesOnDisk
 
 _LAST = 0x7FFFFFFF
-_WHAT_IS_SERVED = pack(">ihhih", 10, 18, 0, _LAST, -1)  # answered by whoever is still there
+_WHAT_IS_SERVED = pack(">ihhih", 10, 18, 0, _LAST, -1)  # answered on every open connection
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Client:
         self._received = bytearray()
 
     async def send(self, data: bytes) -> None:
-        """Send; who has gone does not mind."""
+        """Send; a client that has gone does not mind."""
         with suppress(ConnectionError):
             await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
@@ -149,7 +149,7 @@ async def hold(
 
 
 async def _answer(client: Client) -> tuple[bytes, bool]:
-    """Return the answer, empty if there is none, and whether the connection was closed on us."""
+    """Return the answer, empty without one, and whether the connection was closed on us."""
     answer = b""
     while True:
         frame = await client.receive()
@@ -183,7 +183,7 @@ async def repeat(stand: Stand, talks: list[Talk], chance: random.Random) -> None
 async def _expect(client: Client, talk: Talk, sending: asyncio.Future[None]) -> None:
     """Receive the answers that were given before, and nothing else.
 
-    Who is still there is asked behind all that was said: what has no answer may be on its way yet.
+    Each open client is asked behind all that was said: what has no answer may be on its way yet.
     """
     for kind, frame, answer in zip(talk.kinds, talk.frames, talk.answers, strict=True):
         if answer:

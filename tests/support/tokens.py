@@ -1,4 +1,4 @@
-"""Somebody who signs tokens: keys that a test makes, their set, and what they sign."""
+"""A signer of tokens: keys that a test makes, their set, and what they sign."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def give_turns_until(
 ) -> Any:
     """Give the loop to others, and other threads some time, until what is seen holds; return it.
 
-    Who looks may be a coroutine function.
+    ``look`` may be a coroutine function.
 
     Raises:
         TimeoutError: It never holds; with what was waited for, and what was seen at the end.

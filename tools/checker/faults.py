@@ -9,7 +9,7 @@ class Kind(Enum):
     """The kinds of fault."""
 
     LOST = "what was acknowledged or read before is gone"
-    DOUBLED = "a record is there twice"
+    DOUBLED = "a record stands twice"
     ALTERED = "a record holds something else than was sent"
     INVENTED = "nobody sent this"
     MISPLACED = "a record is in another partition than it was sent to"

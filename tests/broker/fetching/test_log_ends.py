@@ -55,7 +55,7 @@ LOGS = (make_log(0, 5, 7), None, make_log(1 << 40, 1 << 41, 1 << 42))
 def test_ends_that_need_no_search(
     asked: tuple[int, int, int], is_committed: bool, row: tuple[int, ...] | None
 ) -> None:
-    """The latest and the earliest offset, of partitions that are here, to who knows the leader."""
+    """The latest and the earliest offset, of partitions that are here, of a known leader."""
     rows, left = log_ends.list_ends([ListOffsetsPartition(*asked)], LOGS, is_committed)
 
     assert left == ([] if row else [0])
@@ -78,7 +78,7 @@ def test_ends_that_need_no_search(
     ],
 )
 def test_ends_of_epochs(asked: tuple[int, int, int], row: tuple[int, ...] | None) -> None:
-    """Of partitions that are here, to who knows the leader."""
+    """Of partitions that are here, for a client that knows the leader."""
     rows, left = log_ends.list_epoch_ends([OffsetForLeaderPartition(*asked)], LOGS)
 
     assert left == ([] if row else [0])

@@ -33,7 +33,7 @@ def write(partition: int, rows: Sequence[Row], producer: Producer) -> int:
 
 
 def test_no_group_is_added_at_the_price_of_all_others() -> None:
-    """Groups are kept in many dicts, since one has to grow at once, whoever waits meanwhile."""
+    """Groups are kept in many dicts, since one dict grows at once, and the loop waits for it."""
     offsets = Offsets(write)
     names = [f"group-{number}" for number in range(GROUPS)]
     for name in names:

@@ -1,6 +1,6 @@
 """Journal records that nobody can read: each is skipped with a line, and all else is served.
 
-Whoever may write ``__consumer_offsets`` may write anything into it, as in Apache Kafka.
+A client that may write ``__consumer_offsets`` may write anything into it, as in Apache Kafka.
 """
 
 from __future__ import annotations

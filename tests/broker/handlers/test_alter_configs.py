@@ -222,7 +222,7 @@ async def test_validating_changes_nothing(home: ServicesOnDisk) -> None:
 async def test_what_is_altered_side_by_side_is_all_kept(
     tmp_path: Path, changes: list[tuple[int, str, tuple[str, str]]]
 ) -> None:
-    """Whoever is told first, and whichever request comes to the disk first."""
+    """No matter which is told first, and which request comes to the disk first."""
     home = await ServicesOnDisk(tmp_path).open()
     await home.services.topics.create("t", 1, {})
     turns = iter([3, 1])

@@ -42,7 +42,7 @@ NOWHERE = "kafka.invalid"  # RFC 6761: such a name never resolves
     ],
 )
 def test_an_address_is_for_some_clients(host: str, clients: str) -> None:
-    """In words that somebody understands who never read about listeners."""
+    """In words that a reader understands without having read about listeners."""
     assert who_for(host) == clients
 
 
@@ -145,7 +145,7 @@ async def test_auto_tells_each_client_the_address_that_it_reached(
 async def test_debug_lines_show_connections_and_software(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who came, with what, what was refused, and that it went; the page counts by software."""
+    """The client, its software, what was refused, that it went; the page counts by software."""
     with caplog.at_level(logging.DEBUG):
         async with running(tmp_path) as broker:
             caller = await broker.call()

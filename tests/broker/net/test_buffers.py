@@ -1,4 +1,4 @@
-"""Receive memory: what is pooled, what is capped, who waits, who is closed for it."""
+"""Receive memory: what is pooled, what is capped, which client waits, which is closed for it."""
 
 import asyncio
 
@@ -109,7 +109,7 @@ async def test_only_what_has_arrived_counts() -> None:
 
 
 async def test_frames_over_the_limit_wait_until_others_are_served() -> None:
-    """``queued.max.request.bytes`` counts arrived bytes; who waits is called back in turn."""
+    """``queued.max.request.bytes`` counts arrived bytes; the waiting are called back in turn."""
     room = Room(limit=1_000_000)
     first = room.peer(size=800_000)
     second = room.peer("second", size=800_000)

@@ -185,7 +185,7 @@ async def test_what_is_sent_behind_a_login_waits_for_it(home: Running, cut: int)
 async def test_strangers_do_not_take_all_io_threads(
     home: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two passwords are checked at a time, also if those who sent them have gone meanwhile."""
+    """Two passwords are checked at a time, also if their clients have gone meanwhile."""
     begun: list[bytes] = []
     go_on = threading.Event()
 
@@ -223,7 +223,7 @@ async def from_address(home: Running, host: str) -> Caller:
 async def test_many_of_one_address_do_not_hold_up_another(
     home: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its password is checked as soon as one of theirs is done; who was let in needs no check."""
+    """Its password is checked as soon as one of theirs is done; a user let in needs no check."""
     begun: list[bytes] = []
     places = threading.Semaphore(0)
     real = PlainServer.step

@@ -358,7 +358,7 @@ async def test_connections_share_their_writes(
 
 
 async def test_others_see_what_was_answered(home: Running) -> None:
-    """Whoever asks in the same moment for the end of a log: it is where the written bytes end."""
+    """Asked in the same moment, the end of a log is where the written bytes end."""
     writer, reader = [await home.call() for _ in range(2)]
     for number in range(1, 30):
         request = produce(make_batch(1, timestamp=now()))
@@ -374,7 +374,7 @@ async def test_others_see_what_was_answered(home: Running) -> None:
 async def test_a_failed_write_is_answered_to_nobody_as_done(
     home: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All who wait for it are refused; a client that has asked for something else is served."""
+    """All that wait for it are refused; a client that has asked for something else is served."""
     disk = install(monkeypatch)
     callers = [await home.call() for _ in range(4)]
     requests = [produce(), produce(None, 1), latest(), produce()]

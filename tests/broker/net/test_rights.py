@@ -1,4 +1,4 @@
-"""Rights over a socket: who logged in may what the ACLs say, from one request to the next."""
+"""Rights over a socket: a user may what the ACLs say, from one request to the next."""
 
 from __future__ import annotations
 

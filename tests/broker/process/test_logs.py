@@ -38,10 +38,10 @@ def record(template: object, *values: object) -> logging.LogRecord:
         ),
         ("pin holder=%r left", ("me",), "pin left", {"holder": "me"}),
         (
-            "refused client=%r reason=there is none; set x.y=PLAIN in it peer=%s",
+            "refused client=%r reason=it is short; set x.y=PLAIN in it peer=%s",
             ("c", "1.2.3.4"),
             "refused",
-            {"client": "c", "reason": "there is none; set x.y=PLAIN in it", "peer": "1.2.3.4"},
+            {"client": "c", "reason": "it is short; set x.y=PLAIN in it", "peer": "1.2.3.4"},
         ),
         ("fenced reason=it %s", ("went",), "fenced", {"reason": "it went"}),
         ("refused peer=%s %s", ("p", "a b=c"), "refused a b=c", {"peer": "p"}),

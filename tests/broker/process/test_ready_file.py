@@ -48,7 +48,7 @@ def test_it_is_there_while_the_broker_is_ready(siltstone: SiltstoneProcess, tmp_
 def test_a_file_that_cannot_be_written_stops_the_start(
     siltstone: SiltstoneProcess, tmp_path: Path, name: str
 ) -> None:
-    """Whoever waits for it would wait for ever."""
+    """A program that waits for it would wait for ever."""
     (tmp_path / "folder").mkdir()
     done = siltstone.run("serve", "--ready-file", str(tmp_path / name))
 

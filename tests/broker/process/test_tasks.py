@@ -110,7 +110,7 @@ async def test_a_task_is_held_until_it_ends() -> None:
 
 
 async def test_who_awaits_a_task_gets_its_error() -> None:
-    """It is for whoever asked, where nobody else is to be told."""
+    """It is for the caller, where nobody else is to be told."""
     tasks = Tasks()
 
     async def badly() -> None:

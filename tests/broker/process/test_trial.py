@@ -61,7 +61,7 @@ HERE, THERE = "PLAINTEXT://127.0.0.1:0", "LAN://10.0.0.1:0"
 def test_where_others_reach_it_is_not(
     settings: dict[str, Any], name: str, place: str, trial: Trial, option: str
 ) -> None:
-    """Kafka's port or ours: who moves the clock deletes data."""
+    """Kafka's port or ours: a client that moves the clock deletes data."""
     server = ServerConfig(**settings)
 
     assert trial.find_fault(server) == (

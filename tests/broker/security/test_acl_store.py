@@ -102,7 +102,7 @@ async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path, io: IoTh
 
 
 async def test_the_file_is_nobody_elses(tmp_path: Path, io: IoThreads) -> None:
-    """Rules say who may do what; who may write them may do everything."""
+    """Rules say what a user may do; a user that may write them may do everything."""
     await AclWriter(tmp_path, Authorizer(), io).add([READ])
     path = tmp_path / FILE_NAME
     assert path.stat().st_mode & 0o7777 == 0o600

@@ -98,7 +98,7 @@ async def test_a_group_without_protocol_is_told_so_first(guarded: Guarded) -> No
 
 
 async def test_a_coordinator_that_a_version_has_not(guarded: Guarded) -> None:
-    """Is an invalid request, no matter who asks."""
+    """Is an invalid request, no matter which client asks."""
     for version in (4, 5):
         request = FindCoordinatorRequest(key_type=2, coordinator_keys=["g"])
         (row,) = (await guarded.ask(10, request, version)).coordinators

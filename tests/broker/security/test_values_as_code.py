@@ -149,7 +149,7 @@ def test_cve_2024_31141_a_value_is_taken_as_it_is_written(
 
 @pytest.mark.parametrize("providers", ["file", "env,directory"])
 def test_cve_2024_31141_providers_stop_the_start(providers: str) -> None:
-    """Whoever names some has references for passwords, which would be the passwords then."""
+    """A user that names some has references for passwords, which would be the passwords then."""
     with pytest.raises(ConfigError, match=r"config\.providers promises values that are read"):
         load(None, {}, [f"config.providers={providers}"])
     with pytest.raises(ConfigError, match=r"config\.providers promises values that are read"):

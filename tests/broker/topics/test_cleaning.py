@@ -1,4 +1,4 @@
-"""The cleaner in the broker: who else touches a log tells it so, and anyone may ask it why."""
+"""The cleaner in the broker: others that touch a log tell it so, and anyone may ask it why."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_started_cleaner_cleans(home: Home) -> None:
 
 
 async def test_deleting_a_topic_ends_its_pass(home: Home) -> None:
-    """Whoever works on it is told; the partition leaves the checkpoint."""
+    """The worker is told; the partition leaves the checkpoint."""
     topic = await home.create()
     home.fill(home.log())
     grabbed = await home.io.run(home.cleaning.manager.grab_filthiest)

@@ -65,7 +65,7 @@ async def test_a_new_topic_can_be_found_in_every_way(home: ServicesOnDisk) -> No
 
 
 async def test_what_waits_is_written_before_a_topic_goes(home: ServicesOnDisk) -> None:
-    """Its own batches too: nobody who had a batch in the same round is told that it failed."""
+    """Its own batches too: no client with a batch in the same round is told that it failed."""
     topics = home.services.topics
     gone, keep = [await topics.create(name, 1, {}) for name in ("gone", "keep")]
     logs = [each.logs[0] for each in (gone, keep)]
@@ -393,7 +393,7 @@ async def test_names_that_metrics_cannot_tell_apart_collide(home: ServicesOnDisk
 
 
 async def test_hidden_logs_are_of_no_topic(home: ServicesOnDisk) -> None:
-    """The probe's log can be found by who knows its name, and a deletion leaves it alone."""
+    """The probe's log can be found by its name, and a deletion leaves it alone."""
     topics = home.services.topics
     topic = await topics.create("orders", 1, {})
     hidden = topics.logs["a secret", 0] = topics.logs["orders", 0]

@@ -329,7 +329,7 @@ async def mark(
 async def test_a_hanging_transaction_is_aborted_by_its_marker(
     home: ServicesOnDisk, version: int
 ) -> None:
-    """Whoever reads committed records gets on."""
+    """A reader of committed records gets on."""
     producer = await init(home)
     produce(home, producer)
 

@@ -1,4 +1,4 @@
-"""The stubs of compiled modules: the type checkers are told what is there, and all of it."""
+"""The stubs of compiled modules: the type checkers are told all that a module has."""
 
 import ast
 import importlib

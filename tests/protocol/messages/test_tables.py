@@ -126,7 +126,7 @@ def tables_of(form: Any, message: Message, versions: range) -> list[Any]:
 
 @BOTH
 def test_structures_behind_their_versions_are_put_into_a_grid(form: Any) -> None:
-    """Each by the table of its version, numbers as numbers; for what is not there stands a row."""
+    """Each by the table of its version, numbers as numbers; for what is missing stands a row."""
     row = Message(99, 0, 2, 1, Row)
     tables = tables_of(form, row, range(3))
     cells = [
@@ -155,7 +155,7 @@ def test_structures_behind_their_versions_are_put_into_a_grid(form: Any) -> None
 
 @BOTH
 def test_a_grid_is_a_sequence_of_rows(form: Any) -> None:
-    """Each is a tuple that is made when it is asked for; what is not there is refused."""
+    """Each is a tuple that is made when it is asked for; what does not exist is refused."""
     grid = form.Grid(3, 2)
     for place in range(3):
         grid.put(place, 1, place << 40)
@@ -294,7 +294,7 @@ def test_structures_of_numbers_and_a_text_are_read_as_they_are(form: Any, versio
 @BOTH
 @pytest.mark.parametrize("version", range(4))
 def test_structures_may_be_written_that_differ_in_numbers_alone(form: Any, version: int) -> None:
-    """They are what they are one by one; what is no number, or not there, is refused."""
+    """They are what they are one by one; what is no number, or missing, is refused."""
     row = Message(99, 0, 3, 2, Noted)
     (table,) = tables_of(form, row, range(version, version + 1))
     grid = form.grid_of([(10, "a", 1), (20, "b", 2), (30, "c", 1 << 40)], 3)
@@ -323,7 +323,7 @@ def test_structures_may_be_written_that_differ_in_numbers_alone(form: Any, versi
 
 @BOTH
 def test_a_grid_that_does_not_fit_is_refused(form: Any) -> None:
-    """Another number of columns, a number that is too large, a text that is not there."""
+    """Another number of columns, a number that is too large, a missing text."""
     (table,) = tables_of(form, Message(99, 0, 3, 1, AskNumbers), range(1))
     grid = form.Grid(1, 4)
     grid.put(0, 0, 1 << 31)

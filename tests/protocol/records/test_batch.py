@@ -100,7 +100,7 @@ def test_header_is_read_anywhere_in_a_buffer() -> None:
     [(0, 9, 9), (2**31 - 1, 1, 0), (2**31 - 3, 5, 2), (-1, 5, -1), (2**31 - 1, 0, 2**31 - 1)],
 )
 def test_last_sequence_wraps(base: int, delta: int, last: int) -> None:
-    """Sequences go from 2^31-1 to 0; without a base there is none."""
+    """Sequences go from 2^31-1 to 0; without a base none follows."""
     header = BatchHeader.read(EMPTY)._replace(base_sequence=base, last_offset_delta=delta)
 
     assert header.last_sequence == last

@@ -156,7 +156,7 @@ def test_a_lying_snappy_preamble_allocates_nothing() -> None:
 HOSTILE_SNAPPY = {
     "a chunk of 2 GiB": "82534e4150505900 00000001 00000001 7fffffff 00",
     "a chunk of 4 GiB": "82534e4150505900 00000001 00000001 ffffffff 00",
-    "a chunk that is none": "82534e4150505900 00000001 00000001 00000000",
+    "a chunk without bytes": "82534e4150505900 00000001 00000001 00000000",
     "half a length": "82534e4150505900 00000001 00000001 7fff",
     "half a header": "82534e4150505900 00000001",
     "a chunk that unfolds to 4 GiB": "82534e4150505900 00000001 00000001 00000006 ffffffff0f 00",

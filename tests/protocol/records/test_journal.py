@@ -211,7 +211,7 @@ def test_a_producer_makes_it_transactional() -> None:
 
 @pytest.mark.parametrize("base", [(1 << 63) - 1, (1 << 63) - 2])
 def test_offsets_end_before_their_type_does(base: int) -> None:
-    """A batch whose offsets leave 64 bits is none."""
+    """A batch whose offsets leave 64 bits is no batch."""
     batch = build_batch(
         [Record(base + delta, NOW, b"k", b"v") for delta in range(3)], base_offset=base
     )

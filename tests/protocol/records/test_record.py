@@ -79,7 +79,7 @@ def test_batches_round_trip(rows: list[Record], codec: int) -> None:
         "10000000010100ff00",  # a byte of the record is not used
         "0c0000000301",  # a key of -2 bytes
         "0c000000010a00",  # a value longer than the record
-        "0c000000010102",  # a header that is not there
+        "0c000000010102",  # a header that is missing
         "0c000000010101",  # -1 headers
         "100000000101020101",  # a header without a key
         "00",  # a record of no bytes

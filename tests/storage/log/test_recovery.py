@@ -434,7 +434,7 @@ def test_a_scanned_segment_is_on_the_disk(folder: LogFolder, disk: Disk) -> None
 
 @pytest.mark.parametrize("name", ["5.log", "99999999999999999999.log", "9" * 30 + ".log"])
 def test_a_name_that_no_log_has(folder: LogFolder, name: str) -> None:
-    """A number that is no offset is no name of a segment; one that is, of a file that is there."""
+    """A number that is no offset names no segment; an offset does, if its file exists."""
     (folder.path / name).write_bytes(b"")
     if name == "5.log":
         with pytest.raises(FileNotFoundError):

@@ -31,7 +31,7 @@ class Client(Protocol):
         """Read `count` records of partition 0 from an offset, by fetches of a few kB."""
 
     def read_from_time(self, topic: str, timestamp: int, count: int) -> list[Stored]:
-        """Look the timestamp's offset up and read from there; nothing if there is none."""
+        """Look the timestamp's offset up and read from there; nothing without one."""
 
     def bounds(self, topic: str) -> tuple[int, int]:
         """Return the earliest and the end offset of partition 0."""

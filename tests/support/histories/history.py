@@ -99,7 +99,7 @@ class InTurn:
         done: Future[Any] = Future()
         try:
             done.set_result(work(*given))
-        except Exception as error:  # noqa: BLE001  # who asks for the result gets it
+        except Exception as error:  # noqa: BLE001  # the caller gets it
             done.set_exception(error)
         return done
 
@@ -132,7 +132,7 @@ class History:
         self.patch.setattr(siltstone.storage.manager, "OpenFiles", partial(OpenFiles, CACHED_FILES))
 
     def play(self, steps: Sequence[Step]) -> None:
-        """Live through steps, and an end at which everything works and is there.
+        """Live through steps, and an end at which everything works and exists.
 
         Raises:
             Found: Something is not as it must be.
@@ -176,7 +176,7 @@ class History:
         return False
 
     def _finish(self, chance: Random) -> None:
-        """Have the disk work: then everything is there, and more can be written."""
+        """Have the disk work: then everything exists, and more can be written."""
         self.mend(chance)
         self.disk.revive()
         if any(each.failure for each in self.manager.directories):
@@ -572,7 +572,7 @@ class History:
                 os.close(fd)
 
     def _start(self, chance: Random, before: str, *, lost_power: bool = False) -> None:
-        """Start on what is there, dying in it first now and then, and judge."""
+        """Start on what the disk has, dying in it first now and then, and judge."""
         self._say(before)
         dies = before != "begins" and chance.random() < 0.2
         while True:
@@ -625,7 +625,7 @@ class History:
             self.disk.dies_in = dies_in
 
     def _take_stock(self, *, lost_power: bool) -> None:
-        """Compare what a start has found with what must be there."""
+        """Compare what a start has found with what must exist."""
         manager = self.manager
         for aside in manager.set_aside.values():
             raise Found("nothing is damaged", aside.reason)
@@ -637,7 +637,7 @@ class History:
             partition = self.partitions.get(topic_partition)
             if partition is None or partition.topic_id != log.topic_id:
                 if topic_partition not in unsure:
-                    raise Found("what was deleted is gone", f"{topic_partition} is there")
+                    raise Found("what was deleted is gone", f"{topic_partition} exists")
                 self._delete(topic_partition)
                 continue
             check_folder(log)
@@ -646,7 +646,7 @@ class History:
                 self._retain(log, partition)
                 partition.relearn(log, partition.start)
         for topic_partition in self.partitions.keys() - manager.logs.keys():
-            raise Found("what was created is there", f"{topic_partition} is not")
+            raise Found("what was created exists", f"{topic_partition} does not")
 
     def _check_rest(self) -> None:
         """Check what a log takes of descriptors and room once all work is done."""
@@ -725,7 +725,7 @@ class History:
         ]
 
     def _choose(self, chance: Random) -> tuple[Log, Partition]:
-        """Return a log, after an attempt to make it if there is none."""
+        """Return a log, after an attempt to make it if it is missing."""
         name = TopicPartition(chance.choice(TOPICS), 0)
         if name not in self.manager.logs:
             self._create(name, chance)

@@ -86,7 +86,7 @@ class Producer:
 
 @dataclass
 class Transactions:
-    """Who has open ones, and which data batches were aborted."""
+    """Which producers have open ones, and which data batches were aborted."""
 
     first: dict[int, Batch] = field(default_factory=dict)  # of each open one, by producer
     undecided: dict[int, list[Batch]] = field(default_factory=dict)
@@ -95,10 +95,10 @@ class Transactions:
 
 @dataclass
 class Partition:
-    """A partition as who has seen everything knows it.
+    """A partition as a witness of everything knows it.
 
     ``known`` are all batches that were written since it was made, in order; some of the first may
-    be deleted. ``attempts`` are the bodies of all that were tried: what failed may be there after a
+    be deleted. ``attempts`` are the bodies of all that were tried: what failed may exist after a
     crash. ``sure`` is the offset below which a power failure may take nothing. What ends below
     ``loose`` need not be in the files, even if its segment is.
     """
@@ -196,7 +196,7 @@ class Partition:
     def relearn(self, log: Log, start: int = 0) -> None:
         """Compare what a pass of the cleaner has left with what there was, and go by it.
 
-        Of what ends below ``start`` anything may be there, or nothing.
+        Of what ends below ``start`` anything may exist, or nothing.
         """
         there = read_files(log)
         self.recognize([each for each in there if each.last >= start])
@@ -340,7 +340,7 @@ class Partition:
             raise Found("the last stable offset", f"of {self} is {stable}, not {sorted(firsts)}")
         if not any(each.header.is_transactional for each in self.known):
             if log.aborted_transactions(start, self.end):
-                raise Found("committed records", f"{self} tells of aborted transactions")
+                raise Found("committed records", f"{self} lists aborted transactions")
             return
         for batch in present:
             if batch.base < start or batch.base >= stable:

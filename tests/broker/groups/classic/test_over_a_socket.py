@@ -296,7 +296,7 @@ async def test_a_deleted_group_is_gone_with_its_offsets(home: Running) -> None:
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
-    """Offsets, and members with their assignments, who go on as if nothing had been."""
+    """Offsets, and members with their assignments: they go on as if nothing had been."""
     folder = tmp_path / "data"
     async with running(folder, *QUICK) as first:
         await first.topics.create("orders", 2, {})

@@ -285,7 +285,7 @@ async def test_who_may_commit(broker: Broker) -> None:
 
 
 async def test_who_may_ask_for_offsets(broker: Broker) -> None:
-    """Members of this epoch, and whoever does not say that it is one."""
+    """Members of this epoch, and a client that does not say that it is a member."""
     broker.join("m")
 
     broker.group.check_fetch(None, -1)

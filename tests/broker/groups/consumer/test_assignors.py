@@ -97,7 +97,7 @@ def test_nothing_moves_without_a_reason(
 def test_uniform_moves_no_more_than_it_must(
     before: frozenset[str], after: frozenset[str], partition_counts: dict[UUID, int]
 ) -> None:
-    """Where all subscribe to the same, who stays keeps the average, rounded as is best."""
+    """Where all subscribe to the same, members that stay keep the average, rounded as is best."""
     everything = frozenset(TOPICS)
     first = ASSIGNORS["uniform"](join(*before, topics=everything), partition_counts)
     members = keep(join(*after, topics=everything), first)
@@ -125,7 +125,7 @@ def test_uniform_is_as_level_as_can_be(
     counts_before: dict[UUID, int],
     counts_after: dict[UUID, int],
 ) -> None:
-    """No chain of moves leads from anyone to someone who has two fewer."""
+    """No chain of moves leads from a member to one that has two fewer."""
     first = ASSIGNORS["uniform"](
         {name: MemberSpec(topics, {}) for name, topics in before.items()}, counts_before
     )

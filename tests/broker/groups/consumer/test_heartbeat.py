@@ -361,7 +361,7 @@ def test_a_wave_of_members_is_assigned_once() -> None:
 
 
 def test_the_assignor_that_most_ask_for_is_taken() -> None:
-    """One vote each; whoever does not ask has none."""
+    """One vote each; a member that does not ask has no vote."""
     hand = GroupInHand(Topics(a=3, b=3))
     hand.join("m", "a", "b", server_assignor="range")
     hand.join("n", "a", "b")

@@ -92,7 +92,7 @@ def test_others_have_their_turn_while_names_are_matched() -> None:
 
 
 def test_only_a_topic_that_comes_is_news() -> None:
-    """Not one that grows or goes: what matched it is none the worse."""
+    """Not a topic that grows or goes: what matched it still holds."""
     topics, regexes = Topics(a=1, b=1), new_regexes()
     first = regexes.newest(topics)
     topics.put("a", 2)

@@ -105,7 +105,7 @@ async def test_it_is_obeyed_after_a_restart(
 async def test_a_start_says_which_settings_were_altered(
     tmp_path: Path, server: Pair, other: Pair
 ) -> None:
-    """Else whoever reads the file of settings looks for a path that is not in it."""
+    """Else a reader of the file of settings looks for a path that is not in it."""
     sets = (LISTENERS, f"ssl.keystore.location={server.store}")
     store = tmp_path / "store.pem"
     store.write_bytes(other.store.read_bytes())

@@ -139,7 +139,7 @@ def test_a_path_that_no_file_can_have(server: Pair) -> None:
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """Whoever may alter settings would stop a thread with each one that nobody writes to."""
+    """A client that may alter settings would stop a thread with each one that nobody writes to."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 

@@ -576,7 +576,7 @@ async def ask_once(home: Running, context: ssl.SSLContext) -> None:
 
 
 async def principal_of(home: Running, context: ssl.SSLContext) -> str:
-    """Connect, and return who the broker takes the client for."""
+    """Connect, and return the principal that the broker sees in the client."""
     await ask_once(home, context)
     (connection,) = home.listeners[ENCRYPTED].connections
     return connection.principal
@@ -808,7 +808,7 @@ def subject_of(caller: Caller) -> str:
 async def test_the_audit_log_has_certificates(
     tmp_path: Path, server: Pair, ann: Pair, authority: Authority
 ) -> None:
-    """Who came in by one, and that somebody did not."""
+    """The principal that came in by one, and that another client did not."""
     audit = tmp_path / "audit.log"
     sets = mutual(server, authority, "required", f"audit.log.file={audit}")
     async with running(tmp_path / "data", *sets) as home:

@@ -1,4 +1,4 @@
-"""Which tokens are good, and which are not, by what they say and by who has signed them."""
+"""Which tokens are good, and which are not, by what they say and by what has signed them."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_clocks_may_differ_a_little(
 
 @pytest.mark.parametrize("part", ["header", "claims", "within"])
 def test_a_name_that_stands_twice_is_no_token(issuer: Issuer, part: str) -> None:
-    """Who signs may have looked at the one, who reads at the other: Kafka's jose4j refuses it."""
+    """The signer may have seen the one, the reader sees the other: Kafka's jose4j refuses it."""
     said = json.dumps(claims(NOW_MS, role={"a": 1}))
     head = json.dumps({"alg": "ES256", "kid": "ES256"})
     if part == "header":

@@ -140,7 +140,7 @@ def test_a_turn_counts_with_all_that_it_takes() -> None:
 
     began = meter.begin()
     clock.advance(250)
-    meter.end(Peer(is_known=False), began)  # who has not logged in is nobody's
+    meter.end(Peer(is_known=False), began)  # before a login it is nobody's
     assert bucket.find_delay(clock.monotonic()) == pytest.approx(75 / 10 - 2)
 
 

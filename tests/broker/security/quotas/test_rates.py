@@ -150,7 +150,7 @@ def test_a_new_limit_counts_from_the_next_request_on() -> None:
 
 
 def test_those_who_went_away_are_forgotten() -> None:
-    """And nobody who owes something is."""
+    """And no client that owes something is."""
     clock = FakeClock()
     quotas = Quotas()
     quotas.replace({(("client-id", None),): {PRODUCER: LIMIT}})

@@ -63,7 +63,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
         return Map.of(ID, broker);
     }
 
-    /** What Kafka's broker would tell of faults. */
+    /** What Kafka's broker would report as faults. */
     public MockFaultHandler nonFatalFaultHandler() {
         return faults;
     }

@@ -250,12 +250,12 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
 
         @Override
         public void waitTopicCreation(String topic, int partitions) throws InterruptedException {
-            RaftClusterInvocationContext.waitForCondition(() -> partitionsOf(topic) == partitions, topic + " is not there");
+            RaftClusterInvocationContext.waitForCondition(() -> partitionsOf(topic) == partitions, topic + " does not exist");
         }
 
         @Override
         public void waitTopicDeletion(String topic) throws InterruptedException {
-            RaftClusterInvocationContext.waitForCondition(() -> partitionsOf(topic) == 0, topic + " is still there");
+            RaftClusterInvocationContext.waitForCondition(() -> partitionsOf(topic) == 0, topic + " still exists");
         }
 
         private int partitionsOf(String topic) {

@@ -114,20 +114,20 @@ public class EmbeddedKafkaCluster {
         createTopic(topic, partitions, replicas, Map.of());
     }
 
-    /** Create a topic with settings if it is not there, with one replica, however many are asked for. */
+    /** Create a topic with settings if it is missing, with one replica, however many are asked for. */
     public void createTopic(String topic, int partitions, int replicas, Map<String, String> settings) {
         NewTopic wanted = new NewTopic(topic, partitions, (short) 1).configs(settings);
         unless(TopicExistsException.class, admin -> admin.createTopics(List.of(wanted)).all());
     }
 
-    /** Delete topics, those that are there. */
+    /** Delete topics, those that exist. */
     public void deleteTopics(String... topics) {
         for (String topic : topics) {
             deleteTopic(topic);
         }
     }
 
-    /** Delete a topic if it is there. */
+    /** Delete a topic if it exists. */
     public void deleteTopic(String topic) {
         unless(UnknownTopicOrPartitionException.class, admin -> admin.deleteTopics(List.of(topic)).all());
     }
@@ -148,12 +148,12 @@ public class EmbeddedKafkaCluster {
         return ask(admin -> admin.listTopics().names());
     }
 
-    /** The settings of a topic, once it is there. */
+    /** The settings of a topic, once it exists. */
     public Properties getLogConfig(String topic) {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         Properties settings = new Properties();
         try {
-            TestUtils.waitForCondition(() -> getAllTopicsInCluster().contains(topic), PATIENCE_MS, topic + " is not there");
+            TestUtils.waitForCondition(() -> getAllTopicsInCluster().contains(topic), PATIENCE_MS, topic + " does not exist");
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         }
