@@ -1,14 +1,13 @@
 """Cases of what stock clients ask: our broker serves each, and recorded applications again."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from bench.brokers import OURS, make_broker, port_of
+from bench.brokers import OURS, Broker, make_broker, port_of
 from bench.cases import Pace
 from bench.clients import messages
 from bench.clients.__main__ import record
@@ -19,12 +18,6 @@ from bench.clients.topics import end_offsets
 from bench.connection import Connection, read_answer, request_class
 from bench.load import Load
 from bench.run import CASES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from bench.brokers import Broker
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,10 +1,8 @@
 """The client that only logs in: it is let in, and notices a broker that does not know the user."""
 
-from __future__ import annotations
-
 import ssl
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,9 +11,6 @@ from bench.brokers import OURS
 from bench.cases import wait_for_first
 from bench.load import Load
 from bench.secured import Secured, add_scram_user, make_secured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

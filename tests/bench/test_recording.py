@@ -1,11 +1,10 @@
 """Recordings: nothing is altered on the way, and what was kept can be read and summed up."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -16,9 +15,6 @@ from bench.clients.recorder import Exchange, Recorder
 from bench.clients.recording import make_recording, read, read_request, summarize, write
 from bench.clients.topics import list_offsets
 from bench.connection import answer_frame, frame, part, response_class
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _numbered(data: bytes, number: int) -> bytes:

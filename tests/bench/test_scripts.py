@@ -1,13 +1,13 @@
 """Scripts of clients: what is written for the generator is what a client would send."""
 
-from __future__ import annotations
-
 import json
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from bench.clients import messages
 from bench.clients.messages import message
@@ -25,11 +25,6 @@ from bench.clients.topics import list_offsets
 from bench.connection import answer_frame, frame, part, response_class
 from bench.frames import batch_of
 from bench.load import Load
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-from kio.schema.errors import ErrorCode
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc")), reason="cc: no C compiler for bench/load.c"

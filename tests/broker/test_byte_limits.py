@@ -1,16 +1,17 @@
 """Memory that clients make the broker keep has limits in bytes; a late client is refused."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.replay import Replay
 from tests.support import group_requests
 from tests.support.kio_schemas import request_class
@@ -25,12 +26,6 @@ from tests.support.limited import (
 )
 from tests.support.running import Caller, Running, running
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from siltstone.broker.groups.coordinator import GroupCoordinator
 
 TOO_MANY = ErrorCode.policy_violation
 FULL = ErrorCode.coordinator_load_in_progress

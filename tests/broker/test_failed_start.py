@@ -1,8 +1,7 @@
 """A start that fails: what the next one finds of it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +11,6 @@ from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
 from tests.support.appending import append_unchecked
 from tests.support.running import running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _fail(error: Exception) -> Any:

@@ -1,10 +1,9 @@
 """The rights of what the broker and its commands make, where the process denies others nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,6 @@ from siltstone.storage import files
 from siltstone.storage.log import pin_links
 from tests.support.appending import append_unchecked
 from tests.support.running import running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _OTHERS_WRITE = 0o022
 

@@ -1,12 +1,11 @@
 """Limits to what clients make the broker keep: a late client is refused, and counted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -27,9 +26,6 @@ from tests.support.metrics import make_sources
 from tests.support.produce_requests import request_entity as produce
 from tests.support.running import Caller, running
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SASL = (

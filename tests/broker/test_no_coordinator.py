@@ -3,10 +3,9 @@
 FindCoordinator makes the topics, and every client begins with it.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.index import load_request_schema
@@ -15,9 +14,6 @@ from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.support import group_requests as ask
 from tests.support.kio_schemas import request_class
 from tests.support.running import Running, a_broker, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ORDERS = {("orders", 0): 5}
 

@@ -1,10 +1,8 @@
 """Settings that are read again in the running broker: what is in force, and what the log says."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from siltstone.broker.server import Broker
 from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
 from siltstone.storage.clock import Clock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Home:

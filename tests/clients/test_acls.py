@@ -1,8 +1,7 @@
 """kafka-acls and Kafka's own clients at a broker with rights; the exceptions are Kafka's."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -12,12 +11,7 @@ from siltstone.broker.security.scram import MECHANISMS, make_verifier
 from siltstone.broker.security.users import UserStore
 from siltstone.config.security import STANDARD_AUTHORIZER
 from tests.support.broker import SiltstoneProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.kafka import KafkaTools
+from tests.support.kafka import KafkaTools
 
 ACLS = "AclCommand"
 SHA_256 = MECHANISMS["SCRAM-SHA-256"]

@@ -1,11 +1,10 @@
 """Groups in the classic protocol, by the clients and tools that speak it."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -18,16 +17,10 @@ from tests.clients.conftest import settle
 from tests.support import produced
 from tests.support.clients.confluent import Confluent
 from tests.support.formatters import read_formatted
-from tests.support.kafka import group_rows
+from tests.support.kafka import KafkaTools, group_rows
 from tests.support.members import poll_assigned
-from tests.support.oracle import serving
+from tests.support.oracle import Broker, serving
 from tests.support.waiting import equals, give_turns_until, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.support.kafka import KafkaTools
-    from tests.support.oracle import Broker
 
 pytestmark = pytest.mark.client
 

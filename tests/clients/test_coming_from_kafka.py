@@ -1,13 +1,11 @@
 """The commands of docs/coming-from-kafka.md move a folder from Apache Kafka here, and it back."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +18,6 @@ from tests.support.kafka import KafkaBroker, KafkaTools, full_name
 from tests.support.messages import Message
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.client, pytest.mark.slow]
 

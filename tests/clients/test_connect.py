@@ -1,26 +1,20 @@
 """Kafka Connect: a file goes into a topic and out of it again, by one worker or by a cluster."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import Daemon
+from tests.support.kafka import KafkaBroker, KafkaJars
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from tests.support.broker import SiltstoneProcess
-    from tests.support.kafka import KafkaBroker, KafkaJars
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(150)]
 

@@ -1,10 +1,8 @@
 """Groups of the consumer protocol (KIP-848), by the clients and tools that speak it."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -12,15 +10,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.clients.conftest import settle
 from tests.support import produced
 from tests.support.clients.confluent import Confluent
-from tests.support.kafka import group_rows
-from tests.support.oracle import serving
+from tests.support.kafka import KafkaTools, group_rows
+from tests.support.oracle import Broker, serving
 from tests.support.waiting import equals, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tests.support.kafka import KafkaTools
-    from tests.support.oracle import Broker
 
 pytestmark = pytest.mark.client
 

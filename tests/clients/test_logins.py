@@ -1,9 +1,9 @@
 """Python's clients log in by every mechanism, and are told when they may not."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import kafka
@@ -23,10 +23,6 @@ from tests.support.clients.round_trip import (
 from tests.support.oracle import AT_ONCE
 from tests.support.running import Running, running
 from tests.support.waiting import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 EVERY = (PLAIN, *MECHANISMS)
 LOGINS = 12

@@ -1,15 +1,14 @@
 """An operator's day with the broker's own commands and the page, from the first start to a stop."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection
@@ -31,9 +30,6 @@ from tests.support.clients.confluent import Confluent
 from tests.support.clients.transactional import Confluent as Transactional
 from tests.support.clients.transactional import read
 from tests.support.waiting import PATIENCE, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -1,9 +1,9 @@
 """Rights that are taken away while Python's clients are connected: told at once, and no storm."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -26,10 +26,6 @@ from siltstone.config.security import STANDARD_AUTHORIZER
 from tests.support.oracle import AT_ONCE
 from tests.support.running import Running, running
 from tests.support.waiting import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 TOPIC = "t"
 MOST_REQUESTS = 40

@@ -1,7 +1,5 @@
 """The commands of docs/security.md start a broker that is secured, and clients log in to it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -10,8 +8,9 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import confluent_kafka
 import kafka
@@ -21,13 +20,9 @@ from kafka.errors import KafkaError
 
 from tests.support.broker import ADDRESS, READY, siltstone
 from tests.support.daemon import Daemon
+from tests.support.kafka import KafkaJars
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.kafka import KafkaJars
 
 pytestmark = [pytest.mark.slow, pytest.mark.client]
 

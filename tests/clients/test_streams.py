@@ -1,28 +1,22 @@
 """Kafka Streams: a word count that is right whatever happens to the application and its folder."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.clients.conftest import NewTopic
 from tests.support import produced
+from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import Daemon
 from tests.support.java_program import run_program
+from tests.support.kafka import KafkaBroker, KafkaJars
 from tests.support.waiting import equals, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.clients.conftest import NewTopic
-    from tests.support.broker import SiltstoneProcess
-    from tests.support.kafka import KafkaBroker, KafkaJars
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(150)]
 

@@ -1,11 +1,12 @@
 """Stock clients over TLS: they connect, and are told by exceptions of theirs when they may not."""
 
-from __future__ import annotations
-
 import asyncio
+import ssl
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -22,17 +23,11 @@ from tests.support.clients.round_trip import (
     by_confluent_kafka,
     by_kafka_python,
 )
+from tests.support.kafka import KafkaTools
 from tests.support.oracle import AT_ONCE
 from tests.support.running import Running, running
 from tests.support.tls_clients import trusting
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.support.kafka import KafkaTools
 
 SASL = {
     "sasl_mechanism": "SCRAM-SHA-256",

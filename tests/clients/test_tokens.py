@@ -1,10 +1,10 @@
 """Stock clients log in by tokens (OAUTHBEARER) over TLS, and are told when they may not."""
 
-from __future__ import annotations
-
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -20,17 +20,11 @@ from tests.support.clients.round_trip import (
     by_confluent_kafka,
     by_kafka_python,
 )
-from tests.support.kafka import KafkaTools
+from tests.support.kafka import KafkaJars, KafkaTools
 from tests.support.oracle import AT_ONCE
 from tests.support.running import Running, running
 from tests.support.tls_clients import trusting
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer, claims
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.support.kafka import KafkaJars
 
 LIFE_SECONDS = 600
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"

@@ -1,25 +1,17 @@
 """Kafka's own tools answer with us as with Apache Kafka, but for what docs/tools.md says."""
 
-from __future__ import annotations
-
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.broker import SiltstoneProcess
 from tests.support.console import Answer, Console, differences
-from tests.support.kafka import KafkaBroker, KafkaTools
-from tests.support.oracle import is_kafka
+from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
+from tests.support.oracle import Broker, is_kafka
 from tests.support.tool_server import ToolServer
 from tests.support.waiting import wait_until
 from tools.console_tools import STEPS, Scene, Step, read_steps
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.kafka import KafkaJars
-    from tests.support.oracle import Broker
 
 pytestmark = [
     pytest.mark.client,

@@ -1,7 +1,5 @@
 """ssl.principal.mapping.rules: the first rule that matches the whole name counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from siltstone.config.distinguished_names import NoRuleApplies, map_name, parse_rules

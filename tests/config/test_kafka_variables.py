@@ -1,7 +1,5 @@
 """Variables of Apache Kafka's container image: obeyed, named, or a reason not to start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

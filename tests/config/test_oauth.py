@@ -1,17 +1,10 @@
 """Settings of tokens: of all listeners, of one, and of its mechanism."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
-from siltstone.config.oauth import UNSECURED, VALIDATOR
-
-if TYPE_CHECKING:
-    from siltstone.config.oauth import OAuthSettings
+from siltstone.config.oauth import UNSECURED, VALIDATOR, OAuthSettings
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 PREFIX = "listener.name.lan.oauthbearer."

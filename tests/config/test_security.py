@@ -1,9 +1,5 @@
 """Settings of logins: of all listeners, of one, and of one mechanism."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from siltstone.config.describe import show, show_as_json
@@ -11,9 +7,7 @@ from siltstone.config.errors import ConfigError, NotAlterableError
 from siltstone.config.jaas import LoginModule, parse_jaas
 from siltstone.config.layers import Layers
 from siltstone.config.load import load
-
-if TYPE_CHECKING:
-    from siltstone.config.security import SaslSettings
+from siltstone.config.security import SaslSettings
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

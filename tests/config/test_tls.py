@@ -1,19 +1,12 @@
 """Settings of TLS: of all listeners, of one, of the HTTP port, and what they may not say."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from siltstone.config.describe import show, show_as_json
 from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
 from siltstone.config.reloading import shown
-from siltstone.config.tls import NEWER_SUITES, OLDER_SUITES, versions_of
-
-if TYPE_CHECKING:
-    from siltstone.config.tls import TlsConfig
+from siltstone.config.tls import NEWER_SUITES, OLDER_SUITES, TlsConfig, versions_of
 
 TWO = (
     "listeners=LAN://127.0.0.1:9092,WAN://127.0.0.1:9093",

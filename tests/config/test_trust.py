@@ -1,13 +1,12 @@
 """Which certificates a client of ours takes, whatever Python it runs on."""
 
-from __future__ import annotations
-
 import ast
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from siltstone.broker.net.tls.contexts import make_endpoint
 from siltstone.config.tls import TlsConfig
 from siltstone.config.trust import make_client_context, why_untrusted
 from tests.support.authority import Authority, Pair, openssl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 

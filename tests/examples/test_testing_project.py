@@ -1,7 +1,5 @@
 """The example project, as its owner has it: a fresh environment, the wheel, the clients."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 ``python -m tests.fuzz.decoding FOLDER [arguments of libFuzzer]``; ``make fuzz`` runs it.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import cache, partial
 from pathlib import Path

@@ -5,19 +5,19 @@ first byte of an input chooses the listener: if it is odd, one that asks for a l
 compiled guides nothing, so each request is also read in plain Python.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import atheris
+
+from tests.support.running import Running
 
 SERVING = ("siltstone.broker", "siltstone.protocol", "siltstone.storage")
 with atheris.instrument_imports(include=list(SERVING)):
@@ -33,10 +33,6 @@ with atheris.instrument_imports(include=list(SERVING)):
     from tests.support.kio_schemas import request_class
     from tests.support.running import running
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.running import Running
 
 LOGINS = 200
 SOON = 0.02

@@ -1,16 +1,11 @@
 """Runs libFuzzer (by atheris, which ``make atheris`` unpacks) from the corpus of valid requests."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import atheris
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 MAX_BYTES = 4096
 

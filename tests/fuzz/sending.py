@@ -1,20 +1,16 @@
 """Sends frames to a broker, some on each connection, from a process of its own."""
 
-from __future__ import annotations
-
 import itertools
 import socket
 import struct
 import sys
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from tests.support.frames import make_frame, make_login
 from tests.support.ports import address_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 THREADS: Final = 4
 BURST: Final = 8

@@ -5,12 +5,10 @@ has some rules, and 100 questions whether a client may do something with a resou
 any, and 20 for the rules that a filter asks for.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -26,9 +24,7 @@ from siltstone.broker.security.acl import (
 from siltstone.broker.security.authorizer import Authorizer
 from siltstone.broker.security.principals import parse_super_users
 from tests.support.java_program import run_program
-
-if TYPE_CHECKING:
-    from tests.support.kafka import KafkaJars
+from tests.support.kafka import KafkaJars
 
 WORLDS = int(os.environ.get("AUTHORIZER_WORLDS") or 60)
 FIRST_SEED = int(os.environ.get("AUTHORIZER_SEED") or 0)

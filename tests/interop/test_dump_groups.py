@@ -1,21 +1,17 @@
 """Kafka's dump tool reads what groups wrote into `__consumer_offsets`."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
+from tests.support.kafka import KafkaTools
 from tests.support.members import poll_assigned
 from tests.support.waiting import equals, wait_until
-
-if TYPE_CHECKING:
-    from tests.support.broker import SiltstoneProcess
-    from tests.support.kafka import KafkaTools
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.timeout(120)]
 

@@ -1,17 +1,12 @@
 """The table of Apache Kafka's settings, `known.tsv`, beside the settings of its own jars."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
 from siltstone.config.known import known_settings
 from tests.support.java_program import run_program
-
-if TYPE_CHECKING:
-    from tests.support.kafka import KafkaJars
+from tests.support.kafka import KafkaJars
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow]
 

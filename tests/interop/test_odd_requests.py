@@ -5,10 +5,10 @@ first; the answers are compared field by field. Messages of errors are in our ow
 (``docs/compatibility.md``), and rows that Kafka takes out of hash maps are sorted.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -18,17 +18,10 @@ from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, 
 from tests.interop.test_recorded_mixes import compare
 from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
-from tests.support.kafka import KafkaBroker
-from tests.support.oracle import is_kafka
+from tests.support.kafka import KafkaBroker, KafkaJars
+from tests.support.oracle import Broker, is_kafka
 from tests.support.rows import Asker
 from tests.support.waiting import equals, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.kafka import KafkaJars
-    from tests.support.oracle import Broker
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -99,7 +92,7 @@ def play(broker: Broker, others: list[tuple[str, Any]] | None) -> list[tuple[str
     return answers
 
 
-def settle(asker: Asker, step: Step, version: int, ids: Ids, other: Any) -> Any:
+def settle(asker: Asker, step: Step, version: int, ids: "Ids", other: Any) -> Any:
     """Return the answer, the last of some seconds where it is to become another's."""
 
     def ask() -> Any:

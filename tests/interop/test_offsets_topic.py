@@ -1,9 +1,8 @@
 """Kafka's dump tool over __consumer_offsets as our broker writes it."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +14,8 @@ from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.producers.checks import Origin
 from siltstone.storage.randomness import random_id
 from tests.support.committed import new_offsets
+from tests.support.kafka import KafkaTools
 from tests.support.services import ServicesOnDisk
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.kafka import KafkaTools
 
 pytestmark = [pytest.mark.client, pytest.mark.java]
 

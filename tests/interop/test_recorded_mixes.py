@@ -6,12 +6,11 @@ is compared field by field is all that was sent. ``Reading`` says what may diffe
 other difference is either mended or listed in ``docs/compatibility.md``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 from uuid import UUID
 
 import crc32c
@@ -24,15 +23,10 @@ from bench.connection import answer_frame
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.topics.features import SUPPORTED
 from tests.support.broker import SiltstoneProcess
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import KafkaBroker, KafkaJars
+from tests.support.oracle import Broker
 from tests.support.ports import address_of
 from tests.support.recorded_play import Answered, Play, batches_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tests.support.kafka import KafkaJars
-    from tests.support.oracle import Broker
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 

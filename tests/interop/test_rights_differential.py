@@ -5,27 +5,21 @@ some rules for bob and 70 requests of his, of every API and version, mostly of s
 which of them are refused, with which code, and which are not told at all.
 """
 
-from __future__ import annotations
-
 import os
 import random
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from siltstone.broker.api import BY_KEY
 from tests.support.broker import SiltstoneProcess
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import KafkaBroker, KafkaJars
 from tests.support.rights_beside import SETTINGS, Side, make_rules
 from tests.support.rights_requests import KEYS, RightsRequests
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.kafka import KafkaJars
 
 WORLDS = int(os.environ.get("RIGHTS_WORLDS") or 12)
 FIRST_SEED = int(os.environ.get("RIGHTS_SEED") or 0)

@@ -1,10 +1,10 @@
 """Apache Kafka as the other side: the fetch transport logs in there, and a replay goes there."""
 
-from __future__ import annotations
-
 import random
 import subprocess
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka.admin import (
@@ -18,6 +18,7 @@ from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import SourceUnavailable
 from siltstone.pipeline.jobs.audit import AuditSpec, audit
 from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.manifest import Manifest
 from siltstone.pipeline.sinks.kafka import make_producer
 from siltstone.pipeline.transports import open_source
 from tests.support.archives import read_splits
@@ -28,12 +29,6 @@ from tests.support.ports import free_ports
 from tests.support.produced import create_topic, numbered, produce
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
 from tests.support.waiting import PATIENCE, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from siltstone.pipeline.planning.manifest import Manifest
 
 TOPIC = "guarded"
 SECRET = "a secret, with = and \u00e4"

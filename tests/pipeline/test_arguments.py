@@ -1,8 +1,6 @@
 """Arguments of a job as options of the data source."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +8,6 @@ from siltstone.pipeline.command.arguments import make_parser
 from siltstone.pipeline.command.cli import main, read_options
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.options import ReadOptions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def options(*more: str) -> dict[str, str]:

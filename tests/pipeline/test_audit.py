@@ -1,17 +1,16 @@
 """An audit finds every planted fault, and nothing in what the cleaner really does."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from siltstone.pipeline.audit.findings import Kind
+from siltstone.pipeline.audit.findings import Findings, Kind
 from siltstone.pipeline.command.cli import main
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption
@@ -26,7 +25,7 @@ from siltstone.pipeline.jobs.audit import (
 )
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.archive_view import ArchiveView
-from siltstone.pipeline.planning.manifest import Manifest
+from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
 from siltstone.pipeline.planning.plan import plan_splits
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
@@ -36,13 +35,6 @@ from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.archives import Archive, damage, positions
 from tests.support.passes import CompactedFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from siltstone.pipeline.audit.findings import Findings
-    from siltstone.pipeline.planning.manifest import PinnedPartition
 
 T = TopicPartition("t", 0)
 NOW = 1_700_000_000_000

@@ -1,7 +1,5 @@
 """Batches that are sent again: as they are where that is right, and else built again."""
 
-from __future__ import annotations
-
 import pytest
 
 from siltstone.pipeline.sinks.batches import again

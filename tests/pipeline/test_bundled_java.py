@@ -1,7 +1,5 @@
 """The Java of the extra spark-jre: Spark runs on it where there is no other."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

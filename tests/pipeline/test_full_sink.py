@@ -1,12 +1,11 @@
 """A table on a disk that is full, for real: the job says so, and the table is what it was."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +14,6 @@ from siltstone.pipeline.spark.java import find_java
 from tests.support.archives import Archive
 from tests.support.batches import Row, make_batch
 from tests.support.tiny_disk import TinyDisk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FEW, MANY = 20, 4000
 VALUE_BYTES = 1000

@@ -4,8 +4,6 @@ Each kill costs a start of Spark, so a plain run has two; `make stream-kills KIL
 The tests of the source and of the job have twenty in one session.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -13,7 +11,6 @@ import sys
 from contextlib import suppress
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,11 +19,9 @@ from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.sinks.parquet import STATE_FILE, ParquetTable
 from siltstone.pipeline.spark.java import find_java
 from siltstone.pipeline.spark.session import FAST_START
+from tests.support.broker import SiltstoneProcess
 from tests.support.produced import create_topic, numbered, produce
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.support.broker import SiltstoneProcess
 
 KILLS = int(os.environ.get("STREAM_KILLS") or 2)
 RECORDS = 100 * (KILLS + 3)

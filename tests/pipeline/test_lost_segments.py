@@ -1,12 +1,10 @@
 """An archive that lacks a segment, an end or an entry: neither audited nor exported as if whole."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +15,7 @@ from siltstone.pipeline.jobs.audit import audit_part, check_order
 from siltstone.pipeline.jobs.replay_batches import read_batches
 from siltstone.pipeline.jobs.replay_source import Part
 from siltstone.pipeline.planning.archive_view import ArchiveView
+from siltstone.pipeline.planning.manifest import PinnedPartition
 from siltstone.pipeline.transports import open_source
 from siltstone.storage import files
 from siltstone.storage.directory import catalog
@@ -26,11 +25,6 @@ from siltstone.storage.topic_partition import TopicPartition
 from tests.support.archives import Archive, damage, positions
 from tests.support.batches import make_batch
 from tests.support.passes import CompactedFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siltstone.pipeline.planning.manifest import PinnedPartition
 
 T = TopicPartition("t", 0)
 COUNT, LAST_BASE = 100, 50

@@ -1,10 +1,10 @@
 """Replays: what a table or a topic holds, back into a topic."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,10 +18,6 @@ from siltstone.pipeline.sinks.kafka import PROGRESS_TOPIC, look_at, make_produce
 from tests.support.broker import ADDRESS, SiltstoneProcess
 from tests.support.produced import create_topic, delete_topic, produce
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

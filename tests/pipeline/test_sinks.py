@@ -1,12 +1,10 @@
 """Tables that change by one commit: Parquet, Delta and Iceberg."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -25,9 +23,6 @@ from siltstone.pipeline.sinks.staging import ParquetFiles, SinkFailed, write_tab
 from siltstone.pipeline.sinks.state import TableState
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.storage.clock import Clock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64())])
 KINDS = ("parquet:{}/p", "delta:{}/d", "iceberg:{}/w/users")
@@ -297,11 +292,11 @@ class Batch:
         self._rows = rows
         self.write = self
 
-    def select(self, columns: list[str]) -> Batch:
+    def select(self, columns: list[str]) -> "Batch":
         """Return the batch with these columns."""
         return Batch(self._rows.select(columns))
 
-    def mode(self, _: str) -> Batch:
+    def mode(self, _: str) -> "Batch":
         """Return the batch: its folder is new."""
         return self
 

@@ -1,14 +1,13 @@
 """Snapshots of archives against a dict: whole, by shuffle, by increments, and what goes wrong."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -18,6 +17,7 @@ from siltstone.pipeline.errors import CorruptLog, Refused, SnapshotExpired, Sour
 from siltstone.pipeline.jobs import snapshot as snapshot_module
 from siltstone.pipeline.jobs.merge import Merged, merge
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
+from siltstone.pipeline.planning.manifest import Manifest
 from siltstone.pipeline.sinks import parquet
 from siltstone.pipeline.sinks.iceberg import IcebergSink
 from siltstone.pipeline.sinks.table import open_table
@@ -27,11 +27,6 @@ from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.clock import FakeClock
 from tests.support.keyed_log import KeyedLog
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from siltstone.pipeline.planning.manifest import Manifest
 
 
 class Made:

@@ -3,13 +3,13 @@
 A user that may write the folder can do worse, but a restored backup or a slip of ``ln`` is enough.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 import pytest
@@ -25,10 +25,6 @@ from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
 from tests.support.clock import FakeClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 TOPIC_ID: Final = UUID(int=7)
 SPOILT, SERVED = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -6,20 +6,16 @@ thousands.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from siltstone.storage import files
 from siltstone.storage.segment.index import ActiveIndexes
+from tests.support.histories.partition import Found
 from tests.support.histories.plan import make_steps
 from tests.support.histories.playing import choose, play, tell
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.histories.partition import Found
 
 COUNT = int(os.environ.get("HISTORIES") or 300)
 FIRST = int(os.environ.get("HISTORIES_SEED") or 0)

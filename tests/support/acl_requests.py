@@ -1,7 +1,5 @@
 """Requests that make, describe and delete rules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.kio_schemas import request_class

@@ -3,19 +3,15 @@
 The answer is what a client reads: written by the tables of its version and read back with kio.
 """
 
-from __future__ import annotations
-
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from siltstone.broker.api import BY_KEY
 from tests.support.kio_messages import encode
-
-if TYPE_CHECKING:
-    from tests.support.services import ServicesOnDisk
+from tests.support.services import ServicesOnDisk
 
 
 async def ask(home: ServicesOnDisk, key: int, request: Any, version: int | None = None) -> Any:

@@ -1,12 +1,8 @@
 """Certificates that a test makes for itself, by the openssl command."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 
 class Pair(NamedTuple):

@@ -1,14 +1,9 @@
 """Batches in one call, for tests of all that reads or stores them."""
 
-from typing import TYPE_CHECKING
+from typing_extensions import Unpack
 
-from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.build import BatchFields, build_batch
 from siltstone.protocol.records.record import Record
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from siltstone.protocol.records.build import BatchFields
 
 TIMESTAMP = 1_700_000_000_000
 """The time of the first record unless a test says otherwise."""

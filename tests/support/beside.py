@@ -4,17 +4,14 @@ A thread that could run and had to wait for a processor was held up by the machi
 broker; Linux tells for how long, and waits are counted without it.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from tests.support.turns import Turns
+from tests.support.turns import Turns
 
 _PAUSE_SECONDS = 0.002
 _THIS_THREAD = Path("/proc/thread-self/schedstat")

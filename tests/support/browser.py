@@ -3,8 +3,6 @@
 The command is the environment's CHROMIUM, else one of Debian's names on the PATH.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -13,16 +11,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
 from tests.support.waiting import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 COMMANDS = ("chromium", "chromium-headless-shell", "google-chrome")
 _READ_BYTES = 1 << 16

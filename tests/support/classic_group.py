@@ -1,32 +1,26 @@
 """A classic group in the hand: a fake clock, a journal that is a list, answers that are kept."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.classic.messages import (
     JoinRequest,
     JoinResult,
+    Protocols,
     SyncRequest,
     SyncResult,
 )
+from siltstone.broker.groups.group import GroupState
 from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.client_limits import Limits
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator.group_records import read_group
 from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
+from siltstone.protocol.records.journal import Row
 from tests.support.clock import FakeClock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.groups.classic.messages import Protocols
-    from siltstone.broker.groups.group import GroupState
-    from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
-    from siltstone.protocol.records.journal import Row
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000

@@ -1,9 +1,5 @@
 """Commits an offset as a group without members, over the wire."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.offset_commit.v7.request import (
     OffsetCommitRequest,
@@ -11,8 +7,7 @@ from kio.schema.offset_commit.v7.request import (
     OffsetCommitRequestTopic,
 )
 
-if TYPE_CHECKING:
-    from tests.support.running import Running
+from tests.support.running import Running
 
 
 async def commit(broker: Running, group_id: str, offset: int) -> None:

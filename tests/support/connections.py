@@ -1,10 +1,9 @@
 """A connection without a network: one end of a socket pair, and a dispatcher that a test writes."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.connection import Connection
@@ -14,13 +13,8 @@ from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn.turn import LoopRound
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.request_stats import RequestStats
+from siltstone.protocol.errors import ProtocolError
 from siltstone.storage.log.end import Appends
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from siltstone.protocol.errors import ProtocolError
-
 
 Dispatch: TypeAlias = "Callable[[Connection, memoryview, int, int], Any]"
 

@@ -1,26 +1,20 @@
 """Kafka's console tools at one broker, step by step, with what changes from run to run masked."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import confluent_kafka
 
 from tests.support.clients.transactional import Confluent
+from tests.support.kafka import KafkaTools
+from tests.support.oracle import Broker
 from tests.support.waiting import PATIENCE, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-    from typing import Any
-
-    from tests.support.kafka import KafkaTools
-    from tests.support.oracle import Broker
-    from tools.console_tools import Step
+from tools.console_tools import Step
 
 MAINS = {
     "kafka-acls": "AclCommand",

@@ -1,9 +1,9 @@
 """A consumer group in the hands of a test: topics, time and heartbeats, no broker."""
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, KeysView, Mapping
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import pytest
@@ -28,16 +28,13 @@ from siltstone.broker.groups.consumer.regexes import Regexes
 from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.protocol.coordinator.consumer_group_records import decode_key, decode_value
+from siltstone.protocol.coordinator.consumer_group_records import (
+    OwnedPartitions,
+    decode_key,
+    decode_value,
+)
 from siltstone.protocol.errors import KafkaError
 from tests.support.clock import FakeClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, KeysView, Mapping
-    from collections.abc import Set as AbstractSet
-
-    from siltstone.protocol.coordinator.consumer_group_records import OwnedPartitions
-
 
 T = TypeVar("T")
 

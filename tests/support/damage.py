@@ -6,9 +6,10 @@ the checksums are right again after the damage, so that whatever reads has to ju
 
 import random
 import struct
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
@@ -30,9 +31,6 @@ from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.clock import FakeClock
 from tests.support.logs import TOPIC_ID, validated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PLAIN: Final = TopicConfig(segment_bytes=1500, index_interval_bytes=200)
 COMPACT: Final = TopicConfig(

@@ -4,19 +4,15 @@ The specification that `broker.fetching.sessions` is held against: slow, and wit
 what the client has asked and was told. Logs are read through `storage`, which has tests of its own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from siltstone.protocol.errors import OffsetOutOfRange
+from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.protocol.names import TopicKey
-
-if TYPE_CHECKING:
-    from siltstone.protocol.messages.fetch import FetchPartition
-    from siltstone.storage.log.log import Log
-    from tests.support.fetch_requests import FetchRequest
-    from tests.support.services import ServicesOnDisk
+from siltstone.storage.log.log import Log
+from tests.support.fetch_requests import FetchRequest
+from tests.support.services import ServicesOnDisk
 
 Place = tuple[TopicKey, int]
 

@@ -7,14 +7,13 @@ of their types, or a size prefix that is not theirs. `make_login` does the same 
 says before it is known.
 """
 
-from __future__ import annotations
-
 import random
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kio.index import load_request_schema
 from kio.serial import entity_reader
@@ -26,9 +25,6 @@ from tests.support.batches import make_batch
 from tests.support.kio_messages import encode, example, smallest
 from tests.support.kio_schemas import is_optional
 from tests.support.recorded_frames import CLIENTS, body_of, exchanges_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TARGET: Final = "target"
 """The topic that aimed requests are about; those that delete name another."""

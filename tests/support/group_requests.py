@@ -1,14 +1,10 @@
 """Requests of groups, as kio has them, with what tests leave out."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.support.kio_schemas import request_class
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def _milliseconds(value: int) -> timedelta:

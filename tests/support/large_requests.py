@@ -4,12 +4,11 @@ Arrays are found in kio's schemas, so an API that is added is asked too. All oth
 leads a handler on to the elements: a topic that exists, zero, or what `_HINTS` says.
 """
 
-from __future__ import annotations
-
 import io
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from kio.index import load_request_schema
@@ -25,9 +24,6 @@ from tests.support.kio_schemas import (
     get_schema_field_type,
     is_optional,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TOPIC = "t"
 CORRELATION_ID = 7
@@ -100,7 +96,7 @@ class LargeRequest:
             body = writer.structure(schema, more=self._tags(room, most))
         return struct.pack(">i", len(head) + len(body)) + head + body
 
-    def _fill(self, writer: _Writer, field: Any, room: int, most: int) -> bytes:
+    def _fill(self, writer: "_Writer", field: Any, room: int, most: int) -> bytes:
         if self.kind == "text":
             return writer.text(field, room if most == _ALL else min(room, _LONGEST_STRING))
         left = most - len(self.path) + 1  # an element of each array around it

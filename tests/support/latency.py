@@ -6,20 +6,16 @@ that long, where a busy processor costs it some milliseconds. The client is a pr
 and a measurement is the best of several windows.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.support import pinging
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 WINDOWS = 3
 WINDOW_SECONDS = 0.3
@@ -42,7 +38,7 @@ class Latency(NamedTuple):
         """The largest ``late`` that means nothing beside this baseline of the same run."""
         return 4 * self.late + INTERVAL_SECONDS / 5
 
-    def is_noticed_beside(self, base: Latency) -> bool:
+    def is_noticed_beside(self, base: "Latency") -> bool:
         """Tell whether this is more than noise over a baseline of the same run."""
         return self.late > base.noise
 

@@ -1,19 +1,15 @@
 """Brokers whose limits are low, and requests that reach them."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.support import group_requests
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, running
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-    from pathlib import Path
 
 MEMBER_SETS = ("group.members.max.bytes=100000", "offsets.topic.num.partitions=1")
 

@@ -1,18 +1,13 @@
 """Long work that stops at its first rest, so that a test can change what it goes on with."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import LoopShare
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 TAKING_TURNS = 4
 """How many large requests take turns; what begins later waits until one of them is done."""

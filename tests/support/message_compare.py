@@ -1,7 +1,5 @@
 """Our structures and kio's, compared field by field, each in its own form."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from siltstone.broker.coordinators import Coordinators
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.http.metrics.metric_sources import (
     FlushCounts,
@@ -14,16 +15,13 @@ from siltstone.broker.http.metrics.metric_sources import (
     Software,
 )
 from siltstone.broker.http.metrics.recent import Recent
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.histogram import Histogram
 from siltstone.broker.process.request_stats import RequestStats
+from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.storage.clock import Clock
 from tests.support.committed import new_offsets
-
-if TYPE_CHECKING:
-    from siltstone.broker.coordinators import Coordinators
-    from siltstone.broker.process.first_use import OnFirstUse
-    from siltstone.broker.topics.registry import TopicRegistry
 
 HIDDEN = "siltstone probe 00"
 

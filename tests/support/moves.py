@@ -1,29 +1,24 @@
 """A broker with several log directories, and a partition that moves between them."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 
+from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.config.topic import FOREVER
 from siltstone.storage import files
+from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.log.log import Log
+from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.ask import ask
 from tests.support.services import ServicesOnDisk
 from tests.support.waiting import equals, give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.storage.directory.log_directory import LogDirectory
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.segment.segment import LogSegment
 
 ORDERS = TopicPartition("orders", 0)
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

@@ -1,7 +1,5 @@
 """A port that leads to another one, as a container engine maps it."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from contextlib import suppress

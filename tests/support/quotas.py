@@ -1,15 +1,11 @@
 """Quotas of a running broker, set as an administrator does."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from tests.support.kio_schemas import request_class
-
-if TYPE_CHECKING:
-    from tests.support.running import Caller
+from tests.support.running import Caller
 
 EVERYBODY: Final = (("client-id", None),)
 

@@ -5,27 +5,22 @@ The requests of a member follow what it was told; those that would wait for anot
 out, so that each can be answered while nothing else goes on.
 """
 
-from __future__ import annotations
-
+import random
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
 from struct import pack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
 from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from siltstone.protocol.records.build import BatchFields
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.kio_messages import UNKNOWN_TAGS, encode, encode_with_unknown_tags
 from tests.support.kio_schemas import EntityField, EntityTupleField, classify_field, get_field_tag
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Mapping
-
-    from siltstone.protocol.records.build import BatchFields
 
 PRODUCE, FETCH, COMMIT, OFFSETS, JOIN, BEAT, LEAVE, SYNC = 0, 1, 8, 9, 11, 12, 13, 14
 SERVED: Final = {

@@ -1,16 +1,12 @@
 """Frames of five client libraries and Apache Kafka's answers, from `tests/data/frames`."""
 
-from __future__ import annotations
-
 import json
 import lzma
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from siltstone.broker.api import BY_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CLIENTS: Final = ("java", "librdkafka", "kafka-python", "aiokafka", "franz-go")
 _FRAMES: Final = Path(__file__).parents[1] / "data" / "frames"

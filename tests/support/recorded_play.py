@@ -10,18 +10,17 @@ this broker gave in their place: ids of topics, members, producers and sessions.
 * waits: a Fetch that finds nothing comes back at once, and a member that is slow stays a member.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from bench.clients import messages
-from bench.clients.recording import read_request
+from bench.clients.recording import Recording, Request, read_request
 from bench.clients.scripts import count_of, find_refusal, producer_of, with_producer
 from bench.clients.topics import (
     await_producer_ids,
@@ -37,11 +36,6 @@ from bench.group_requests import commit
 from siltstone.broker.api import BY_KEY
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from bench.clients.recording import Recording, Request
 
 _RECORD_BYTES: Final = 100
 _HEAD_BYTES: Final = 61

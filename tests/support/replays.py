@@ -1,24 +1,18 @@
 """Replays of a broker's topic into a topic of any broker, also such as are killed on the way."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.jobs import replay_task
 from siltstone.pipeline.jobs.replay import ReplaySpec, ReplaySummary, replay
+from siltstone.pipeline.jobs.replay_source import Part
+from tests.support.broker import SiltstoneProcess
 from tests.support.produced import create_topic, produce
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pytest
-
-    from siltstone.pipeline.jobs.replay_source import Part
-    from tests.support.broker import SiltstoneProcess
 
 COUNT = 300
 _TIMEOUT = 30.0

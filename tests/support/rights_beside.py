@@ -4,13 +4,13 @@ What may differ from broker to broker (numbers, addresses, words, sizes) is left
 ids of topics become their names, and rows stand in an order that does not depend on hashes.
 """
 
-from __future__ import annotations
-
+import random
 import socket
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from kio.index import load_response_schema
@@ -19,17 +19,12 @@ from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from siltstone.protocol.messages.fetch import FetchPartition
+from siltstone.protocol.names import TopicKey
 from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.kio_messages import encode
 from tests.support.kio_schemas import request_class
 from tests.support.rights_requests import GROUPS, IDS, TOPICS
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Mapping, Sequence
-
-    from siltstone.protocol.names import TopicKey
 
 _MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SETTINGS: Final = {

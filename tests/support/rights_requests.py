@@ -1,10 +1,10 @@
 """Random requests of every API by somebody with some rights, mostly of several elements each."""
 
-from __future__ import annotations
-
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from kio.index import load_request_schema
@@ -20,10 +20,6 @@ from tests.support.kio_schemas import (
     get_schema_field_type,
     is_optional,
 )
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Mapping, Sequence
 
 TOPICS: Final = {"a": 2, "ab": 1, "b": 1, "c": 1}
 """The topics that there are, and how many partitions each has."""

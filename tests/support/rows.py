@@ -3,21 +3,15 @@
 They are written and read by the tables of `protocol.messages`, which other tests hold against kio.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Mapping
+from typing import Any, Final, Self
 
 from siltstone.broker.api import APIS
-from siltstone.protocol.messages import describe
+from siltstone.protocol.messages import Description, describe
 from tests.support.ports import address_of
 from tests.support.waiting import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from siltstone.protocol.messages import Description
 
 CLOSED: Final = "the connection was closed"
 _BY_NAME: Final = {api.name: api for api in APIS}

@@ -1,34 +1,29 @@
 """The whole broker inside the test's own loop, on a free port, spoken to in raw bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
+from siltstone.broker.fetching.waiting import Waiting
+from siltstone.broker.groups.coordinator import GroupCoordinator
+from siltstone.broker.http.probe import Probe
+from siltstone.broker.net.listener import Listener
+from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.server import Broker
+from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.config.load import load
 from siltstone.storage.clock import Clock
+from siltstone.storage.manager import LogManager
 from tests.support.kio_messages import encode
 from tests.support.waiting import within
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
-
-    from siltstone.broker.fetching.waiting import Waiting
-    from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.http.probe import Probe
-    from siltstone.broker.net.listener import Listener
-    from siltstone.broker.process.request_stats import RequestStats
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.storage.manager import LogManager
 
 
 class Client:
@@ -127,7 +122,7 @@ class Running:
         self._clients.append(client)
         return client
 
-    async def call(self) -> Caller:
+    async def call(self) -> "Caller":
         """Open a connection that speaks in kio's entities."""
         return Caller(await self.connect())
 

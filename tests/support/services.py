@@ -1,8 +1,6 @@
 """The broker's services on a folder of the test: real storage and topics, no listener."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.context import RequestContext
@@ -31,9 +29,6 @@ from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.manager import LogManager
 from tests.support.clock import FakeClock
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 HOST, PORT = "broker.example", 9092
 
 
@@ -53,7 +48,7 @@ class ServicesOnDisk:
         self.stats = RequestStats((api.key, api.name) for api in APIS)
         self.services: Services
 
-    async def open(self) -> ServicesOnDisk:
+    async def open(self) -> "ServicesOnDisk":
         """Start everything in the order of the server."""
         given = {name.replace("_", "."): value for name, value in self.settings.items()}
         given.setdefault("log.dirs", ",".join(str(path) for path in self.paths))
@@ -124,7 +119,7 @@ class ServicesOnDisk:
         self.services.logs.close(clean=False)
         self.io.close()
 
-    def context(self, api_key: int, version: int | None = None) -> RequestContext[Services]:
+    def context(self, api_key: int, version: int | None = None) -> "RequestContext[Services]":
         """Return the context of a request, by default of the newest version."""
         return RequestContext(
             services=self.services,

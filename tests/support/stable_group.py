@@ -1,18 +1,11 @@
 """The classic group "g" of a test's services, and what may be the matter when a request comes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.group import GroupState
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.broker.groups.group import GroupState
-    from tests.support.services import ServicesOnDisk
-
+from tests.support.services import ServicesOnDisk
 
 SESSION_MS = 10_000
 

@@ -5,8 +5,6 @@ prints ``ready``, and has them drip a byte a second until its standard input end
 broker closes is followed by another.
 """
 
-from __future__ import annotations
-
 import resource
 import select
 import socket

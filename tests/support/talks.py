@@ -4,14 +4,14 @@ A broker without ports has its connections over socket pairs. `hold` sends reque
 looks at each answer; `repeat` sends all that a connection said at once, cut anywhere.
 """
 
-from __future__ import annotations
-
 import asyncio
+import random
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from struct import pack
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from siltstone.broker.api import APIS
 from siltstone.broker.net.buffers import Buffers
@@ -21,14 +21,9 @@ from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn.turn import LoopRound
 from siltstone.broker.process.request_stats import RequestStats
+from tests.support.random_requests import RandomRequests
+from tests.support.services import ServicesOnDisk
 from tests.support.waiting import within
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
-    from tests.support.random_requests import RandomRequests
-    from tests.support.services import ServicesOnDisk
 
 _LAST = 0x7FFFFFFF
 _WHAT_IS_SERVED = pack(">ihhih", 10, 18, 0, _LAST, -1)  # answered on every open connection
@@ -70,7 +65,7 @@ class Stand:
         self.sending.close()
         await self.home.close()
 
-    def connect(self) -> Client:
+    def connect(self) -> "Client":
         """Return a new connection's other end."""
         client, server = socket.socketpair()
         client.setblocking(False)

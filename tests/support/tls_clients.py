@@ -1,17 +1,11 @@
 """Clients that speak TLS to a broker in the test's loop."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import warnings
-from typing import TYPE_CHECKING
 
-from tests.support.running import Caller
-
-if TYPE_CHECKING:
-    from tests.support.authority import Authority, Pair
-    from tests.support.running import Running
+from tests.support.authority import Authority, Pair
+from tests.support.running import Caller, Running
 
 LOWEST = "DEFAULT:@SECLEVEL=0"
 

@@ -1,18 +1,14 @@
 """A signer of tokens: keys that a test makes, their set, and what they sign."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from siltstone.config.oauth import OAuthSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AUDIENCE = "kafka"
 ISSUER = "https://issuer.example"

@@ -1,11 +1,10 @@
 """One partition produced to and fetched from over a socket, by kio, with plain results."""
 
-from __future__ import annotations
-
 import asyncio
 import time
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.create_topics.v7 import request as create_topics
 from kio.schema.fetch.v12 import request as fetching
@@ -16,9 +15,6 @@ from siltstone.protocol.records.record import iterate_records
 from tests.support.batches import make_batch
 from tests.support.ports import address_of
 from tests.support.running import Caller, Client
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 STORAGE_ERROR = KafkaStorageError.code.value
 
@@ -31,7 +27,7 @@ class Traffic:
         self.topic = topic
 
     @classmethod
-    async def connect(cls, address: str, topic: str) -> Traffic:
+    async def connect(cls, address: str, topic: str) -> "Traffic":
         """Open a connection to ``host:port``."""
         opened = await asyncio.open_connection(*address_of(address))
         return cls(Caller(Client(*opened)), topic)

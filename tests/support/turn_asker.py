@@ -1,17 +1,12 @@
 """A client that asks a broker whose turns are measured."""
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from siltstone.protocol.framing import FIRST_FLEXIBLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.support.running import Client
-    from tests.support.turns import Turns
+from tests.support.running import Client
+from tests.support.turns import Turns
 
 _AT_ONCE = 500
 

@@ -4,21 +4,16 @@ That is how long others wait for it on a machine with nothing else to do: a fact
 processes nor a missing processor can change.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct
 import subprocess
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.support.missing import require
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SOURCE = Path(__file__).with_name("turns.c")
 _FORM = struct.Struct("=qq")

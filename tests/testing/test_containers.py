@@ -4,15 +4,14 @@ Not tried here: an engine, its networks, and the image itself (`tests/docker`). 
 settings and its variables are the real ones, and the mapped port is another one than the bound.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -23,9 +22,6 @@ from tests.support.daemon import Daemon
 from tests.support.port_forward import PortForward
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.client, pytest.mark.slow]
 

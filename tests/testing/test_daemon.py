@@ -1,7 +1,5 @@
 """The broker's process: what it is started with, why it may not start, and that it always ends."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

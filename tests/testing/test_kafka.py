@@ -1,10 +1,9 @@
 """A broker as tests of others hold it, with stock clients that do not know of it."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -37,9 +36,6 @@ from confluent_kafka.admin import (
 
 from siltstone.testing import AskedInVain, Kafka, Refused, async_broker, broker
 from tests.support.waiting import PATIENCE, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.client, pytest.mark.slow]
 

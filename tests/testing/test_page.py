@@ -1,7 +1,5 @@
 """The examples of docs/testing.md, run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

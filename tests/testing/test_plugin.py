@@ -1,19 +1,14 @@
 """The fixtures, in runs of pytest as a project has them that installed Siltstone."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from siltstone.testing import plugin
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.client, pytest.mark.slow]
 

@@ -1,10 +1,11 @@
 """`siltstone backup`: all data at one moment, and a broker that starts on them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.asking import Channel, Refusal
@@ -12,11 +13,6 @@ from tests.support.appending import append_unchecked
 from tests.support.commits import commit
 from tests.support.logs import flipped
 from tests.support.running import Running, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 SMALL = "offsets.topic.num.partitions=1"
 

@@ -1,10 +1,10 @@
 """`siltstone explain`, `clean`, `history` and `verify` as somebody types them."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +14,6 @@ from tests.support.batches import TIMESTAMP
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.messages import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SETTINGS = {"log.cleaner.backoff.ms": "3600000", "log.segment.bytes": "20000"}
 

@@ -1,11 +1,10 @@
 """The command line: what it refuses, in which words, and with which exit code."""
 
-from __future__ import annotations
-
 import json
 import signal
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +14,6 @@ from siltstone.storage import files
 from siltstone.storage.directory.catalog import FILE_NAME as CATALOG
 from siltstone.storage.directory.catalog import Catalog, CatalogState
 from tests.support.broker import SiltstoneProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NOBODY = ("--set", "http.listener=127.0.0.1:1")
 

@@ -1,20 +1,16 @@
 """`siltstone config` beside a running broker: its values win over the file's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from siltstone.broker.__main__ import main
 from siltstone.storage import files
 from tests.support.running import Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import pytest
 
 
 async def rows(

@@ -1,24 +1,20 @@
 """The findings of `siltstone doctor`: folders, ports, and addresses that fail clients."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import re
 import socket
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.doctor import why_not_written
 from siltstone.broker.commands.terminal import paint
 from siltstone.storage import files
 from tests.support.running import running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 NOWHERE = "kafka.invalid"  # RFC 6761: such a name never resolves
 

@@ -1,7 +1,5 @@
 """Common parts of every command of `siltstone`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -9,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +19,6 @@ from siltstone.broker.commands.parser import make_parser, parser_for
 from siltstone.storage.dump.any_file import dump_as_json
 from siltstone.storage.dump.log_file import EVERYTHING
 from tests.support.broker import SiltstoneProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:

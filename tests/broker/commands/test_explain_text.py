@@ -1,7 +1,5 @@
 """The output of `siltstone explain` for a person: sums, advice, columns, lines that fit."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

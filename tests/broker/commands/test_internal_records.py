@@ -1,10 +1,10 @@
 """Records of internal topics as a dump shows them: by what they mean."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 from uuid import UUID
+
+import pytest
 
 from siltstone.broker.__main__ import main
 from siltstone.config.topic import TopicConfig
@@ -23,11 +23,6 @@ from tests.support.batches import make_batch
 from tests.support.commits import commit
 from tests.support.running import running
 from tests.support.segments import append
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def dump(capsys: pytest.CaptureFixture[str], *words: object) -> str:

@@ -1,18 +1,13 @@
 """Completion, as the shells themselves complete."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.parser import make_parser
 from siltstone.broker.commands.shells import SHELLS, commands_of, completion
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def complete(folder: Path, *words: str) -> list[str]:

@@ -1,13 +1,8 @@
 """Tables for a person, as wide as the terminal."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import pytest
 
 from siltstone.broker.commands.terminal import fail, write_lines, write_table, write_wrapped
-
-if TYPE_CHECKING:
-    import pytest
 
 LONG = "a-name-" + "x" * 90
 HEADINGS = ("TOPIC", "PARTITIONS", "SIZE")

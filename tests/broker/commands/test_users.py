@@ -1,12 +1,10 @@
 """`siltstone users` makes the first users without a broker."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +13,6 @@ from siltstone.broker.security.scram import MECHANISMS, make_verifier, proves
 from siltstone.broker.security.scram_text import parse_scram
 from siltstone.broker.security.users import FILE_NAME, UserStore
 from siltstone.storage.directory.lock import DirectoryLock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SALT = b"0123456789abcdef"
 SALT_TEXT = "MDEyMzQ1Njc4OWFiY2RlZg=="

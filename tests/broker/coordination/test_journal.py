@@ -1,22 +1,16 @@
 """Journals are read back in slices, whatever lies in them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.journal import Entry
 from siltstone.protocol.records.record import Record
 from siltstone.storage.producers.checks import Origin
 from tests.support.logs import validated
 from tests.support.running import running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siltstone.protocol.records.journal import Entry
 
 COUNT = 20_000
 MOST = 1000

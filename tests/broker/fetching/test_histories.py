@@ -1,14 +1,13 @@
 """Random histories of sessions, answered as by Kafka's walk over all partitions of each."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
+from pathlib import Path
 from struct import pack
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import pytest
 from kio.index import load_response_schema
@@ -17,7 +16,9 @@ from kio.serial import entity_reader
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.protocol.errors import InvalidFetchSessionEpoch
 from siltstone.protocol.messages.fetch import FetchPartition
+from siltstone.protocol.names import TopicKey
 from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.fetch_walk import Place, Row, Walk
@@ -25,14 +26,6 @@ from tests.support.kio_messages import encode
 from tests.support.services import ServicesOnDisk
 from tests.support.talks import Client, Stand
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from siltstone.protocol.names import TopicKey
-    from siltstone.storage.log.log import Log
-
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 

@@ -1,10 +1,11 @@
 """Parked fetches: woken by enough bytes, by force, by their deadline, by the end of the broker."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.fetching.watching import READ_COMMITTED, Watch, WatchGroup
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.protocol.messages.fetch import FetchPartition
@@ -13,9 +14,6 @@ from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.services import ServicesOnDisk
 from tests.support.waiting import within
-
-if TYPE_CHECKING:
-    from siltstone.broker.fetching.waiting import Waiting
 
 PLENTY = 1 << 20
 

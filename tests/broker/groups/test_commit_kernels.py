@@ -1,8 +1,6 @@
 """Commits of a request: in one batch of the journal, and remembered only when it is written."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,13 +8,8 @@ from siltstone.broker.groups.offsets import Offsets
 from siltstone.protocol.coordinator.group_records import read_key, read_offset
 from siltstone.protocol.errors import NotCoordinator
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
-from siltstone.protocol.records.journal import NO_PRODUCER
+from siltstone.protocol.records.journal import NO_PRODUCER, Producer, Row
 from tests.support.committed import new_offsets
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.protocol.records.journal import Producer, Row
 
 PARTITION = 3
 MANY = 100

@@ -1,10 +1,11 @@
 """Offsets of deleted topics: one walk for all, and none is taken for a new topic's."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,8 @@ from siltstone.protocol.records.journal import Producer
 from siltstone.storage.randomness import random_id
 from tests.support import group_requests
 from tests.support.committed import new_offsets
-from tests.support.running import running
+from tests.support.running import Caller, Running, running
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Set as AbstractSet
-    from pathlib import Path
-
-    from tests.support.running import Caller, Running
 
 SETS = ("offsets.topic.num.partitions=1",)
 TOPICS = tuple(f"t{number}" for number in range(5))

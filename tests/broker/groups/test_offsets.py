@@ -1,25 +1,18 @@
 """Offsets of very many groups."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
-from siltstone.protocol.records.journal import EntryKind, Producer
+from siltstone.protocol.records.journal import EntryKind, Producer, Row
 from tests.support.committed import new_offsets
 from tests.support.services import ServicesOnDisk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from siltstone.protocol.records.journal import Row
 
 GROUPS = 100_000
 LARGEST_BYTES = 1 << 18

@@ -1,9 +1,8 @@
 """Offsets of one group by several transactions at once, beside a model of Kafka's rule."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import pytest
 
@@ -12,14 +11,9 @@ from siltstone.broker.topics.retired import RetiredNames
 from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.coordinator.group_records import read_key
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
-from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind, Producer
+from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind, Producer, Row
 from siltstone.storage.randomness import random_id
 from tests.support.committed import new_offsets
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from siltstone.protocol.records.journal import Row
 
 PARTITION = 3
 GROUP = "g"

@@ -1,13 +1,13 @@
 """The rest in memory of what groups, offsets and transactions have refused."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode as E
@@ -15,12 +15,7 @@ from kio.schema.errors import ErrorCode as E
 from tests.support import group_requests as requests
 from tests.support.kio_schemas import request_class
 from tests.support.limited import groups_at, init_producer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.running import Running
+from tests.support.running import Running
 
 pytestmark = pytest.mark.slow
 

@@ -3,11 +3,9 @@
 A client that may write ``__consumer_offsets`` may write anything into it, as in Apache Kafka.
 """
 
-from __future__ import annotations
-
 import random
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -36,6 +34,7 @@ from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, Off
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata as ClassicMember
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.build import build_batch, frame_batch
+from siltstone.protocol.records.journal import Row
 from siltstone.protocol.records.record import Record
 from siltstone.storage.producers.checks import Origin
 from tests.support import group_requests as ask
@@ -43,11 +42,6 @@ from tests.support.committed import put_offset
 from tests.support.consumer_groups import subscription
 from tests.support.logs import validated
 from tests.support.running import Running, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siltstone.protocol.records.journal import Row
 
 PARTITIONS = 3
 SETTINGS = ("group.initial.rebalance.delay.ms=0", f"offsets.topic.num.partitions={PARTITIONS}")

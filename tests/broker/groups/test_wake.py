@@ -1,16 +1,11 @@
 """The coordinator's one loop timer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import uvloop
 
 from siltstone.broker.groups.timers import Timer
 from tests.support.services import ServicesOnDisk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_deadline_that_is_over_is_met_on_uvloop_too(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """AlterClientQuotas and DescribeClientQuotas: what is set is described, as by a plain model."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,10 +27,6 @@ from siltstone.protocol.messages.describe_client_quotas import (
 from siltstone.storage.clock import Clock
 from tests.support.kio_schemas import request_class
 from tests.support.running import running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 KEYS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage"]
 NAMES = st.sampled_from(["a", "b", None])

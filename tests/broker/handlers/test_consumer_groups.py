@@ -1,9 +1,8 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe as requests and answers."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.index import load_request_schema
@@ -16,9 +15,6 @@ from siltstone.broker.security.rights import GROUP_OPERATIONS
 from siltstone.broker.topics.features import Update, UpgradeType
 from tests.support.ask import ask
 from tests.support.services import ServicesOnDisk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEARTBEAT, DESCRIBE = 68, 69
 

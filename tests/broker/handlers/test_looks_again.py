@@ -1,9 +1,9 @@
 """Requests that rest: small ones need not, and what was read before a rest is looked at again."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,10 +48,6 @@ from siltstone.protocol.messages.txn_offset_commit import (
 from tests.support.line import others_first, taking_turns
 from tests.support.services import ServicesOnDisk
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 COMMIT = 8
 OFFSET_FETCH = 9

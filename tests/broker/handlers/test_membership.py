@@ -1,9 +1,9 @@
 """Heartbeat and LeaveGroup: members that stay in a group and members that do not."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.index import load_request_schema
@@ -21,10 +21,6 @@ from tests.support.stable_group import (
     in_state,
     loading,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 HEARTBEAT, LEAVE = 12, 13
 E = ErrorCode

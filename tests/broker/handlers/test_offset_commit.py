@@ -1,10 +1,11 @@
 """OffsetCommit: in the journal when it is answered, or refused and nothing has changed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.index import load_request_schema
@@ -14,6 +15,7 @@ from siltstone.broker.groups.group import GroupState
 from siltstone.broker.handlers import offset_commit
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
 from siltstone.protocol.messages.offset_commit import REQUEST
+from siltstone.storage.log.log import Log
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.kio_messages import encode
@@ -27,13 +29,6 @@ from tests.support.stable_group import (
     in_state,
     loading,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-    from uuid import UUID
-
-    from siltstone.storage.log.log import Log
 
 COMMIT = 8
 MEMBER = ("m", 3, None)

@@ -1,9 +1,10 @@
 """OffsetFetch: what was committed, in the shape of each version."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -13,11 +14,6 @@ from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.committed import new_offsets
 from tests.support.services import ServicesOnDisk
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-    from uuid import UUID
 
 FETCH = 9
 E = ErrorCode

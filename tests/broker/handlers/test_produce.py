@@ -1,12 +1,12 @@
 """Produce: each partition is judged, appended and answered."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import random
+from collections.abc import AsyncIterator
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,17 +20,12 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.records.build import BatchFields
 from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.log.log import Log
 from tests.support import faults
 from tests.support.batches import make_batch
 from tests.support.services import ServicesOnDisk
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from siltstone.protocol.records.build import BatchFields
 
 WAITING = pytest.mark.parametrize("may_wait", [False, True], ids=["at once", "at the end"])
 STORAGE_ERROR = 56

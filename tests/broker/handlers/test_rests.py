@@ -1,9 +1,9 @@
 """Others change what a request goes on with while it rests; its answer is of what is then."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +31,6 @@ from siltstone.protocol.messages.offset_fetch import (
 from tests.support.ask import ask
 from tests.support.line import others_first
 from tests.support.services import ServicesOnDisk
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 COMMIT, FETCH_OFFSETS, DELETE_OFFSETS, DELETE_RECORDS = 8, 9, 47, 21
 MANY = 3 * FIRST_PIECE

@@ -1,7 +1,5 @@
 """ACLs, quotas and SCRAM users where no such thing is kept: Apache Kafka 4.3.1's own bytes."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,12 +1,12 @@
 """The cost of a password over HTTP: the same for everybody, and few are checked at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +19,6 @@ from siltstone.broker.security.scram import MECHANISMS, make_verifier
 from siltstone.broker.security.users import UserStore
 from tests.support.clock import FakeClock
 from tests.support.waiting import equals, give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def request(user: str, password: str = "wrong") -> HttpRequest:

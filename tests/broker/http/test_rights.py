@@ -1,13 +1,11 @@
 """Rights to read the HTTP port where it is not on loopback, with users and without."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
 import ssl
 import urllib.request
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
@@ -30,9 +28,6 @@ from siltstone.protocol.names import CLUSTER_NAME
 from siltstone.storage import files
 from tests.support.authority import Authority
 from tests.support.running import running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OPEN = "http.listener=0.0.0.0:0"
 AUTHORIZER = f"authorizer.class.name={STANDARD_AUTHORIZER}"

@@ -1,14 +1,14 @@
 """The HTTP port over TLS: its pages, its users, and the commands that ask it."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
+import ssl
 import threading
 import urllib.request
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.error import HTTPError
 
 import pytest
@@ -17,6 +17,7 @@ from siltstone.broker.__main__ import main
 from siltstone.broker.http import port
 from siltstone.broker.http.port import CertificateNote
 from siltstone.broker.net.exposed import find_exposed
+from siltstone.broker.net.tls.contexts import Endpoint
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.scram import MECHANISMS, make_verifier
@@ -29,12 +30,6 @@ from tests.support.authority import Authority, Pair
 from tests.support.running import Running, running
 from tests.support.tls_clients import trusting
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    import ssl
-    from pathlib import Path
-
-    from siltstone.broker.net.tls.contexts import Endpoint
 
 
 def sets(server: Pair, *more: str) -> tuple[str, ...]:

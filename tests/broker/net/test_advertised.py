@@ -1,11 +1,9 @@
 """Lines about the addresses that clients are told."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
@@ -22,9 +20,6 @@ from tests.support.kio_schemas import request_class
 from tests.support.ports import free_ports
 from tests.support.running import Caller, Client, running
 from tests.support.waiting import PATIENCE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOWHERE = "kafka.invalid"  # RFC 6761: such a name never resolves
 

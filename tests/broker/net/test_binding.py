@@ -1,7 +1,5 @@
 """Errors of an address that cannot be bound."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers that are nothing but an error: every API and version has one, if it has codes at all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Logins over a socket: in both forms, in the order that Kafka asks for, and again."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gc
@@ -9,8 +7,10 @@ import hashlib
 import logging
 import struct
 import threading
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka.net.sasl.scram import ScramClient
@@ -24,10 +24,6 @@ from siltstone.config.errors import StartError
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, running
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LISTENERS = (

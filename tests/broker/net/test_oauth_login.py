@@ -1,11 +1,11 @@
 """OAUTHBEARER over a socket: which clients log in, for how long, and what the log has of it."""
 
-from __future__ import annotations
-
 import json
 import logging
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -18,10 +18,6 @@ from tests.support.quotas import set_quota
 from tests.support.running import Caller, Running, running
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer, claims, message, unsigned
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 CLOCK = FakeClock()
 NOW_MS = CLOCK.now_ms()

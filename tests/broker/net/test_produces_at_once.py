@@ -1,10 +1,9 @@
 """Produce requests that arrive at once, on one connection or on several, are written together."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -24,10 +23,6 @@ from tests.support.logs import bytes_of, offsets_in
 from tests.support.produce_requests import request_entity
 from tests.support.running import Running, a_broker, running
 from tests.support.waiting import within
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 
 home = a_broker(topics={"t": (2, {}), "packed": (1, {"compression.type": "gzip"})})
 

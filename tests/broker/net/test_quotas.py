@@ -1,11 +1,10 @@
 """Quotas over the wire: on from the first one that is set, off when the last is removed."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -22,9 +21,6 @@ from tests.support.produce_requests import request_entity as produce_entity
 from tests.support.quotas import set_quota
 from tests.support.running import Caller, Running, a_broker, running
 from tests.support.waiting import equals, give_turns_until, within
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NO_TIME = timedelta(0)
 

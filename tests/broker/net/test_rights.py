@@ -1,9 +1,9 @@
 """Rights over a socket: a user may what the ACLs say, from one request to the next."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -13,10 +13,6 @@ from siltstone.config.security import STANDARD_AUTHORIZER
 from tests.support.acl_requests import allow, every
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SETS = (

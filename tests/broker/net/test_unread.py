@@ -1,18 +1,13 @@
 """Answers that clients do not take have a limit, and the slowest go first."""
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from siltstone.broker.net.unread import Unread
 from siltstone.protocol.parts import FileSlice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LIMIT = 10_000
 
@@ -20,7 +15,7 @@ LIMIT = 10_000
 class Peer:
     """A client that takes what the test says."""
 
-    def __init__(self, room: Room, size: int, parts: int = 1) -> None:
+    def __init__(self, room: "Room", size: int, parts: int = 1) -> None:
         self.unsent: deque[bytes | memoryview | FileSlice] = deque(
             bytes(size // parts) for _ in range(parts)
         )

@@ -1,10 +1,10 @@
 """Requests that wait, over a socket: what ends them, and what their client is told then."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -13,18 +13,13 @@ from siltstone.config.security import STANDARD_AUTHORIZER
 from siltstone.protocol.messages.fetch import FetchPartition
 from tests.support.acl_requests import allow, every
 from tests.support.appending import append
+from tests.support.authority import Authority, Pair
 from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.group_requests import find, old_join
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, a_broker, running
 from tests.support.tls_clients import trusting
 from tests.support.waiting import give_turns_until, within
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.support.authority import Authority, Pair
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECURED = (

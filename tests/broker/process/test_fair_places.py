@@ -1,7 +1,5 @@
 """Places that many addresses want at once."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,18 +1,13 @@
 """Texts that a client sends, and what of them the broker's output has."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from siltstone.broker.commands.kafka.broker import Broker
 from siltstone.pipeline.client.wire import Exchange, Wire
 from siltstone.protocol.messages import join_group
 from siltstone.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.support.broker import SiltstoneProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORGED = '1999-01-01T02:59:59.999Z INFO siltstone.audit {"event": "change"}'
 SESSION_MS = 20

@@ -1,7 +1,5 @@
 """Log lines for a collector: what is a field, and what is said in words."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """How requests that cost much share the loop with each other, and with everybody else."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from itertools import count

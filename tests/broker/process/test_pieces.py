@@ -1,11 +1,10 @@
 """Long work rests: others are served between its rows and pieces, which come in their order."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +12,6 @@ from siltstone.broker.api import BY_KEY
 from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import FIRST_PIECE, LoopShare, work_off
 from siltstone.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 COUNTS = [
     (),

@@ -1,18 +1,12 @@
 """The file that says where a broker listens."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.support.broker import SiltstoneProcess
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.broker import SiltstoneProcess
 
 
 def test_it_is_there_while_the_broker_is_ready(siltstone: SiltstoneProcess, tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """Options for tests: whom they are refused, and what there is without them."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from siltstone.config.load import load
 from siltstone.config.server import ServerConfig
 from siltstone.storage.clock import Clock, ShiftedClock
 from tests.support.http_client import ask
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLOCK, FAULTS = Trial(moves_clock=True), Trial(makes_faults=True)
 

@@ -1,12 +1,11 @@
 """The file of the ACLs: whole, private, and nothing lost when something is removed."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.acl import (
     AclFilter,
     Operation,
@@ -20,11 +19,6 @@ from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.protocol.errors import KafkaStorageError
 from tests.support.asking_as import rule
 from tests.support.waiting import begin_and_go
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siltstone.broker.process.io import IoThreads
 
 READ = rule(Operation.READ, ResourceType.TOPIC, "orders")
 WRITE = rule(Operation.WRITE, ResourceType.TOPIC, "orders", Permission.DENY, host="192.0.2.1")

@@ -1,10 +1,10 @@
 """The audit log: clients and their deeds, in a file of its own, and never what was in it."""
 
-from __future__ import annotations
-
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,10 +46,6 @@ from siltstone.protocol.messages.update_features import FeatureUpdateKey, Update
 from tests.support.asking_as import HOST, Guarded
 from tests.support.clock import FakeClock
 from tests.support.waiting import begin_and_go
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

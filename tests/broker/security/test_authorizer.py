@@ -1,7 +1,5 @@
 """The authorizer's answers are those of the rules read one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

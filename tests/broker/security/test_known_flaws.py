@@ -7,8 +7,6 @@ CVE-2018-1288 stand in test_refused_beside.py, CVE-2024-27309 in test_acl_store.
 CVE-2017-12610 in tests/broker/net/test_rights.py and test_login.py.
 """
 
-from __future__ import annotations
-
 import base64
 import gc
 import hashlib

@@ -1,7 +1,5 @@
 """The prefixes of rules: those that a name begins with are found, the longest first."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

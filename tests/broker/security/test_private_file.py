@@ -1,11 +1,11 @@
 """The files of users, ACLs and quotas on a disk that fails."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.acl import Operation, ResourceType
 from siltstone.broker.security.acl_store import AclWriter, load_acls
 from siltstone.broker.security.authorizer import Authorizer
@@ -17,12 +17,6 @@ from siltstone.broker.security.users import UserStore, UserWriter
 from siltstone.protocol.errors import KafkaStorageError
 from tests.support.asking_as import rule
 from tests.support.faults import install
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from siltstone.broker.process.io import IoThreads
 
 VERIFIER = make_verifier(PLAIN_HASH, "secret")
 

@@ -1,7 +1,5 @@
 """Passwords that were right before."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

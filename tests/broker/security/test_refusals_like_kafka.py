@@ -1,8 +1,8 @@
 """Requests that nobody may make, and how a refusal looks: as Apache Kafka 4.3.1 answers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -42,10 +42,6 @@ from siltstone.protocol.messages.offset_delete import (
 )
 from siltstone.protocol.messages.sync_group import SyncGroupRequest
 from tests.support.asking_as import Guarded, rule
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 TOPIC = ResourceType.TOPIC
 NO_TOPIC = ErrorCode.topic_authorization_failed

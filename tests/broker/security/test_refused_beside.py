@@ -1,9 +1,9 @@
 """Parts that are served beside parts that are refused or left out, as by Apache Kafka."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -60,10 +60,6 @@ from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.support.asking_as import Guarded, rule
 from tests.support.batches import make_batch
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID

@@ -1,16 +1,11 @@
 """Every API has its row, and every path of a row leads to names in the request."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.api import APIS, BY_KEY, Api
 from siltstone.broker.security.requirements import REQUIREMENTS
-
-if TYPE_CHECKING:
-    from siltstone.broker.api import Api
 
 WITHOUT = {
     "SaslHandshake",

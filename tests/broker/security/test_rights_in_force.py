@@ -1,14 +1,15 @@
 """A permission is not judged again, until a rule changes; a refusal is told again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.security.acl import Operation, Permission, ResourceType
+from siltstone.broker.security.authorizer import Authorizer
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.fetch import (
     FetchPartition,
@@ -31,12 +32,6 @@ from siltstone.protocol.messages.produce import (
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.support.asking_as import DENIED, Guarded, codes_in, rule
 from tests.support.batches import make_batch
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from siltstone.broker.security.authorizer import Authorizer
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 EVE = "User:eve"

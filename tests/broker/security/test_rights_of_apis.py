@@ -1,13 +1,13 @@
 """Rights of each API: a client without them is refused, with Apache Kafka's codes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.api import APIS, BY_KEY, Api
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.net.faults import Faults
 from siltstone.broker.security import rights
@@ -19,12 +19,6 @@ from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopi
 from siltstone.protocol.messages.delete_acls import DeleteAclsFilter
 from siltstone.protocol.messages.delete_topics import DeleteTopicState
 from tests.support.asking_as import DENIED, Guarded, codes_in, made
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from siltstone.broker.api import Api
 
 _OF_SETTINGS = {32, 33, 44}
 KINDS = (

@@ -1,10 +1,8 @@
 """SCRAM and PLAIN by the RFCs' own examples, by kafka-python's client, and by what liars send."""
 
-from __future__ import annotations
-
 import base64
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from kafka.net.sasl.scram import ScramClient
@@ -25,9 +23,6 @@ from siltstone.broker.security.scram import (
     salt_password,
     verifier_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECRET = b"s" * 32
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

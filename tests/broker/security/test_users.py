@@ -1,11 +1,10 @@
 """The file of the users: private, whole, and refused when it is not."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,6 @@ from siltstone.broker.security.scram import SHA_256, make_verifier
 from siltstone.broker.security.users import FILE_NAME, Credentials, UserStore, UserWriter, remove
 from siltstone.protocol.errors import KafkaStorageError
 from tests.support.waiting import begin_and_go
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 ALICE = make_verifier(SHA_256, "secret")
 BOB = make_verifier(PLAIN_HASH, "other")

@@ -6,10 +6,9 @@ CVE-2025-27817: addresses of tokens and of keys. That tokens themselves name no 
 oauth/test_tokens.py.
 """
 
-from __future__ import annotations
-
 import socket
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -22,9 +21,6 @@ from siltstone.pipeline.client.login import read_login
 from siltstone.pipeline.errors import BadOption
 from tests.support.kio_schemas import request_class
 from tests.support.running import Running, a_broker
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JNDI = "com.sun.security.auth.module.JndiLoginModule"
 LDAP = "com.sun.security.auth.module.LdapLoginModule"

@@ -1,13 +1,13 @@
 """The cleaner in the broker: others that touch a log tell it so, and anyone may ask it why."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
 import os
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +18,9 @@ from siltstone.broker.http.metrics.scans import PAUSE, find_cleanable
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.broker.process import loop_share
+from siltstone.broker.topics.topic import Topic
 from siltstone.cleaner.states import State
+from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
 from tests.support.batches import make_producer_batch
@@ -29,13 +31,6 @@ from tests.support.metrics import make_sources
 from tests.support.services import ServicesOnDisk
 from tests.support.waiting import equals, give_turns_until
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from siltstone.broker.topics.topic import Topic
-    from siltstone.storage.log.log import Log
-
 ORDERS = TopicPartition("orders", 0)
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.4"}
 
@@ -43,7 +38,7 @@ COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.4"}
 class Home(ServicesOnDisk):
     """A broker with a cleaner whose threads are not started."""
 
-    async def open(self) -> Home:
+    async def open(self) -> "Home":
         """Start everything in the order of the server."""
         await super().open()
         services = self.services

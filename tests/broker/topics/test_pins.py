@@ -1,11 +1,11 @@
 """Leases and limits of pins, their pages, and what a killed broker leaves of them."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,7 @@ from siltstone.broker.commands.http_client import ControlAnswer, ask
 from siltstone.broker.http.control.pin_pages import PinPages
 from siltstone.broker.http.control.token import read_token
 from siltstone.broker.http.server import Routes
-from siltstone.broker.http.values import HttpRequest
+from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.broker.topics.pins import PinRoom
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
@@ -24,17 +24,11 @@ from tests.support.messages import Message
 from tests.support.ports import address_of
 from tests.support.services import ServicesOnDisk
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from siltstone.broker.http.values import HttpResponse
-
 
 class Home(ServicesOnDisk):
     """A broker's services with one for pins, and topic `orders` of two partitions."""
 
-    async def start(self) -> Home:
+    async def start(self) -> "Home":
         """Open everything and make the topic."""
         await self.open()
         self.pins = PinRoom(lambda: self.services.settings.server, self.clock, lambda _: 7)

@@ -1,10 +1,9 @@
 """Records of ``__transaction_state`` that nobody can read: skipped, each with a line."""
 
-from __future__ import annotations
-
 import random
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,14 +15,9 @@ from siltstone.protocol.coordinator.transaction_records import (
 )
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.names import TRANSACTIONS_TOPIC
+from siltstone.protocol.records.journal import Row
+from tests.support.services import ServicesOnDisk
 from tests.support.transactional import end, init, open_home, produce
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from siltstone.protocol.records.journal import Row
-    from tests.support.services import ServicesOnDisk
 
 ONGOING, PREPARE_ABORT = 1, 3
 

@@ -1,7 +1,6 @@
 """Files of a pass: index entries by the rule of appends, further segments where offsets end."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,14 +12,12 @@ from siltstone.protocol.core import crc32c
 from siltstone.storage import files
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.open_file import OpenFiles
+from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import make_batch
 from tests.support.invariants import check_indexes
 from tests.support.logs import ORDERS
 from tests.support.passes import CompactedFolder
 from tests.support.segments import NOW_MS, append, load_segment, make_segment
-
-if TYPE_CHECKING:
-    from siltstone.storage.segment.segment import LogSegment
 
 pytestmark = pytest.mark.usefixtures("both_forms")
 

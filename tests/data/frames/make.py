@@ -4,8 +4,6 @@
 Maven and Go, which fetches franz-go. README.md says what lies in them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import lzma
@@ -14,16 +12,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import confluent_kafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from bench.clients.recorder import Recorder
+from bench.clients.recorder import Exchange, Recorder
 from tests.support.clients.aiokafka_client import Aiokafka
+from tests.support.clients.client import Client
 from tests.support.clients.confluent import Confluent
 from tests.support.clients.kafka_python import KafkaPython
 from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
@@ -31,12 +31,6 @@ from tests.support.messages import sample
 from tests.support.ports import address_of
 from tests.support.waiting import wait_until
 from tools.compat.franz_go import MODULE, VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from bench.clients.recorder import Exchange
-    from tests.support.clients.client import Client
 
 HERE: Final = Path(__file__).parent
 _JVM_SECONDS: Final = 120

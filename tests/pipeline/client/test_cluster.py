@@ -1,7 +1,5 @@
 """The cluster path for real: spark-submit, two executor processes, a packed environment."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,12 +3,10 @@
 What the plain form makes of a request is what the compiled one makes.
 """
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from kio.index import load_request_schema
@@ -17,10 +15,8 @@ from siltstone.broker.api import APIS, Api
 from siltstone.protocol import messages
 from siltstone.protocol.core.fields import KINDS, Field
 from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import Description
 from tests.support.kio_messages import encode, example, put_varint
-
-if TYPE_CHECKING:
-    from siltstone.protocol.messages import Description
 
 pytestmark = pytest.mark.slow
 

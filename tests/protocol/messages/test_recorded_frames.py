@@ -3,8 +3,6 @@
 `tests/data/frames` has them.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import pytest

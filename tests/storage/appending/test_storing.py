@@ -1,7 +1,8 @@
 """Produce validation: what is stored in the end, in place, closed, opened or packed again."""
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -42,10 +43,6 @@ from tests.support.validating import (
     renew_crc,
     with_fields,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 # Step C: a client that stamps
 

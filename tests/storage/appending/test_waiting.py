@@ -4,15 +4,15 @@ The bytes and indexes of batches that waited are those of batches that were writ
 what came of each stands in it.
 """
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaError, KafkaStorageError, OutOfOrderSequence
+from siltstone.storage.appending.batch import ValidatedBatch
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 from tests.support.faults import Disk, install
 from tests.support.logs import (
@@ -22,12 +22,6 @@ from tests.support.logs import (
     offsets_in,
     validated,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from siltstone.storage.appending.batch import ValidatedBatch
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Work that is done once for all callers that wait for it."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,33 +1,26 @@
 """Pins: links to the files of one moment, whatever becomes of the log."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from siltstone.protocol.errors import CorruptMessage, UnknownTopicOrPartition
 from siltstone.protocol.records.batch import BatchHeader
-from siltstone.protocol.records.record import iterate_records
+from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
 from siltstone.storage.log import pin_links
 from siltstone.storage.log.frozen import NameGate
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.pin_links import PinnedPartition
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
 from tests.support.cleaner import CleanerHome, read_all
 from tests.support.waiting import PATIENCE, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from siltstone.protocol.records.record import Record
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.log.pin_links import PinnedPartition
 
 
 @pytest.fixture

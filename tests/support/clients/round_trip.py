@@ -3,9 +3,8 @@
 A client that may not do that raises its own exception, after some tries at the most.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -14,9 +13,6 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.support.waiting import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TOPIC = "t"
 LEAVES_SOCKETS = [

@@ -1,15 +1,9 @@
 """A broker of a page: logs with markers, outcomes of transactions, and things with a value."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tools.checker.events import Partition, Position, RecordId
-
-if TYPE_CHECKING:
-    from tools.checker.events import Thing, Value
+from tools.checker.events import Partition, Position, RecordId, Thing, Value
 
 IN = (Partition("in", 0), Partition("in", 1))
 OUT = (Partition("out", 0), Partition("out", 1))

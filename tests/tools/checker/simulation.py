@@ -4,11 +4,10 @@ Every answer may get lost, with what was asked for done or not. A fault that is 
 broker goes unnoticed by all: the history is wrong in one thing and consistent in the others.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from random import Random
 
 from tests.tools.checker.simulated_broker import IN, OUT, Broker, Stored
 from tools.checker.events import (
@@ -21,6 +20,7 @@ from tools.checker.events import (
     Changed,
     Committed,
     CommittedOffset,
+    Event,
     Marker,
     Partition,
     Position,
@@ -30,13 +30,9 @@ from tools.checker.events import (
     Seek,
     Shape,
     Shown,
+    Thing,
+    Value,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
-
-    from tools.checker.events import Event, Thing, Value
 
 PRODUCERS = ("ann", "bob")
 ROUNDS = 16
@@ -53,7 +49,7 @@ class Fate(Enum):
 class Simulation:
     """Two producers, a copier with transactions, a group, topics, and an auditor."""
 
-    def __init__(self, random: Random, plant: Callable[[Simulation], bool] | None = None) -> None:
+    def __init__(self, random: Random, plant: "Callable[[Simulation], bool] | None" = None) -> None:
         self.random = random
         self.broker = Broker()
         self.history: list[Event] = []

@@ -1,7 +1,5 @@
 """`siltstone topics`, `groups`, `produce` and `consume` on a running broker."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

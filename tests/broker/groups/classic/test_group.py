@@ -1,7 +1,5 @@
 """A classic group by the rules of Kafka's: joins, rebalances, static members, time."""
 
-from __future__ import annotations
-
 import gc
 from sys import getrefcount
 

@@ -1,7 +1,5 @@
 """The cost of members of a classic group to each other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

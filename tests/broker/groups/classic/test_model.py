@@ -1,7 +1,5 @@
 """Classic groups whatever happens: members come, go, fall silent, and the journal fails."""
 
-from __future__ import annotations
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

@@ -1,8 +1,8 @@
 """Classic groups and committed offsets through a broker's socket, read by kio."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -12,10 +12,6 @@ from siltstone.broker.groups.expiry import expire
 from tests.support import group_requests as ask
 from tests.support.running import Caller, Running, running
 from tests.support.waiting import equals, give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 QUICK = ("group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=3")
 LONG = "m" * 4097

@@ -1,8 +1,9 @@
 """Consumer groups in the coordinator: written, read back, and taken from protocol to protocol."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +16,7 @@ from siltstone.broker.groups.classic.messages import (
 )
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
 from siltstone.broker.groups.consumer.host import HostedConsumerGroup
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.protocol.coordinator.consumer_protocol import decode_assignment, encode_assignment
 from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
@@ -24,18 +26,15 @@ from siltstone.protocol.coordinator.group_errors import (
     StaleMemberEpoch,
     UnknownMemberId,
 )
-from siltstone.protocol.errors import CoordinatorNotAvailable, ErrorCode, UnsupportedVersion
+from siltstone.protocol.errors import (
+    CoordinatorNotAvailable,
+    ErrorCode,
+    KafkaError,
+    UnsupportedVersion,
+)
 from tests.support.consumer_groups import count, subscription, with_user_data
 from tests.support.services import ServicesOnDisk
 from tests.support.waiting import equals, give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-    from uuid import UUID
-
-    from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.protocol.errors import KafkaError
 
 AT_ONCE = {"group_consumer_assignment_interval_ms": "0", "group_initial_rebalance_delay_ms": "0"}
 
@@ -51,7 +50,7 @@ class Broker:
         self.settings = AT_ONCE | settings
         self.on_disk: ServicesOnDisk
 
-    async def open(self) -> Broker:
+    async def open(self) -> "Broker":
         """Start."""
         self.on_disk = ServicesOnDisk(self.root, directories=1, **self.settings)
         services = (await self.on_disk.open()).services

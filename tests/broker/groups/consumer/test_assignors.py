@@ -1,9 +1,7 @@
 """The assignors: they give each member its partitions."""
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -17,9 +15,6 @@ from siltstone.broker.groups.consumer.assignors import (
     MemberSpec,
     assign_uniform,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 TOPICS = (A, B, C)

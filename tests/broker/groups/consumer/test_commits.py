@@ -1,9 +1,10 @@
 """Offsets of a consumer group over the wire: what members of which epoch may commit and ask for."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.consumer_group_describe.v1 import request as describe
@@ -16,11 +17,6 @@ from kio.schema.offset_fetch.v9 import request as fetch
 
 from tests.support.group_requests import find
 from tests.support.running import Caller, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-    from uuid import UUID
 
 SETTINGS = ("group.consumer.assignment.interval.ms=0", "offsets.topic.num.partitions=1")
 

@@ -1,8 +1,6 @@
 """ConsumerGroupHeartbeat on the state machine: joining, moving partitions, leaving, refusals."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,11 +20,8 @@ from siltstone.protocol.coordinator.group_errors import (
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
-from siltstone.protocol.errors import InvalidRegularExpression, InvalidRequest
+from siltstone.protocol.errors import InvalidRegularExpression, InvalidRequest, KafkaError
 from tests.support.consumer_groups import GroupInHand, Topics, count, plain
-
-if TYPE_CHECKING:
-    from siltstone.protocol.errors import KafkaError
 
 
 def test_the_first_member_gets_everything_at_once() -> None:

@@ -4,18 +4,17 @@ Members behave as a client does: they own what they were told, give up what they
 told, may be slow, silent, restarted, and may lose answers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from siltstone.broker.groups.consumer.changes import Changes
-from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, heartbeat
+from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult, heartbeat
 from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
     FencedMemberEpoch,
@@ -23,11 +22,6 @@ from siltstone.protocol.coordinator.group_errors import (
     UnreleasedInstanceId,
 )
 from tests.support.consumer_groups import GroupInHand, Topics, plain
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from siltstone.broker.groups.consumer.heartbeat import HeartbeatResult
 
 SUBSCRIPTIONS: list[dict[str, Any]] = [
     {"subscribed_topic_names": ("a",)},

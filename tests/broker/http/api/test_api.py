@@ -1,11 +1,10 @@
 """Answers of /api/ about a running broker."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
@@ -22,9 +21,6 @@ from tests.support.ports import address_of
 from tests.support.running import Running, a_broker, running
 from tests.support.traffic import Traffic
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LONG = "x" * 30_000
 

@@ -1,7 +1,5 @@
 """Rights to ask under /api/, and the answers to nonsense."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

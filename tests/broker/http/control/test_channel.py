@@ -4,7 +4,7 @@ import json
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -20,10 +20,8 @@ from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage.log.log import Log
 from siltstone.storage.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from siltstone.storage.log.log import Log
 
 TOKEN = "ab" * 32
 STATUS = Status(

@@ -1,11 +1,11 @@
 """Orders of a test to the broker: time that passes, and requests that fail, over a socket."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -24,10 +24,6 @@ from tests.support.kio_schemas import request_class
 from tests.support.produce_requests import request_entity
 from tests.support.running import Caller, Running
 from tests.support.waiting import give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 HOUR_MS = 3_600_000
 

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -17,10 +18,6 @@ from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.storage.clock import Clock
 from tests.support.metrics import HIDDEN, make_sources
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 
 CHANGING = ("python_", "process_", "avgidle", "linux_disk", "creation_rate", "close_rate")
 REQUEST = HttpRequest(method="GET", path="/metrics")

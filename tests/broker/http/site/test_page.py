@@ -1,10 +1,9 @@
 """The page in a real browser, on a desktop and on a phone."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,6 @@ from tests.support.http_client import ask
 from tests.support.ports import address_of
 from tests.support.running import Running, running
 from tests.support.traffic import Traffic
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 DESKTOP = (1280, 800)
 PHONE = (390, 844)

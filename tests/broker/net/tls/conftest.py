@@ -1,13 +1,8 @@
 """Certificates of clients for the tests of TLS."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
-if TYPE_CHECKING:
-    from tests.support.authority import Authority, Pair
+from tests.support.authority import Authority, Pair
 
 
 @pytest.fixture(scope="session")

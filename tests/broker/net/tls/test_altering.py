@@ -1,25 +1,20 @@
 """Keys and certificates that are altered while the broker runs, as kafka-configs does it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from siltstone.config.errors import StartError
+from tests.support.authority import Authority, Pair
 from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, running
 from tests.support.tls_clients import trusting
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.support.authority import Authority, Pair
 
 LISTENERS = "listeners=SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"
 STORE = "listener.name.ssl.ssl.keystore.location"

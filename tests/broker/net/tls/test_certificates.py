@@ -1,12 +1,10 @@
 """The fields of a certificate, read from its DER."""
 
-from __future__ import annotations
-
 import base64
 import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -19,11 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siltstone.broker.net.tls.certificates import read_block, read_blocks, read_certificate
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.authority import Authority, Pair
+from tests.support.authority import Authority, Pair
 
 
 def subject_of(path: Path) -> str:

@@ -1,24 +1,17 @@
 """Keys and certificates: what is read, and each fault of a file with its sentence."""
 
-from __future__ import annotations
-
 import os
 import ssl
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from siltstone.broker.net.tls.contexts import TlsError, make_endpoint
+from siltstone.broker.net.tls.contexts import Endpoint, TlsError, make_endpoint
 from siltstone.config.load import load
 from siltstone.config.tls import NEWER_SUITES
-from tests.support.authority import openssl
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siltstone.broker.net.tls.contexts import Endpoint
-    from tests.support.authority import Authority, Pair
+from tests.support.authority import Authority, Pair, openssl
 
 LISTEN = "listeners=SSL://127.0.0.1:0"
 

@@ -1,25 +1,20 @@
 """Sockets that encrypt beside each other on one thread: a failure of one is not the other's."""
 
-from __future__ import annotations
-
 import select
 import socket
 import ssl
 import struct
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from siltstone.broker.net.tls.contexts import make_endpoint
 from siltstone.broker.net.tls.sockets import forget_errors
 from siltstone.config.load import load
+from tests.support.authority import Authority, Pair
 from tests.support.tls_clients import trusting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.authority import Authority, Pair
 
 _MANY = b"x" * 65536
 _RESET = struct.pack("ii", 1, 0)

@@ -1,10 +1,9 @@
 """A listener with TLS as sslscan sees it: as docs/security-tls.md promises, and no more."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,9 +11,6 @@ import pytest
 from tests.support.authority import Authority
 from tests.support.missing import require
 from tests.support.running import running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,5 @@
 """Listeners that speak TLS, spoken to by Python's own: what is served, and what is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import gc
@@ -11,10 +9,12 @@ import os
 import random
 import socket
 import ssl
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
@@ -23,24 +23,18 @@ from kio.schema.produce.v9 import request as produce9
 
 from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.tls import handshakes as module
+from siltstone.broker.net.tls.contexts import Endpoint
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.config.errors import ConfigError
+from siltstone.config.tls import TlsConfig
 from siltstone.storage.files import disk
-from tests.support.authority import Authority
+from tests.support.authority import Authority, Pair
 from tests.support.batches import make_batch
 from tests.support.latency import measure
 from tests.support.quotas import set_quota
 from tests.support.running import Caller, Running, running
 from tests.support.tls_clients import LOWEST, client_hello, connect, trusting
 from tests.support.waiting import at_least, equals, give_turns_until, within
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
-
-    from siltstone.broker.net.tls.contexts import Endpoint
-    from siltstone.config.tls import TlsConfig
-    from tests.support.authority import Pair
 
 TWO = "listeners=SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"
 ENCRYPTED, PLAIN = 0, 1

@@ -1,7 +1,5 @@
 """The messages of OAUTHBEARER: what a client may send, and what it is answered."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,13 +1,12 @@
 """Where keys are read: files, and https URLs that are slow, large, moved or somebody else's."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +19,6 @@ from siltstone.broker.security.oauth.key_sources import (
 )
 from tests.support.authority import Authority
 from tests.support.tokens import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,10 @@
 """Which keys are taken from a set, and when the set is read again."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import jwt
 import pytest
@@ -15,9 +14,6 @@ from siltstone.broker.security.oauth.key_sources import SourceError
 from siltstone.broker.security.oauth.keys import Keys, parse_keys
 from tests.support.clock import FakeClock
 from tests.support.tokens import Issuer, make_key, row, settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Source:

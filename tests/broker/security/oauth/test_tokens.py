@@ -1,12 +1,11 @@
 """Which tokens are good, and which are not, by what they say and by what has signed them."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import jwt
 import pytest
@@ -16,9 +15,6 @@ from siltstone.broker.security.oauth.keys import ALGORITHMS, Keys
 from siltstone.broker.security.oauth.tokens import MAX_LIFETIME_MS, TokenChecker, TokenFault
 from tests.support.clock import FakeClock
 from tests.support.tokens import Issuer, claims, encode, make_key, row, settings, unsigned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CLOCK = FakeClock()
 NOW_MS = CLOCK.now_ms()

@@ -1,17 +1,18 @@
 """Which quota is a client's: the most specific of eight levels, for each kind by itself."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.broker.security.quotas.book import CONNECTION, CONSUMER, PRODUCER, Quotas, Share
-
-if TYPE_CHECKING:
-    from siltstone.broker.security.quotas.book import Entity, Values
+from siltstone.broker.security.quotas.book import (
+    CONNECTION,
+    CONSUMER,
+    PRODUCER,
+    Entity,
+    Quotas,
+    Share,
+    Values,
+)
 
 NAMES = st.sampled_from(["a", "b"])
 PARTS = st.tuples(

@@ -1,12 +1,11 @@
 """The meter before the handlers: whom it counts, what it tells, and what it lets pass."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable, Coroutine
 from heapq import heappop, heappush
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,9 +24,6 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.support.clock import FakeClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 WINDOWS = Windows(11, 1)
 EVERYBODY = (("client-id", None),)

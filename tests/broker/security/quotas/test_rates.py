@@ -1,11 +1,8 @@
 """Quotas hold over every minute, whatever the requests are like; time is the test's."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import tracemalloc
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -18,13 +15,11 @@ from siltstone.broker.security.quotas.book import (
     PRODUCER,
     REQUEST,
     Quotas,
+    Values,
 )
 from siltstone.broker.security.quotas.meter import Meter
 from siltstone.broker.security.quotas.rates import TokenBucket, Windows
 from tests.support.clock import FakeClock
-
-if TYPE_CHECKING:
-    from siltstone.broker.security.quotas.book import Values
 
 WINDOWS = Windows(11, 1)
 LIMIT = 1_000_000.0

@@ -1,23 +1,16 @@
 """The file of the quotas: whole, private, and in force only when it is written."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.private_file import PrivateFileError
-from siltstone.broker.security.quotas.book import Quotas
+from siltstone.broker.security.quotas.book import Quotas, Values
 from siltstone.broker.security.quotas.store import FILE_NAME, QuotaWriter, load_quotas
 from siltstone.protocol.errors import KafkaStorageError
 from tests.support.waiting import begin_and_go
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.security.quotas.book import Values
 
 VALUES: Values = {
     (("user", 'ó"\n\ud800'), ("client-id", None)): {"producer_byte_rate": 1e6},

@@ -1,23 +1,18 @@
 """kill -9 at every step of a move: one copy is served then, with all that was acknowledged."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+import pytest
+
+from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.faults import install
 from tests.support.invariants import check_log
 from tests.support.logs import bytes_of
 from tests.support.moves import Directories, copies, folders
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from siltstone.storage.log.log import Log
 
 CHANGES = frozenset({"rename", "unlink", "mkdir", "create"})
 

@@ -1,13 +1,13 @@
 """Partitions that move to another log directory: what readers, writers and the disk see of it."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import random
 import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.log import pin_links
+from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.batches import TIMESTAMP
 from tests.support.faults import install
@@ -23,12 +24,6 @@ from tests.support.invariants import check_log
 from tests.support.logs import bytes_of, offsets_in
 from tests.support.moves import ORDERS, STALLED, Directories, copies, folders, open_files
 from tests.support.waiting import equals, give_turns_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from siltstone.storage.log.log import Log
 
 
 def _fill(log: Log, segments: int = 3) -> None:
