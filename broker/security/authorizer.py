@@ -45,13 +45,13 @@ _FORGOTTEN: Final = 100
 _MAX_NAME: Final = 256
 """The most characters of a name whose answer is remembered: longer ones could fill the memory."""
 
-_IMPLIED: Final = {
-    Operation.READ: Operation.DESCRIBE,
-    Operation.WRITE: Operation.DESCRIBE,
-    Operation.DELETE: Operation.DESCRIBE,
-    Operation.ALTER: Operation.DESCRIBE,
-    Operation.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
+_IMPLYING: Final[dict[int, int]] = {
+    Operation.DESCRIBE: sum(
+        1 << each for each in (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
+    ),
+    Operation.DESCRIBE_CONFIGS: 1 << Operation.ALTER_CONFIGS,
 }
+"""The bits of operations that, when they are permitted, permit another operation, too."""
 _HARD_CODED: Final = "hardcode"
 """The name by which Kafka finds out whether somebody may do something with any resource."""
 
@@ -65,16 +65,11 @@ class _Rights:
         self.allowed: dict[str, dict[str, int]] = {}
         self.denied: dict[str, dict[str, int]] = {}
         for acl in acls:
-            if acl.permission == Permission.ALLOW:
-                _put(self.allowed, acl, _allowed_bits(acl.operation))
-            else:
-                _put(self.denied, acl, _bits(acl.operation))
-
-
-def _put(table: dict[str, dict[str, int]], acl: Acl, bits: int) -> None:
-    hosts = table.setdefault(acl.principal, {})
-    host = _canonical(acl.host)
-    hosts[host] = hosts.get(host, 0) | bits
+            table = self.allowed if acl.permission == Permission.ALLOW else self.denied
+            hosts = table.setdefault(acl.principal, {})
+            host = _canonical(acl.host)
+            bits = -1 if acl.operation == Operation.ALL else 1 << acl.operation
+            hosts[host] = hosts.get(host, 0) | bits
 
 
 @lru_cache(maxsize=1024)
@@ -88,16 +83,6 @@ def _canonical(host: str) -> str:
         return str(ip_address(host))
     except ValueError:
         return host
-
-
-def _bits(operation: Operation) -> int:
-    return -1 if operation == Operation.ALL else 1 << operation
-
-
-def _allowed_bits(operation: Operation) -> int:
-    bits = _bits(operation)
-    implied = _IMPLIED.get(operation)
-    return bits if implied is None else bits | 1 << implied
 
 
 def _find(table: dict[str, dict[str, int]], principal: str, host: str) -> int:
@@ -238,13 +223,13 @@ class Authorizer:
         bit = 1 << operation
         allowed: list[Pattern] = []
         denied: set[Pattern] = set()
-        for acl in self._of_client(principal, host, resource_type):
-            if not _bits(acl.operation) & bit:
-                continue
-            if acl.permission == Permission.ALLOW:
-                allowed.append(acl.pattern)
-            else:
-                denied.add(acl.pattern)
+        for pattern in self._acls:
+            if pattern.resource_type == resource_type:
+                rights = self._rights[pattern]
+                if _find(rights.allowed, principal, host) & bit:
+                    allowed.append(pattern)
+                if _find(rights.denied, principal, host) & bit:
+                    denied.add(pattern)
         kind = ResourceType(resource_type)
         everything = Pattern(kind, PatternType.LITERAL, WILDCARD)
         if everything in denied:
@@ -286,7 +271,8 @@ class Authorizer:
             if denied & bit:
                 return False
             allowed |= also_allowed
-        return bool(allowed & bit) or (self._allows_without_acls and not is_found)
+        is_allowed = bool(allowed & (bit | _IMPLYING.get(operation, 0)))
+        return is_allowed or (self._allows_without_acls and not is_found)
 
     def _find_of_prefix(
         self, principal: str, host: str, resource_type: int, prefix: str
@@ -304,15 +290,6 @@ class Authorizer:
                 self._of_prefixes.clear()
             found = self._of_prefixes[key] = allowed, denied
         return found
-
-    def _of_client(self, principal: str, host: str, resource_type: int) -> Iterator[Acl]:
-        for pattern, acls in self._acls.items():
-            if pattern.resource_type == resource_type:
-                for acl in acls:
-                    if acl.principal in {principal, _EVERYBODY} and (
-                        _canonical(acl.host) in {host, WILDCARD}
-                    ):
-                        yield acl
 
     def _renew(self, changed: Iterable[Pattern]) -> None:
         for pattern in changed:
