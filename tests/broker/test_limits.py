@@ -22,7 +22,7 @@ from tests.support.batches import make_batch, make_producer_batch
 from tests.support.clock import FakeClock, now
 from tests.support.kio_schemas import request_class
 from tests.support.limited import create_partitions, init_producer, transactions_at
-from tests.support.metrics import make_sources
+from tests.support.metrics import make_sources, rows_of
 from tests.support.produce_requests import request_entity as produce
 from tests.support.running import Caller, running
 from tests.support.waiting import give_turns_until
@@ -312,7 +312,7 @@ def test_each_limit_is_a_metric() -> None:
     sources = replace(make_sources({}), limits=limits)
     sources.requests.invalid_records["UnfoldsTooFar"] = 2
     (metric,) = (each for each in QUOTA_METRICS if each.name == "siltstone_limit_refused")
-    rows = dict(filter(None, metric.read(sources)))
+    rows = dict(rows_of(metric, sources))
 
     assert rows["groups.max.count",] == 1
     assert rows["decompressed bytes",] == 2

@@ -1,12 +1,14 @@
 """Sources of metrics that stand in for a broker of any size."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from siltstone.broker.coordinators import Coordinators
 from siltstone.broker.groups.offsets import Offsets
+from siltstone.broker.http.metrics.metric import Column, Metric
 from siltstone.broker.http.metrics.metric_sources import (
     FlushCounts,
     ListenerCounts,
@@ -82,6 +84,15 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
         software=lambda: iter([Software("librdkafka", "2.1", "PLAINTEXT"), None]),
         max_lag_series=lambda: 100,
     )
+
+
+def rows_of(metric: Metric, sources: MetricSources) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values of the labels, and the value, of each row of a metric."""
+    if isinstance(metric.read, Column):
+        pairs = zip(metric.read.labels(sources), metric.read.values(sources), strict=False)
+        yield from ((tuple(re.findall('="([^"]*)"', labels)), value) for labels, value in pairs)
+    else:
+        yield from filter(None, metric.read(sources))
 
 
 def with_offsets(

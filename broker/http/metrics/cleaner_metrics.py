@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import Metric, one_of, rows_of
+from siltstone.broker.http.metrics.metric import (
+    PARTITION,
+    Column,
+    Metric,
+    each_of,
+    one_of,
+    rows_of,
+)
 from siltstone.broker.http.metrics.scans import find_cleanable
 from siltstone.cleaner.one_pass.stats import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from siltstone.broker.http.metrics.metric import Reader, Row
+    from siltstone.broker.http.metrics.metric import Row
     from siltstone.broker.http.metrics.metric_sources import MetricSources
     from siltstone.broker.http.metrics.scans import CleanableScan
     from siltstone.broker.topics.cleaning import Cleaning
@@ -30,15 +37,9 @@ _of_pool = one_of(_find_pool)
 _rows_of_pool = rows_of(_find_pool)
 
 
-def _per_compacted(read: Callable[[CleanableScan], Sequence[float]]) -> Reader:
+def _per_compacted(read: Callable[[CleanableScan], Sequence[float]]) -> Column:
     """Return a reader of one value per compacted partition."""
-
-    def rows(sources: MetricSources) -> Iterator[Row]:
-        scan = sources.cleanable
-        for (topic, partition), value in zip(scan.partitions, read(scan), strict=True):
-            yield (topic, str(partition)), value
-
-    return rows
+    return Column(lambda sources: sources.cleanable.labels, lambda sources: read(sources.cleanable))
 
 
 def _last_passes(pool: CleanerPool) -> Iterator[Row]:
@@ -72,11 +73,6 @@ def _failed(cleaning: Cleaning) -> Iterator[Row]:
         yield (topic, str(partition), failure.cause), failure.attempts
 
 
-def _failures(pool: CleanerPool) -> Iterator[Row]:
-    for cause, count in tuple(pool.services.figures.failures.items()):
-        yield (cause,), count
-
-
 def _passes(pool: CleanerPool) -> Iterator[Row]:
     figures = pool.services.figures
     yield ("cleaned",), figures.passes
@@ -84,13 +80,10 @@ def _passes(pool: CleanerPool) -> Iterator[Row]:
     yield ("failed",), sum(tuple(figures.failures.values()))
 
 
-def _dropped(pool: CleanerPool) -> Iterator[Row]:
-    dropped = pool.services.figures.dropped
-    for reason in Reason:
-        yield (reason.value,), dropped[reason]
+def _dropped(pool: CleanerPool) -> dict[str, int]:
+    return {reason.value: pool.services.figures.dropped[reason] for reason in Reason}
 
 
-PARTITION = ("topic", "partition")
 _LOG_CLEANER = "kafka_log_logcleaner"
 _MANAGER = "kafka_log_logcleanermanager"
 
@@ -145,10 +138,11 @@ CLEANER_METRICS = (
            "`CleanerFigures`", _rows_of_pool(_passes)),
     Metric("counter", "siltstone_cleaner_failures", ("cause",),
            "Passes that failed, by the kind of the error.",
-           "`CleanerFigures`", _rows_of_pool(_failures)),
+           "`CleanerFigures`",
+           _rows_of_pool(each_of(lambda pool: pool.services.figures.failures))),
     Metric("counter", "siltstone_cleaner_records_dropped", ("reason",),
            "Records that passes dropped, by reason.",
-           "`CleanerFigures`", _rows_of_pool(_dropped)),
+           "`CleanerFigures`", _rows_of_pool(each_of(_dropped))),
     Metric("counter", "siltstone_cleaner_bytes_read", (),
            "Bytes of log that passes read, both readings together.",
            "`CleanerFigures`", _of_pool(lambda pool: pool.services.figures.bytes_read)),

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.group import GroupState
-from siltstone.broker.http.metrics.metric import Column, Metric, one_of, rows_of, single
-from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE
+from siltstone.broker.http.metrics.metric import Column, Metric, each_of, one_of, rows_of, single
+from siltstone.broker.http.metrics.scans import PAUSE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.metric_sources import MetricSources
-    from siltstone.broker.transactions.coordinator import TransactionCoordinator
+    from siltstone.broker.http.metrics.scans import LagScan
 
 _GROUPS_AT_A_TIME: Final = 1024
 
@@ -97,57 +97,26 @@ GROUP_METRICS = (
 _SERIES: Final = ("consumergroup", "topic", "partition")
 
 
-class _LagColumn(Column):
-    """A reader of one value per group and partition; rows without a value are left out.
-
-    Each row is a series, so the number of rows is limited; omitted rows are counted.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, sources: MetricSources) -> Iterator[Row]:
-        """Yield a row for each group and partition."""
-        values: list[int | None] = getattr(sources.lag, self._name)
-        for key, value in zip(sources.lag.keys, values, strict=True):
-            if value is not None:
-                yield key, value
-
-    def lines(self, sources: MetricSources, series: str) -> Iterator[str | None]:
-        """Yield the text, several lines at a time."""
-        labels = sources.lag.labels
-        values: list[int | None] = getattr(sources.lag, self._name)
-        for start in range(0, len(labels), AT_A_TIME):
-            end = start + AT_A_TIME
-            yield "".join(
-                [
-                    f"{series}{{{label}}} {value}\n"
-                    for label, value in zip(labels[start:end], values[start:end], strict=True)
-                    if value is not None
-                ]
-            )
-            yield PAUSE
+def _lag_column(read: Callable[[LagScan], Sequence[int | None]]) -> Column:
+    """Return a reader of one value for each group and partition that the scan has room for."""
+    return Column(lambda sources: sources.lag.labels, lambda sources: read(sources.lag))
 
 
 # fmt: off
 LAG_METRICS = (
     Metric("gauge", "kafka_consumergroup_current_offset", _SERIES,
            "Offset that a group has committed for a partition.",
-           "`Offsets`", _LagColumn("offsets")),
+           "`Offsets`", _lag_column(lambda scan: scan.offsets)),
     Metric("gauge", "kafka_consumergroup_lag", _SERIES,
            "Records from a group's committed offset to the end of the log.",
-           "`Offsets`, `end.log_end_offset` of the Log", _LagColumn("lags")),
+           "`Offsets`, `end.log_end_offset` of the Log",
+           _lag_column(lambda scan: scan.lags)),
     Metric("gauge", "siltstone_consumergroup_series_omitted", (),
            "Committed offsets that the two metrics before leave out: more than "
            "metrics.max.lag.series.",
            "`Offsets`", single(lambda sources: sources.lag.omitted)),
 )
 # fmt: on
-
-
-def _ended(transactions: TransactionCoordinator) -> Iterator[Row]:
-    for how, count in transactions.ended.items():
-        yield (how,), count
 
 
 _of_transactions = one_of(lambda sources: sources.transactions)
@@ -173,7 +142,8 @@ TRANSACTION_METRICS = (
            "`TransactionCoordinator`", _of_transactions(lambda each: each.active_count)),
     Metric("counter", "siltstone_transactions_ended", ("how",),
            "Transactions committed, aborted, and aborted for their time-out.",
-           "`TransactionCoordinator`", rows_of(lambda sources: sources.transactions)(_ended)),
+           "`TransactionCoordinator`",
+           rows_of(lambda sources: sources.transactions)(each_of(lambda each: each.ended))),
     Metric("gauge", "kafka_server_transaction_coordinator_metrics_partition_load_time_max", (),
            "Milliseconds that it took to read `__transaction_state` back at the start.",
            "`CoordinatorLog`", _of_transactions(lambda each: each.journal.load_seconds * 1000)),

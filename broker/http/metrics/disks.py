@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import Metric, one_of
+from siltstone.broker.http.metrics.metric import Metric, each_of, one_of
 from siltstone.storage.directory.room import Level
 
 if TYPE_CHECKING:
@@ -61,9 +61,8 @@ _ENDS = ("released", "expired", "over-budget", "stopped")
 _of_pins = one_of(lambda sources: sources.pins)
 
 
-def _pins_ended(sources: MetricSources) -> Iterator[Row]:
-    for why in _ENDS:
-        yield (why,), 0 if sources.pins is None else sources.pins.counts.ended[why]
+def _pins_ended(sources: MetricSources) -> dict[str, int]:
+    return {why: 0 if sources.pins is None else sources.pins.counts.ended[why] for why in _ENDS}
 
 
 # fmt: off
@@ -85,7 +84,7 @@ PIN_METRICS = (
            "`PinRoom`", _of_pins(lambda room: room.counts.refused)),
     Metric("counter", "siltstone_pins_ended", ("why",),
            "Pins that ended since the start, by why.",
-           "`PinRoom`", _pins_ended),
+           "`PinRoom`", each_of(_pins_ended)),
 )
 # fmt: on
 
@@ -97,11 +96,9 @@ _CLIENT_ID = "ReplicaAlterLogDirs"
 
 def _of_client(read: Callable[[LogDirMoves], float]) -> Reader:
     """Return a reader of one value with Kafka's label for the copier; 0 if nothing is copied."""
-
-    def rows(sources: MetricSources) -> Iterator[Row]:
-        yield (_CLIENT_ID,), 0 if sources.moves is None else read(sources.moves)
-
-    return rows
+    return each_of(
+        lambda sources: {_CLIENT_ID: 0 if sources.moves is None else read(sources.moves)}
+    )
 
 
 _of_moves = one_of(lambda sources: sources.moves)

@@ -2,22 +2,21 @@
 
 A scrape of 5,000 partitions has tens of thousands of lines, and the writer of prometheus_client
 would hold the loop for a fifth of a second (docs/decisions/0014-the-text-of-a-scrape.md). So the
-text is written here, sample by sample, with a pause whenever a slice is used up; a test compares it
-with the text of prometheus_client. ``BrokerCollector`` gives the same metrics to any registry. The
-import of prometheus_client takes 50 ms and 7 MiB, so the first scrape does it, in steps.
+text is written here, sample by sample, with a pause whenever a slice is used up; in a test
+prometheus_client reads it. The import of prometheus_client takes 50 ms and 7 MiB, so the first
+scrape does it, in steps.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.metric import Column, Summary
 from siltstone.broker.http.metrics.recent import QUANTILES
-from siltstone.broker.http.metrics.scans import CLIENT_HELP, PAUSE, client_lines, escape
+from siltstone.broker.http.metrics.scans import PAUSE, client_lines, escape
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpResponse
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from prometheus_client import CollectorRegistry
-    from prometheus_client.metrics_core import Metric as Family
 
-    from siltstone.broker.http.metrics.metric import Metric, Value
+    from siltstone.broker.http.metrics.metric import Metric
     from siltstone.broker.http.metrics.metric_sources import MetricSources
     from siltstone.broker.http.values import HttpRequest
 
@@ -47,34 +45,6 @@ _IMPORTS = (
     "wsgiref.simple_server",
     "prometheus_client",
 )
-
-
-class BrokerCollector:
-    """Our metrics as families of prometheus_client, for any registry. It reads without a pause."""
-
-    def __init__(self, sources: MetricSources) -> None:
-        self._sources = sources
-
-    def collect(self) -> Iterator[Family]:
-        """Yield every family with all its samples."""
-        from prometheus_client.metrics_core import Metric as Family  # noqa: PLC0415 - see above
-
-        sources, looking = self._sources.begin()
-        deque(looking, 0)
-        for metric in METRICS:
-            kind = "unknown" if metric.kind == "untyped" else metric.kind
-            family = Family(metric.name, metric.help, kind)
-            for row in metric.read(sources):
-                if row is PAUSE:
-                    continue
-                for suffix, labels, value in _samples(metric, *row):
-                    family.add_sample(metric.name + suffix, dict(labels), value)
-            yield family
-        for name, series in sorted(sources.clients.families.items()):
-            family = Family(name, CLIENT_HELP, "unknown")
-            for pairs, number in series.items():
-                family.add_sample(name, dict(pairs), number)
-            yield family
 
 
 class Scrapes:
@@ -148,30 +118,22 @@ class Scrapes:
 def _compound_lines(
     metric: Metric, label_values: tuple[str, ...], value: Histogram | Summary
 ) -> Iterator[str]:
-    for suffix, labels, number in _samples(metric, label_values, value):
-        braces = _braces(tuple(labels)) % tuple(map(escape, labels.values()))
-        yield f"{metric.name}{suffix}{braces} {number}\n"
-
-
-def _samples(
-    metric: Metric, label_values: tuple[str, ...], value: Value
-) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Yield name suffix, labels and value of each sample that one row stands for."""
-    labels = dict(zip(metric.labels, label_values, strict=True))
+    """Yield the buckets of a histogram, or the quantiles of a summary, then the count and sum."""
+    prefix = _braces(metric.labels)[1:-1] % tuple(map(escape, label_values))
+    start = f"{prefix}," if prefix else ""
     if isinstance(value, Histogram):
         counts = tuple(accumulate(value.buckets))
         bounds = (*(f"{bound * metric.scale:.6g}" for bound in BOUNDS_SECONDS), "+Inf")
         for bound, count in zip(bounds, counts, strict=True):
-            yield "_bucket", {**labels, "le": bound}, count
-        yield "_count", labels, counts[-1]
-        yield "_sum", labels, value.seconds * metric.scale
-    elif isinstance(value, Summary):
-        for name, seconds in zip(QUANTILES, value.quantiles, strict=False):
-            yield "", {**labels, "quantile": name}, seconds * metric.scale
-        yield "_count", labels, value.times
-        yield "_sum", labels, value.seconds * metric.scale
+            yield f'{metric.name}_bucket{{{start}le="{bound}"}} {count}\n'
+        times = counts[-1]
     else:
-        yield "_total" if metric.kind == "counter" else "", labels, value
+        for name, seconds in zip(QUANTILES, value.quantiles, strict=False):
+            yield f'{metric.name}{{{start}quantile="{name}"}} {seconds * metric.scale}\n'
+        times = value.times
+    braces = f"{{{prefix}}}" if prefix else ""
+    yield f"{metric.name}_count{braces} {times}\n"
+    yield f"{metric.name}_sum{braces} {value.seconds * metric.scale}\n"
 
 
 def _braces(labels: tuple[str, ...]) -> str:

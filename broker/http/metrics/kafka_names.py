@@ -11,15 +11,20 @@ these are always 0, as on an idle single node of Apache Kafka.
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.http.metrics.metric import Metric, Summary, one_of, single
-from siltstone.broker.http.metrics.partitions import (
+from siltstone.broker.http.metrics.metric import (
     PARTITION,
     TOPIC,
-    PartitionColumn,
-    TopicColumn,
-    always,
+    Kind,
+    Metric,
+    Summary,
+    each_of,
+    one_of,
+    per_partition,
+    per_topic,
+    single,
 )
 from siltstone.broker.http.metrics.recent import QUANTILES
 from siltstone.broker.http.metrics.scans import PAUSE
@@ -43,17 +48,6 @@ _ALWAYS_TOLD: Final = frozenset({0, 1, 3})
 _WAITING: Final = frozenset({"Fetch", "FetchConsumer", "JoinGroup", "SyncGroup"})
 _ZEROS: Final = (0.0,) * len(QUANTILES)
 _FOLLOWER: Final = "FetchFollower"
-
-
-def _zero(_: MetricSources) -> int:
-    return 0
-
-
-def _of_client(client: str) -> Reader:
-    def rows(_: MetricSources) -> Iterator[Row]:
-        yield (client,), 0
-
-    return rows
 
 
 def _produces(scan: PartitionScan) -> Iterator[int]:
@@ -129,22 +123,15 @@ def _loop_lag(sources: MetricSources) -> Iterator[Row | None]:
 
 def by_listener(read: Callable[[ListenerCounts], float]) -> Reader:
     """Return a reader of one value for each listener."""
-
-    def rows(sources: MetricSources) -> Iterator[Row]:
-        for counts in sources.listeners():
-            yield (counts.listener,), read(counts)
-
-    return rows
+    return each_of(lambda sources: {each.listener: read(each) for each in sources.listeners()})
 
 
-def _came(sources: MetricSources) -> Iterator[Row]:
-    for listener, came, _ in sources.recent.connection_rates():
-        yield (listener,), came
+def _came(sources: MetricSources) -> dict[str, float]:
+    return {listener: came for listener, came, _ in sources.recent.connection_rates()}
 
 
-def _went(sources: MetricSources) -> Iterator[Row]:
-    for listener, _, went in sources.recent.connection_rates():
-        yield (listener,), went
+def _went(sources: MetricSources) -> dict[str, float]:
+    return {listener: went for listener, _, went in sources.recent.connection_rates()}
 
 
 def _software(sources: MetricSources) -> Iterator[Row | None]:
@@ -178,7 +165,8 @@ _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller"
 _SOCKETS = "kafka_server_socketservermetrics"
 _PROCESS = "kafka_server_kafkaserver"
-_IDLE = "avgidle"
+_LOOP = "kafka_network_socketserver"
+_HANDLERS = "kafka_server_kafkarequesthandlerpool"
 _REQUEST = ("request",)
 _LISTENER = ("listener",)
 _ONE_NODE = "Always 0: one node is its own only replica."
@@ -188,8 +176,14 @@ _IDLE_HELP = "Share of the last minute in which the event loop's thread did not 
 _IDLE_SOURCE = "processor time of the thread"
 
 
-def _idle(sources: MetricSources) -> float:
-    return sources.recent.idle
+def _idle(kind: Kind, name: str) -> Metric:
+    return Metric(
+        kind, name, (), _IDLE_HELP, _IDLE_SOURCE, single(lambda sources: sources.recent.idle)
+    )
+
+
+def _always_0(kind: Kind, name: str, words: str = _ONE_NODE) -> Metric:
+    return Metric(kind, name, (), words, _CONSTANT, single(lambda _: 0))
 
 
 # fmt: off
@@ -201,54 +195,48 @@ KAFKA_NAMES = (
     Metric("untyped", f"{_TOPICS}_bytesinpersec", TOPIC,
            "Bytes of record batches appended since the start.",
            f"`end.bytes_in` of the {_SCAN}",
-           TopicColumn(lambda scan: [sums.bytes_in for sums in scan.sums])),
+           per_topic(lambda scan: [sums.bytes_in for sums in scan.sums])),
     Metric("untyped", f"{_TOPICS}_bytesoutpersec", TOPIC,
            "Bytes of record batches handed to fetch responses since the start.",
            f"`bytes_out` of the {_SCAN}",
-           TopicColumn(lambda scan: [sums.bytes_out for sums in scan.sums])),
+           per_topic(lambda scan: [sums.bytes_out for sums in scan.sums])),
     Metric("untyped", f"{_TOPICS}_messagesinpersec", TOPIC,
            "Records appended since the start.",
            f"`end.records_in` of the {_SCAN}",
-           TopicColumn(lambda scan: [sums.records_in for sums in scan.sums])),
+           per_topic(lambda scan: [sums.records_in for sums in scan.sums])),
     Metric("counter", f"{_TOPICS}_totalproducerequests", TOPIC,
            "Batches that producers sent, one for each partition of a request; with refused ones.",
-           f"`end.batches_in` of the {_SCAN}", TopicColumn(_produces)),
+           f"`end.batches_in` of the {_SCAN}", per_topic(_produces)),
     Metric("untyped", f"{_TOPICS}_totalproducerequestspersec", TOPIC,
            "The same since the start.",
-           f"`end.batches_in` of the {_SCAN}", TopicColumn(_produces)),
+           f"`end.batches_in` of the {_SCAN}", per_topic(_produces)),
     Metric("counter", f"{_TOPICS}_failedproducerequests", TOPIC,
            "Batches refused, but for those too large, damaged, or refused by the disk.",
-           "`Topic`, in produce", TopicColumn(lambda scan: scan.failed_produces)),
-    Metric("untyped", f"{_TOPICS}_producemessageconversionspersec", (),
-           "Always 0: old formats are refused, not converted.", _CONSTANT, single(_zero)),
-    Metric("untyped", f"{_TOPICS}_fetchmessageconversionspersec", (),
-           "Always 0: old formats are not converted.", _CONSTANT, single(_zero)),
+           "`Topic`, in produce", per_topic(lambda scan: scan.failed_produces)),
+    _always_0("untyped", f"{_TOPICS}_producemessageconversionspersec",
+              "Always 0: old formats are refused, not converted."),
+    _always_0("untyped", f"{_TOPICS}_fetchmessageconversionspersec",
+              "Always 0: old formats are not converted."),
     # Replicas and the controller
     Metric("gauge", "kafka_cluster_partition_replicascount", PARTITION,
-           "Always 1.", _CONSTANT, PartitionColumn(always(1))),
-    Metric("gauge", "kafka_cluster_partition_atminisr", (), _ONE_NODE, _CONSTANT, single(_zero)),
-    Metric("gauge", "kafka_cluster_partition_underminisr", (), _ONE_NODE, _CONSTANT, single(_zero)),
+           "Always 1.", _CONSTANT, per_partition(lambda _: repeat(1))),
+    _always_0("gauge", "kafka_cluster_partition_atminisr"),
+    _always_0("gauge", "kafka_cluster_partition_underminisr"),
+    _always_0("untyped", f"{_REPLICAS}_isrshrinkspersec"),
+    _always_0("untyped", f"{_REPLICAS}_isrexpandspersec"),
     *(
-        Metric("untyped", f"{_REPLICAS}_{name}", (), _ONE_NODE, _CONSTANT, single(_zero))
-        for name in ("isrshrinkspersec", "isrexpandspersec")
-    ),
-    *(
-        Metric("gauge", f"{_REPLICAS}_straypartitions{name}", (),
-               "Always 0: no partition moves to another node and leaves a folder here.",
-               _CONSTANT, single(_zero))
+        _always_0("gauge", f"{_REPLICAS}_straypartitions{name}",
+                  "Always 0: no partition moves to another node and leaves a folder here.")
         for name in ("count", "misclassifiedcount", "totalsize")
     ),
     *(
         Metric("gauge", f"kafka_server_replicafetchermanager_{name}", ("clientid",),
-               _ONE_NODE, _CONSTANT, _of_client("Replica"))
+               _ONE_NODE, _CONSTANT, each_of(lambda _: {"Replica": 0}))
         for name in ("minfetchrate", "maxlag")
     ),
-    Metric("counter", f"{_CONTROLLER}_controllerstats_uncleanleaderelections", (),
-           _ONE_NODE, _CONSTANT, single(_zero)),
-    Metric("untyped", f"{_CONTROLLER}_controllerstats_uncleanleaderelectionspersec", (),
-           _ONE_NODE, _CONSTANT, single(_zero)),
-    Metric("gauge", f"{_CONTROLLER}_kafkacontroller_preferredreplicaimbalancecount", (),
-           _ONE_NODE, _CONSTANT, single(_zero)),
+    _always_0("counter", f"{_CONTROLLER}_controllerstats_uncleanleaderelections"),
+    _always_0("untyped", f"{_CONTROLLER}_controllerstats_uncleanleaderelectionspersec"),
+    _always_0("gauge", f"{_CONTROLLER}_kafkacontroller_preferredreplicaimbalancecount"),
     # Requests
     Metric("untyped", f"{_REQUESTS}_requestspersec", _REQUEST,
            "Requests answered since the start; as in Kafka, FetchConsumer are in Fetch too.",
@@ -256,8 +244,8 @@ KAFKA_NAMES = (
     Metric("untyped", f"{_REQUESTS}_errorspersec", ("request", "error"),
            "Error codes in answers since the start.",
            "`RequestStats`, in dispatch", request_errors),
-    Metric("gauge", f"{_REQUESTS}_deprecatedrequestspersec_fiveminuterate", (),
-           "Always 0: no version that is served is deprecated.", _CONSTANT, single(_zero)),
+    _always_0("gauge", f"{_REQUESTS}_deprecatedrequestspersec_fiveminuterate",
+              "Always 0: no version that is served is deprecated."),
     Metric("summary", f"{_REQUESTS}_totaltimems", _REQUEST,
            "Milliseconds from the whole request to its answer, the wait of a long poll included.",
            "`RequestStats`, in dispatch", _timed(_total), scale=1000.0),
@@ -278,30 +266,25 @@ KAFKA_NAMES = (
            "Always 0: the time of sending is in the total time, not measured by itself.",
            _CONSTANT, _timed(_no_time), scale=1000.0),
     *(
-        Metric("gauge", f"kafka_network_requestchannel_{name}queuesize", (),
-               "Always 0: requests and answers stand in no queue.", _CONSTANT, single(_zero))
+        _always_0("gauge", f"kafka_network_requestchannel_{name}queuesize",
+                  "Always 0: requests and answers stand in no queue.")
         for name in ("request", "response")
     ),
     # Threads
-    Metric("gauge", f"kafka_network_socketserver_networkprocessor{_IDLE}_percent", (),
-           _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
-    Metric("untyped", f"kafka_network_socketserver_networkprocessor{_IDLE}percent", (),
-           _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
-    Metric("gauge", f"kafka_server_kafkarequesthandlerpool_requesthandler{_IDLE}_percent", (),
-           _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
-    Metric("gauge",
-           f"kafka_server_kafkarequesthandlerpool_requesthandler{_IDLE}percent_oneminuterate", (),
-           _IDLE_HELP, _IDLE_SOURCE, single(_idle)),
+    _idle("gauge", f"{_LOOP}_networkprocessoravgidle_percent"),
+    _idle("untyped", f"{_LOOP}_networkprocessoravgidlepercent"),
+    _idle("gauge", f"{_HANDLERS}_requesthandleravgidle_percent"),
+    _idle("gauge", f"{_HANDLERS}_requesthandleravgidlepercent_oneminuterate"),
     # Connections
     Metric("gauge", "kafka_server_socket_server_metrics_connection_count", _LISTENER,
            "Connections that are open.",
            "`Listener.connections`", by_listener(lambda counts: counts.open)),
     Metric("gauge", f"{_SOCKETS}_connection_creation_rate", _LISTENER,
            "Connections accepted in a second, of the last minute.",
-           "`Listener.accepted_count`", _came),
+           "`Listener.accepted_count`", each_of(_came)),
     Metric("gauge", f"{_SOCKETS}_connection_close_rate", _LISTENER,
            "Connections closed in a second, of the last minute.",
-           "`Listener.accepted_count`, `Listener.connections`", _went),
+           "`Listener.accepted_count`, `Listener.connections`", each_of(_went)),
     Metric("gauge", f"{_SOCKETS}_connections",
            ("client_software_name", "client_software_version", "listener"),
            f"Connections by what clients say they are; beyond {_MAX_SOFTWARE} kinds they are "

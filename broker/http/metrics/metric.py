@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE
 from siltstone.broker.process.histogram import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from siltstone.broker.http.metrics.metric_sources import MetricSources
+    from siltstone.broker.http.metrics.scans import PartitionScan
 
 P = TypeVar("P")
 
@@ -31,16 +32,31 @@ Row: TypeAlias = tuple[tuple[str, ...], Value]
 Reader: TypeAlias = "Callable[[MetricSources], Iterator[Row | None]]"
 
 
-class Column(ABC):
-    """A reader that writes many lines of text at a time, since it has thousands of rows."""
+class Column(NamedTuple):
+    """A reader of values that a scan has found, which writes many lines of text at a time.
 
-    @abstractmethod
-    def __call__(self, sources: MetricSources) -> Iterator[Row | None]:
-        """Yield the rows."""
+    ``labels`` returns the texts between the braces, and ``values`` their values in the same order.
+    A value of None has no line; there may be more values than labels.
+    """
 
-    @abstractmethod
+    labels: Callable[[MetricSources], Sequence[str]]
+    values: Callable[[MetricSources], Iterable[float | None]]
+
     def lines(self, sources: MetricSources, series: str) -> Iterator[str | None]:
         """Yield the text of the rows."""
+        labels = self.labels(sources)
+        rest = iter(self.values(sources))
+        for start in range(0, len(labels), AT_A_TIME):
+            some = labels[start : start + AT_A_TIME]
+            # The labels come first, so that zip takes no surplus value when they end.
+            yield "".join(
+                [
+                    f"{series}{{{label}}} {value}\n"
+                    for label, value in zip(some, rest, strict=False)
+                    if value is not None
+                ]
+            )
+            yield PAUSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +74,27 @@ class Metric:
     labels: tuple[str, ...]
     help: str
     source: str
-    read: Reader
+    read: Reader | Column
     scale: float = 1.0
 
     @property
     def series(self) -> str:
         """The name as it is scraped and documented."""
         return f"{self.name}_total" if self.kind == "counter" else self.name
+
+
+TOPIC: Final = ("topic",)
+PARTITION: Final = ("topic", "partition")
+
+
+def per_topic(read: Callable[[PartitionScan], Iterable[float]]) -> Column:
+    """Return a reader of one value for each topic."""
+    return Column(lambda sources: sources.scan.topic_labels, lambda sources: read(sources.scan))
+
+
+def per_partition(read: Callable[[PartitionScan], Iterable[float]]) -> Column:
+    """Return a reader of one value for each partition."""
+    return Column(lambda sources: sources.scan.labels, lambda sources: read(sources.scan))
 
 
 def single(read: Callable[[MetricSources], Value]) -> Reader:
@@ -85,6 +115,11 @@ def one_of(
         return single(lambda sources: 0 if (part := find(sources)) is None else read(part))
 
     return make
+
+
+def each_of(read: Callable[[P], Mapping[str, Value]]) -> Callable[[P], Iterator[Row]]:
+    """Return a reader of one row for each entry of a mapping; the key is the only label."""
+    return lambda part: (((key,), value) for key, value in tuple(read(part).items()))
 
 
 def rows_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.http.metrics.metric import Metric, one_of, rows_of
+from siltstone.broker.http.metrics.metric import Metric, each_of, one_of, rows_of
 from siltstone.storage.appending.refused_batches import UNFOLDS_TOO_FAR
 from siltstone.storage.producers.entry import ALL_PRODUCERS_LIMIT, PRODUCER_LIMIT
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from siltstone.broker.http.metrics.metric import Row
     from siltstone.broker.http.metrics.metric_sources import MetricSources
-    from siltstone.broker.security.quotas.meter import Meter
 
 
 _OF_BATCHES: Final = {
@@ -21,16 +20,6 @@ _OF_BATCHES: Final = {
     ALL_PRODUCERS_LIMIT: "producer.states.max.count",
     UNFOLDS_TOO_FAR: "decompressed bytes",
 }
-
-
-def _throttled(meter: Meter) -> Iterator[Row]:
-    for key, count in meter.throttled.items():
-        yield (key,), count
-
-
-def _seconds(meter: Meter) -> Iterator[Row]:
-    for key, seconds in meter.seconds.items():
-        yield (key,), seconds
 
 
 def _refused(sources: MetricSources) -> Iterator[Row]:
@@ -50,10 +39,12 @@ QUOTA_METRICS = (
     Metric("counter", "siltstone_quota_throttled", ("quota",),
            "Answers that made a client wait since it was above a quota, and connections that were "
            "closed for it, by the kind of quota.",
-           "`Meter`, from the first quota on", _rows_of_meter(_throttled)),
+           "`Meter`, from the first quota on",
+           _rows_of_meter(each_of(lambda meter: meter.throttled))),
     Metric("counter", "siltstone_quota_throttle_seconds", ("quota",),
            "How long clients had to wait for it, all together.",
-           "`Meter`, from the first quota on", _rows_of_meter(_seconds)),
+           "`Meter`, from the first quota on",
+           _rows_of_meter(each_of(lambda meter: meter.seconds))),
     Metric("counter", "siltstone_limit_refused", ("limit",),
            "Connections, requests and batches that were refused, or had to wait, because of a "
            "limit, by the setting or what else it is.",

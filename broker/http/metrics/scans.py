@@ -63,11 +63,9 @@ class PartitionScan:
         "starts",
         "sums",
         "topic_labels",
-        "topics",
     )
 
     def __init__(self) -> None:
-        self.topics: list[str] = []
         self.topic_labels: list[str] = []
         self.sums: list[TopicSums] = []
         self.failed_produces: list[int] = []
@@ -77,7 +75,7 @@ class PartitionScan:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.segments: list[int] = []
-        self.compacted: list[tuple[tuple[str, int], Log]] = []
+        self.compacted: list[tuple[str, Log]] = []  # with their labels
         self.producer_count = 0
         self.late_count = 0
         self.offline_count = 0
@@ -92,7 +90,6 @@ class PartitionScan:
             label = f'topic="{escape(topic.name)}"'
             sums = TopicSums()
             by_topic[topic.name] = sums, f'{label},partition="'
-            self.topics.append(topic.name)
             self.topic_labels.append(label)
             self.sums.append(sums)
             self.failed_produces.append(topic.failed_produces)
@@ -136,7 +133,7 @@ class PartitionScan:
             self.ends.append(end.log_end_offset)
             self.segments.append(len(log.segments))
             if log.config.is_compacted:
-                self.compacted.append((name, log))
+                self.compacted.append((self.labels[-1], log))
 
 
 def _is_late(log: Log, since_ms: int) -> bool:
@@ -151,30 +148,28 @@ def _is_late(log: Log, since_ms: int) -> bool:
 class CleanableScan:
     """Bytes that a pass could clean in each compacted partition of a topic, in columns."""
 
-    __slots__ = ("cleanable_bytes", "partitions", "ratios")
+    __slots__ = ("cleanable_bytes", "labels", "ratios")
 
     def __init__(self) -> None:
-        self.partitions: list[tuple[str, int]] = []
+        self.labels: list[str] = []
         self.ratios: list[float] = []
         self.cleanable_bytes: list[int] = []
 
-    def look(
-        self, cleaning: Cleaning, compacted: Sequence[tuple[tuple[str, int], Log]]
-    ) -> Iterator[None]:
+    def look(self, cleaning: Cleaning, compacted: Sequence[tuple[str, Log]]) -> Iterator[None]:
         """Compute the bytes of each partition once, with pauses in between."""
-        for number, (partition, log) in enumerate(compacted, 1):
-            self._add(cleaning, partition, log)
+        for number, (label, log) in enumerate(compacted, 1):
+            self._add(cleaning, label, log)
             if number % _LOGS_JUDGED_AT_A_TIME == 0:
                 yield PAUSE
 
-    def _add(self, cleaning: Cleaning, partition: tuple[str, int], log: Log) -> None:
+    def _add(self, cleaning: Cleaning, label: str, log: Log) -> None:
         ratio, size = 0.0, 0
         if len(log.segments) > 1:  # the active segment alone is never cleanable
             cleanable = find_cleanable(cleaning, log)
             if cleanable is None:
                 return
             ratio, size = cleanable.ratio, cleanable.cleanable_bytes
-        self.partitions.append(partition)
+        self.labels.append(label)
         self.ratios.append(ratio)
         self.cleanable_bytes.append(size)
 
@@ -186,10 +181,9 @@ class LagScan:
     braces.
     """
 
-    __slots__ = ("keys", "labels", "lags", "offsets", "omitted")
+    __slots__ = ("labels", "lags", "offsets", "omitted")
 
     def __init__(self) -> None:
-        self.keys: list[tuple[str, str, str]] = []
         self.labels: list[str] = []
         self.offsets: list[int] = []
         self.lags: list[int | None] = []
@@ -202,17 +196,17 @@ class LagScan:
         steps = 0
         for group_ids in offsets.by_shard():
             for group_id in group_ids:
-                if len(self.keys) >= limit:
+                if len(self.labels) >= limit:
                     break
                 for topic, committed in tuple(offsets.topics(group_id).items()):
                     steps += 1
-                    for indexes in _pieces(list(committed)[: limit - len(self.keys)]):
+                    for indexes in _pieces(list(committed)[: limit - len(self.labels)]):
                         steps += len(indexes)
                         self._add(logs, group_id, topic, committed, indexes)
                         if steps >= AT_A_TIME:
                             steps = 0
                             yield PAUSE
-        self.omitted = max(0, offsets.count - len(self.keys))
+        self.omitted = max(0, offsets.count - len(self.labels))
 
     def _add(
         self,
@@ -227,7 +221,6 @@ class LagScan:
             if offset < 0:
                 continue  # deleted while others were served
             log = logs.get((topic, index))
-            self.keys.append((group_id, topic, str(index)))
             self.labels.append(f'{label}{index}"')
             self.offsets.append(offset)
             self.lags.append(None if log is None else max(0, log.end.log_end_offset - offset))

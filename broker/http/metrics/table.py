@@ -4,7 +4,7 @@ Names are those that jmx_exporter's usual rules form from Kafka's beans, in lowe
 Kafka dashboard finds them. Names of metrics that Kafka does not have begin with ``siltstone_``. At
 a scrape a row reads plain counters, which the parts of the broker own. A reader with much to read
 yields ``PAUSE`` in between, so that others can have the loop. The values of partitions are read
-before, in one walk (`broker.http.metrics.partitions`).
+before, in one walk (`broker.http.metrics.scans`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,17 @@ from siltstone.broker.http.metrics.coordinator_metrics import (
 )
 from siltstone.broker.http.metrics.disks import DISK_METRICS, MOVE_METRICS, PIN_METRICS
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES, by_listener, request_errors
-from siltstone.broker.http.metrics.metric import Metric, Summary, single
-from siltstone.broker.http.metrics.partitions import PARTITION, TOPIC, PartitionColumn, TopicColumn
+from siltstone.broker.http.metrics.metric import (
+    PARTITION,
+    TOPIC,
+    Metric,
+    Summary,
+    each_of,
+    per_partition,
+    per_topic,
+    rows_of,
+    single,
+)
 from siltstone.broker.http.metrics.quotas import QUOTA_METRICS
 from siltstone.broker.process import stats as process_stats
 from siltstone.storage.appending.refused_batches import (
@@ -34,50 +43,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from siltstone.broker.http.metrics.metric import Reader, Row
-    from siltstone.broker.http.metrics.metric_sources import MetricSources
-
-
-def _requests(sources: MetricSources) -> Iterator[Row]:
-    for stats in sources.requests.by_key.values():
-        yield (stats.name,), stats.count
+    from siltstone.broker.net.tls.endpoints import Endpoints
 
 
 def _invalid_records(kind: str) -> Reader:
     return single(lambda sources: sources.requests.invalid_records[kind])
 
 
-def _request_time(sources: MetricSources) -> Iterator[Row]:
-    for stats in sources.requests.by_key.values():
-        if stats.count:
-            yield (stats.name,), stats
-
-
-def _offline_directories(sources: MetricSources) -> Iterator[Row]:
-    for directory, offline in sources.offline_directories().items():
-        yield (directory,), int(offline)
-
-
-def _build(sources: MetricSources) -> Iterator[Row]:
-    yield (sources.version,), 1
-
-
+_of_requests = rows_of(lambda sources: sources.requests.by_key.values())
+_of_certificates = rows_of(lambda sources: sources.certificates)
 _LOG = "Log of each partition"
 _REFUSED = "`RequestStats`, in produce"
 _BROKER_TOPICS = "kafka_server_brokertopicmetrics"
 _REQUESTS = "kafka_network_requestmetrics"
 
 
-def _expiries(sources: MetricSources) -> Iterator[Row]:
-    if sources.certificates is not None:
-        for listener, each in sources.certificates.handshakes.items():
-            yield (listener,), each.endpoint.certificate.not_after.timestamp()
+def _expiries(certificates: Endpoints) -> dict[str, float]:
+    return {
+        listener: each.endpoint.certificate.not_after.timestamp()
+        for listener, each in certificates.handshakes.items()
+    }
 
 
-def _handshakes(sources: MetricSources) -> Iterator[Row]:
-    if sources.certificates is not None:
-        for listener, each in sources.certificates.handshakes.items():
-            yield (listener, "succeeded"), each.succeeded
-            yield (listener, "failed"), each.failed
+def _handshakes(certificates: Endpoints) -> Iterator[Row]:
+    for listener, each in certificates.handshakes.items():
+        yield (listener, "succeeded"), each.succeeded
+        yield (listener, "failed"), each.failed
 
 
 # fmt: off
@@ -85,19 +76,19 @@ METRICS = (
     Metric("counter", f"{_BROKER_TOPICS}_bytesin", TOPIC,
            "Bytes of record batches appended.",
            f"`end.bytes_in` of the {_LOG}",
-           TopicColumn(lambda scan: [sums.bytes_in for sums in scan.sums])),
+           per_topic(lambda scan: [sums.bytes_in for sums in scan.sums])),
     Metric("counter", f"{_BROKER_TOPICS}_bytesout", TOPIC,
            "Bytes of record batches handed to fetch responses.",
            f"`bytes_out` of the {_LOG}",
-           TopicColumn(lambda scan: [sums.bytes_out for sums in scan.sums])),
+           per_topic(lambda scan: [sums.bytes_out for sums in scan.sums])),
     Metric("counter", f"{_BROKER_TOPICS}_messagesin", TOPIC,
            "Records appended.",
            f"`end.records_in` of the {_LOG}",
-           TopicColumn(lambda scan: [sums.records_in for sums in scan.sums])),
+           per_topic(lambda scan: [sums.records_in for sums in scan.sums])),
     Metric("counter", "siltstone_batches_in", TOPIC,
            "Record batches appended; records per batch tells how well producers batch.",
            f"`end.batches_in` of the {_LOG}",
-           TopicColumn(lambda scan: [sums.batches_in for sums in scan.sums])),
+           per_topic(lambda scan: [sums.batches_in for sums in scan.sums])),
     Metric("counter", f"{_BROKER_TOPICS}_nokeycompactedtopicrecords", (),
            "Records refused because they have no key and their topic is compacted.",
            _REFUSED, _invalid_records(NO_KEY_COMPACTED_TOPIC)),
@@ -112,16 +103,16 @@ METRICS = (
            _REFUSED, _invalid_records(INVALID_OFFSET_OR_SEQUENCE)),
     Metric("gauge", "kafka_log_log_size", PARTITION,
            "Bytes of the partition's segment files.",
-           f"`size` of the {_LOG}", PartitionColumn(lambda scan: scan.sizes)),
+           f"`size` of the {_LOG}", per_partition(lambda scan: scan.sizes)),
     Metric("gauge", "kafka_log_log_logstartoffset", PARTITION,
            "First offset that can be read.",
-           f"`log_start_offset` of the {_LOG}", PartitionColumn(lambda scan: scan.starts)),
+           f"`log_start_offset` of the {_LOG}", per_partition(lambda scan: scan.starts)),
     Metric("gauge", "kafka_log_log_logendoffset", PARTITION,
            "Offset that the next record gets.",
-           f"`log_end_offset` of the {_LOG}", PartitionColumn(lambda scan: scan.ends)),
+           f"`log_end_offset` of the {_LOG}", per_partition(lambda scan: scan.ends)),
     Metric("gauge", "kafka_log_log_numlogsegments", PARTITION,
            "Segments of the partition.",
-           f"`segments` of the {_LOG}", PartitionColumn(lambda scan: scan.segments)),
+           f"`segments` of the {_LOG}", per_partition(lambda scan: scan.segments)),
     Metric("gauge", "kafka_server_replicamanager_partitioncount", (),
            "Partitions that are served.",
            "`TopicRegistry.logs`", single(lambda sources: len(sources.scan.partitions))),
@@ -146,7 +137,8 @@ METRICS = (
            "`TopicRegistry.logs`", single(lambda sources: len(sources.scan.partitions))),
     Metric("counter", f"{_REQUESTS}_requests", ("request",),
            "Requests answered, the probe's own included.",
-           "`RequestStats`, in dispatch", _requests),
+           "`RequestStats`, in dispatch",
+           _of_requests(each_of(lambda every: {stats.name: stats.count for stats in every}))),
     Metric("counter", f"{_REQUESTS}_errors", ("request", "error"),
            "Error codes in answers.",
            "`RequestStats`, in dispatch", request_errors),
@@ -155,7 +147,8 @@ METRICS = (
            "`RequestStats`, in dispatch", single(lambda sources: sources.requests.refused)),
     Metric("histogram", "siltstone_request_seconds", ("request",),
            "Seconds from the whole request to its answer, the wait of a long poll included.",
-           "`RequestStats`, in dispatch", _request_time),
+           "`RequestStats`, in dispatch",
+           _of_requests(each_of(lambda every: {each.name: each for each in every if each.count}))),
     Metric("gauge", "kafka_server_socketservermetrics_connection_count", ("listener",),
            "Connections that are open.",
            "`Listener.connections`", by_listener(lambda counts: counts.open)),
@@ -183,7 +176,10 @@ METRICS = (
            single(lambda sources: sum(sources.offline_directories().values()))),
     Metric("gauge", "kafka_log_logmanager_logdirectoryoffline", ("logdirectory",),
            "1 if the log directory failed and takes no writes until a restart.",
-           "`LogManager`", _offline_directories),
+           "`LogManager`",
+           each_of(lambda sources: {
+               name: int(is_offline) for name, is_offline in sources.offline_directories().items()
+           })),
     Metric("histogram", "siltstone_event_loop_lag_seconds", (),
            "How late a timer of the event loop fired; timers have a grain of 1 ms.",
            "`LoopWatch`, ten times a second", single(lambda sources: sources.loop_lag)),
@@ -195,7 +191,7 @@ METRICS = (
            "`Readiness`", single(lambda sources: int(sources.ready()))),
     Metric("gauge", "siltstone_build_info", ("version",),
            "Always 1; the label says which version runs.",
-           "package metadata", _build),
+           "package metadata", each_of(lambda sources: {sources.version: 1})),
     Metric("counter", "process_cpu_seconds", (),
            "Processor seconds of all threads, user and system.",
            "`getrusage`", single(lambda _: process_stats.cpu_seconds())),
@@ -218,10 +214,10 @@ METRICS = (
     *PIN_METRICS,
     Metric("gauge", "siltstone_certificate_expiry_timestamp_seconds", ("listener",),
            "When the certificate that clients of a listener are shown expires, in Unix time.",
-           "`Endpoints`", _expiries),
+           "`Endpoints`", _of_certificates(each_of(_expiries))),
     Metric("counter", "siltstone_tls_handshakes", ("listener", "result"),
            "Handshakes of TLS since the start, by how they ended.",
-           "`Handshakes` of each listener", _handshakes),
+           "`Handshakes` of each listener", _of_certificates(_handshakes)),
     *QUOTA_METRICS,
     *MOVE_METRICS,
     *DISK_METRICS,

@@ -10,7 +10,7 @@ from siltstone.broker.handlers.api_versions import handle
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES
 from siltstone.broker.http.metrics.metric_sources import Software
 from siltstone.protocol.messages.api_versions import ApiVersionsRequest
-from tests.support.metrics import make_sources
+from tests.support.metrics import make_sources, rows_of
 
 [CONNECTIONS] = [each for each in KAFKA_NAMES if each.name.endswith("_connections")]
 
@@ -43,7 +43,7 @@ def test_software_is_counted_and_bounded() -> None:
     many = [Software(f"client-{n}", "1", "PLAINTEXT") for n in range(1000)]
     sources = replace(make_sources({}), software=lambda: iter([*many, *many[:5], None]))
 
-    rows = dict(row for row in CONNECTIONS.read(sources) if row is not None)
+    rows = dict(rows_of(CONNECTIONS, sources))
 
     assert len(rows) == 101
     assert rows["client-0", "1", "PLAINTEXT"] == 2

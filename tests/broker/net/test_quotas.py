@@ -16,7 +16,7 @@ from tests.support.clock import now
 from tests.support.fetch_requests import FetchRequest
 from tests.support.fetch_requests import request_entity as fetch_entity
 from tests.support.kio_schemas import request_class
-from tests.support.metrics import make_sources
+from tests.support.metrics import make_sources, rows_of
 from tests.support.produce_requests import request_entity as produce_entity
 from tests.support.quotas import set_quota
 from tests.support.running import Caller, Running, a_broker, running
@@ -91,15 +91,12 @@ async def test_each_wait_is_counted_by_its_quota(home: Running) -> None:
     """The metrics tell how many and how long; those of a broker without quotas are empty."""
     sources = replace(make_sources({}), meter=home.broker.meter)
     throttled, seconds, *_ = QUOTA_METRICS
-    assert list(throttled.read(sources)) == list(seconds.read(sources)) == []
+    assert [*rows_of(throttled, sources), *rows_of(seconds, sources)] == []
     await set_quota(await home.call(), "producer_byte_rate", 1000)
     for _ in range(2):
         await (await call(home)).ask(produce(5000))
 
-    told, waited = (
-        {row[0]: row[1] for row in each.read(sources) if row is not None}
-        for each in (throttled, seconds)
-    )
+    told, waited = (dict(rows_of(each, sources)) for each in (throttled, seconds))
     assert told[("producer_byte_rate",)] == 2
     assert told[("consumer_byte_rate",)] == 0
     assert waited[("producer_byte_rate",)] == pytest.approx(5.4, abs=0.5)

@@ -27,7 +27,7 @@ from tests.support.batches import make_producer_batch
 from tests.support.cleaner import read_all
 from tests.support.faults import install
 from tests.support.logs import validated
-from tests.support.metrics import make_sources
+from tests.support.metrics import make_sources, rows_of
 from tests.support.services import ServicesOnDisk
 from tests.support.waiting import equals, give_turns_until
 
@@ -454,9 +454,8 @@ def scraped(home: Home) -> dict[tuple[str, ...], Any]:
     assert all(step is PAUSE for step in walk)
     found = {}
     for metric in CLEANER_METRICS:
-        for row in metric.read(sources):
-            if row is not PAUSE:
-                found[metric.name, *row[0]] = row[1]
+        for labels, value in rows_of(metric, sources):
+            found[metric.name, *labels] = value
     return found
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from siltstone.broker.http.metrics.coordinator_metrics import TRANSACTION_METRICS
 from siltstone.protocol.errors import TransactionAbortable
-from tests.support.metrics import make_sources
+from tests.support.metrics import make_sources, rows_of
 from tests.support.services import ServicesOnDisk
 from tests.support.transactional import TIMEOUT_MS, end, following, init, produce
 
@@ -22,10 +22,8 @@ def scrape(home: ServicesOnDisk) -> dict[str, object]:
     sources, walk = sources.begin()
     assert all(step is None for step in walk)
     for metric in TRANSACTION_METRICS:
-        for row in metric.read(sources):
-            if row is not None:
-                labels, value = row
-                values["/".join((metric.series, *labels))] = value
+        for labels, value in rows_of(metric, sources):
+            values["/".join((metric.series, *labels))] = value
     return values
 
 

@@ -4,20 +4,24 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from itertools import accumulate, repeat
 from typing import Any, cast
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from siltstone.broker.http.metrics.exposition import BrokerCollector, Scrapes
+from siltstone.broker.http.metrics.exposition import Scrapes
+from siltstone.broker.http.metrics.metric import Metric, Summary
 from siltstone.broker.http.metrics.metric_sources import MetricSources
+from siltstone.broker.http.metrics.recent import QUANTILES
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.process import loop_share
+from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.storage.clock import Clock
-from tests.support.metrics import HIDDEN, make_sources
+from tests.support.metrics import HIDDEN, make_sources, rows_of
 
 CHANGING = ("python_", "process_", "avgidle", "linux_disk", "creation_rate", "close_rate")
 REQUEST = HttpRequest(method="GET", path="/metrics")
@@ -40,15 +44,41 @@ def values(families: Any) -> dict[tuple[str, str], float]:
     }
 
 
-async def test_text_says_what_the_collector_says() -> None:
-    """prometheus_client parses our text into the samples of its own families."""
+def family_of(metric: Metric, sources: MetricSources) -> Family:
+    """Return a metric as prometheus_client has it."""
+    family = Family(metric.name, metric.help, "unknown")
+    for names, value in rows_of(metric, sources):
+        labels = dict(zip(metric.labels, names, strict=True))
+        if not isinstance(value, Summary | Histogram):
+            family.add_sample(metric.series, labels, value)
+            continue
+        if isinstance(value, Summary):
+            times = [each * metric.scale for each in value.quantiles]
+            parts = list(zip(repeat(("", "quantile")), QUANTILES, times, strict=False))
+            count = value.times
+        else:
+            bounds = [f"{each * metric.scale:.6g}" for each in BOUNDS_SECONDS]
+            counts = accumulate(value.buckets)
+            kind = repeat(("_bucket", "le"))
+            parts = list(zip(kind, (*bounds, "+Inf"), counts, strict=False))
+            count = value.count
+        for (suffix, label), name, number in parts:
+            family.add_sample(metric.name + suffix, {**labels, label: name}, number)
+        family.add_sample(f"{metric.name}_count", labels, count)
+        family.add_sample(f"{metric.name}_sum", labels, value.seconds * metric.scale)
+    return family
+
+
+async def test_text_says_what_the_table_reads() -> None:
+    """prometheus_client parses our text into the samples that the rows of the table give."""
     sources = make_sources({"orders": 3, "a.b_c-d": 1})
-    registry = CollectorRegistry()
-    registry.register(BrokerCollector(sources))
 
     text = await scrape(sources)
 
-    assert values(text_string_to_metric_families(text)) == values(registry.collect())
+    mine, looking = sources.begin()
+    assert not any(looking)
+    expected = values(family_of(metric, mine) for metric in METRICS)
+    assert values(text_string_to_metric_families(text)) == expected
 
 
 async def test_every_metric_is_declared_once() -> None:
