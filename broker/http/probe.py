@@ -9,20 +9,21 @@ Apache Kafka, which does not start if a folder has another kind of name.
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.http.probe_frames import (
-    fetch_request,
-    produce_request,
-    read_fetched,
-    read_produced,
-)
 from siltstone.broker.http.readiness import PROBE_SECONDS, ProbeFailed
 from siltstone.broker.process import sockets
 from siltstone.config.listeners import reachable
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.errors import KafkaStorageError, error_name
+from siltstone.protocol.errors import KafkaStorageError, ProtocolError, error_name
+from siltstone.protocol.messages import fetch, produce
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from siltstone.protocol.records.batch import CRC_POSITION
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from siltstone.broker.process.io import IoThreads
+    from siltstone.protocol.messages import Message
     from siltstone.storage.clock import Clock
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.manager import LogManager
@@ -49,6 +51,13 @@ if TYPE_CHECKING:
 
 LOG = TopicPartition(".siltstone-probe", 0)
 MAX_LOG_BYTES = 4 << 20
+_PRODUCE_VERSION: Final = 9
+_FETCH_VERSION: Final = 12
+_HEAD: Final = Struct(">hhih")
+_CLIENT_ID: Final = b"siltstone-probe"
+_ANSWER_HEAD: Final = 5  # correlation id and an empty tag section
+_ALL: Final = -1
+_FETCHED_BYTES: Final = 64 * 1024
 _MAX_ANSWER_BYTES = 1 << 20
 _NO_PRODUCERS_MS = 1
 _OFFSET_BYTES = 8
@@ -131,17 +140,28 @@ class Probe:
         else:
             reader, writer = await sockets.connect(*self._address)
         try:
-            writer.write(produce_request(self.name, batch, int(PROBE_SECONDS * 1000)))
-            produced = read_produced(await _read_frame(reader), self.name)
+            data = TopicProduceData(self.name, partition_data=[PartitionProduceData(records=batch)])
+            timeout_ms = int(PROBE_SECONDS * 1000)
+            append = ProduceRequest(acks=_ALL, timeout_ms=timeout_ms, topic_data=[data])
+            writer.write(frame_of(produce.REQUEST, _PRODUCE_VERSION, append))
+            answer = await read_answer(reader, produce.RESPONSE, _PRODUCE_VERSION)
+            produced = answer.responses[0].partition_responses[0]
             self._check(produced.error_code, "appended")
-            writer.write(fetch_request(self.name, produced.base_offset))
-            fetched = read_fetched(await _read_frame(reader), self.name)
+            wanted = FetchPartition(
+                fetch_offset=produced.base_offset, partition_max_bytes=_FETCHED_BYTES
+            )
+            topic = FetchTopic(self.name, partitions=[wanted])
+            read = FetchRequest(max_bytes=_FETCHED_BYTES, topics=[topic])
+            writer.write(frame_of(fetch.REQUEST, _FETCH_VERSION, read))
+            answer = await read_answer(reader, fetch.RESPONSE, _FETCH_VERSION)
+            self._check(answer.error_code, "fetched")
+            fetched = answer.responses[0].partitions[0]
             self._check(fetched.error_code, "fetched")
-        except (struct.error, IndexError) as error:
+        except (ProtocolError, IndexError) as error:
             raise ProbeFailed(f"the answer is cut short: {error}") from error
         finally:
             writer.close()
-        return produced.base_offset, fetched.records
+        return produced.base_offset, bytes(fetched.records or b"")
 
     def _check(self, error_code: int, done: str) -> None:
         if error_code == KafkaStorageError.code and self._directory.trouble is not None:
@@ -165,8 +185,23 @@ class Probe:
         return Log(create_partition(folder, random_id(), self._clock.now_ms()), self._services)
 
 
-async def _read_frame(reader: asyncio.StreamReader) -> bytes:
+def frame_of(request: Message, version: int, row: Any) -> bytes:
+    """Return a request as the bytes that a client sends."""
+    head = _HEAD.pack(request.key, version, 0, len(_CLIENT_ID)) + _CLIENT_ID + b"\0"
+    body = request.write(version, row)
+    return (len(head) + len(body)).to_bytes(4, "big") + head + body
+
+
+async def read_answer(reader: asyncio.StreamReader, response: Message, version: int) -> Any:
+    """Return the next answer.
+
+    Raises:
+        ProbeFailed: Its size makes no sense.
+        ProtocolError: The bytes are no such answer.
+        EOFError: The connection was closed without an answer.
+    """
     size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
     if not 0 < size <= _MAX_ANSWER_BYTES:
         raise ProbeFailed(f"an answer of {size} bytes makes no sense")
-    return await reader.readexactly(size)
+    answer = memoryview(await reader.readexactly(size))
+    return response.read(version, answer, min(_ANSWER_HEAD, size), size)[0]

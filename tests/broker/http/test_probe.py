@@ -9,8 +9,10 @@ import pytest
 
 from siltstone.broker.http import probe as probe_module
 from siltstone.broker.http.probe import Probe
-from siltstone.broker.http.probe_frames import read_fetched
 from siltstone.broker.http.readiness import ProbeFailed
+from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import Message, fetch
+from siltstone.protocol.messages.fetch import FetchResponse
 from siltstone.storage.topic_partition import FolderState, parse_folder
 from tests.support.running import Running, running
 
@@ -76,14 +78,52 @@ async def test_log_that_refuses_fails_the_trip(broker: Running, probe: Probe) ->
 
 async def test_other_bytes_fail_the_trip(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that comes back changed is no round trip."""
-    read = read_fetched
+    read = probe_module.read_answer
 
-    def flip(frame: bytes, name: str) -> Any:
-        fetched = read(frame, name)
-        data = fetched.records
-        return fetched._replace(records=data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
+    async def flip(reader: Any, response: Message, version: int) -> Any:
+        answer = await read(reader, response, version)
+        if response is fetch.RESPONSE:
+            [partition] = answer.responses[0].partitions
+            data = bytes(partition.records)
+            changed = data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
+            answer.responses[0].partitions[0] = partition._replace(records=changed)
+        return answer
 
-    monkeypatch.setattr(probe_module, "read_fetched", flip)
+    monkeypatch.setattr(probe_module, "read_answer", flip)
 
     with pytest.raises(ProbeFailed, match="not the one that was fetched"):
         await probe.round_trip()
+
+
+def received(body: bytes, size: int | None = None) -> asyncio.StreamReader:
+    """Return a stream with one answer, after a head of its own."""
+    answer = bytes(5) + body
+    stream = asyncio.StreamReader()
+    stream.feed_data((len(answer) if size is None else size).to_bytes(4, "big", signed=True))
+    stream.feed_data(answer)
+    stream.feed_eof()
+    return stream
+
+
+async def test_fetch_that_is_refused_as_a_whole_is_read() -> None:
+    """A top-level error code is there although no partition is named."""
+    body = fetch.RESPONSE.write(12, FetchResponse(error_code=56))
+
+    answer = await probe_module.read_answer(received(body), fetch.RESPONSE, 12)
+
+    assert (answer.error_code, answer.responses) == (56, [])
+
+
+async def test_answer_that_is_cut_short_is_refused() -> None:
+    """The trip fails by it, and not by an index."""
+    body = fetch.RESPONSE.write(12, FetchResponse())
+
+    with pytest.raises(ProtocolError):
+        await probe_module.read_answer(received(body[:-1]), fetch.RESPONSE, 12)
+
+
+@pytest.mark.parametrize("size", [-1, 0, (1 << 20) + 1])
+async def test_size_that_makes_no_sense_fails_the_trip(size: int) -> None:
+    """Nothing of it is received."""
+    with pytest.raises(ProbeFailed, match=f"an answer of {size} bytes"):
+        await probe_module.read_answer(received(b"", size), fetch.RESPONSE, 12)
