@@ -7,7 +7,7 @@ default.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from siltstone.config.describe import ConfigRow, Synonym
+from siltstone.config.describe import ConfigRow, Synonym, make_row
 from siltstone.config.errors import ConfigError
 from siltstone.config.keys import Check, Kind, Setting, between, key, settings_of
 from siltstone.config.layers import Source, checked
@@ -89,21 +89,8 @@ def describe_client_metrics(own: Mapping[str, str]) -> list[ConfigRow]:
     for name, setting in sorted(CLIENT_METRICS.items()):
         value = text_of(setting.kind, getattr(config, setting.attribute))
         is_own = name in own
-        source = Source.CLIENT_METRICS if is_own else Source.DEFAULT
-        rows.append(
-            ConfigRow(
-                name=name,
-                value=value,
-                type=setting.kind,
-                default=text_of(setting.kind, setting.default),
-                source=source,
-                read_only=False,
-                sensitive=False,
-                synonyms=(Synonym(name, value, source),) if is_own else (),
-                documentation=setting.documentation,
-                where="client metrics" if is_own else "default",
-            )
-        )
+        synonyms = (Synonym(name, value, Source.CLIENT_METRICS),) if is_own else ()
+        rows.append(make_row(setting, value, synonyms, "client metrics" if is_own else "default"))
     return rows
 
 

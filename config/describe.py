@@ -57,7 +57,7 @@ def describe_topic(layers: Layers, overrides: Mapping[str, str]) -> list[ConfigR
     for name, text in overrides.items():
         setting = OBEYED.get(name)
         if setting is not None:
-            row = rows.get(name) or _row(setting, None, (), "default", read_only=False)
+            row = rows.get(name) or make_row(setting, None, (), "default")
             value = text_of(setting.kind, checked(setting, text, "", faults))
             rows[name] = _overridden(row, value)
         elif (known := known_topic(name)) is not None:
@@ -77,7 +77,7 @@ def _topic_defaults(layers: Layers) -> dict[str, ConfigRow]:
         value = text_of(setting.kind, getattr(config, setting.attribute))
         synonyms = broker_synonyms(layers, setting.synonyms[0])
         where = _where(layers, setting.synonyms)
-        rows[name] = _row(setting, value, synonyms, where, read_only=False)
+        rows[name] = make_row(setting, value, synonyms, where)
     for name, known in known_settings("topic").items():
         if name not in TOPIC and known.status == "current":
             rows[name] = _known_topic_row(layers, known)
@@ -96,7 +96,7 @@ def describe_broker(layers: Layers) -> list[ConfigRow]:
         value = _broker_value(layers, setting)
         synonyms = broker_synonyms(layers, name)
         where = _where(layers, names_of(setting))
-        rows.append(_row(setting, value, synonyms, where, read_only=not setting.dynamic))
+        rows.append(make_row(setting, value, synonyms, where, read_only=not setting.dynamic))
     for name in {*layers.static, *layers.cluster, *layers.broker} - BROKER.keys():
         known = known_broker(name)
         if known is not None:
@@ -115,14 +115,15 @@ def describe_cluster_default(layers: Layers) -> list[ConfigRow]:
     return rows
 
 
-def _row(
+def make_row(
     setting: Setting,
     value: str | None,
     synonyms: tuple[Synonym, ...],
     where: str,
     *,
-    read_only: bool,
+    read_only: bool = False,
 ) -> ConfigRow:
+    """Return the row of a setting of the table; the first synonym tells the source of its value."""
     is_secret = setting.kind is Kind.PASSWORD
     return ConfigRow(
         name=setting.name,

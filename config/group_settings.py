@@ -7,7 +7,7 @@ when it is used (Kafka: GroupConfig, GroupConfigManager).
 from collections.abc import Mapping
 
 from siltstone.config.consumer_groups import GroupConfig
-from siltstone.config.describe import ConfigRow, Synonym, broker_synonyms
+from siltstone.config.describe import ConfigRow, Synonym, broker_synonyms, make_row
 from siltstone.config.errors import ConfigError
 from siltstone.config.keys import Setting, settings_of
 from siltstone.config.layers import Layers, Source, checked
@@ -67,20 +67,8 @@ def describe_group(layers: Layers, own: Mapping[str, str]) -> list[ConfigRow]:
         synonyms = broker_synonyms(layers, setting.synonyms[0])
         if name in own:
             synonyms = (Synonym(name, value, Source.GROUP), *synonyms)
-        rows.append(
-            ConfigRow(
-                name=name,
-                value=value,
-                type=setting.kind,
-                default=text_of(setting.kind, setting.default),
-                source=synonyms[0].source,
-                read_only=False,
-                sensitive=False,
-                synonyms=synonyms,
-                documentation=setting.documentation,
-                where="group" if name in own else layers.where(setting.synonyms[0]),
-            )
-        )
+        where = "group" if name in own else layers.where(setting.synonyms[0])
+        rows.append(make_row(setting, value, synonyms, where))
     return rows
 
 

@@ -17,22 +17,9 @@ PREFIX = "KAFKA_"
 BITNAMI = "KAFKA_CFG_"
 CLUSTER_ID = "CLUSTER_ID"
 
-_JVM = frozenset(
-    {
-        "KAFKA_GC_LOG_OPTS",
-        "KAFKA_HEAP_OPTS",
-        "KAFKA_HOME",
-        "KAFKA_JMX_HOSTNAME",
-        "KAFKA_JMX_OPTS",
-        "KAFKA_JMX_PORT",
-        "KAFKA_JVM_PERFORMANCE_OPTS",
-        "KAFKA_LOG4J_LOGGERS",
-        "KAFKA_LOG4J_OPTS",
-        "KAFKA_LOG4J_ROOT_LOGLEVEL",
-        "KAFKA_OPTS",
-        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
-        "KAFKA_VERSION",
-    }
+_JVM = re.compile(
+    r"KAFKA_(GC_LOG_OPTS|HEAP_OPTS|HOME|JMX_(HOSTNAME|OPTS|PORT)|JVM_PERFORMANCE_OPTS"
+    r"|LOG4J_(LOGGERS|OPTS|ROOT_LOGLEVEL)|OPTS|TOOLS_LOG4J_LOGLEVEL|VERSION)"
 )
 """Variables that the image keeps for its JVM and leaves out of the settings."""
 
@@ -44,10 +31,20 @@ _PROTECTION = re.compile(
 )
 """Variables of the images' scripts, not of the broker, that ask for TLS or for users."""
 _JAAS = re.compile(r"java\.security\.auth|javax\.net\.ssl|java\.security\.krb5")
-_LINKS = re.compile(r"KAFKA_(SERVICE_.*|PORT|PORT_\d+_.*)")
-"""Variables that Kubernetes and container links set for a service called kafka."""
-_OTHERS_PARTS = re.compile(r"KAFKA_(CONFLUENT_.+|ENABLE_KRAFT)")
-"""Variables of others' images, for their scripts and for parts that are not Kafka's."""
+_IGNORED = (
+    (_JVM, "for a JVM and its logs, of no meaning here"),
+    # Kubernetes and container links set these for a service called kafka.
+    (
+        re.compile(r"KAFKA_(SERVICE_.*|PORT|PORT_\d+_.*)"),
+        "set for links between containers, not settings",
+    ),
+    # The scripts of others' images read these, and parts that are not Kafka's.
+    (
+        re.compile(r"KAFKA_(CONFLUENT_.+|ENABLE_KRAFT)"),
+        "for parts of another image, of no meaning here",
+    ),
+)
+"""Variables that are no settings, and what is said of them."""
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _HOST = re.compile(r"://[^/,]*:(\d+)")
 
@@ -57,31 +54,21 @@ def kafka_entries(
 ) -> list[Entry]:
     """Return the settings among Kafka's variables, in the order of their names."""
     entries: dict[str, Entry] = {}
-    jvm: list[str] = []
-    links: list[str] = []
-    others: list[str] = []
+    ignored: dict[str, list[str]] = {words: [] for _, words in _IGNORED}
     for variable in _listed(environ):
         text = environ[variable]
+        why = next((words for pattern, words in _IGNORED if pattern.fullmatch(variable)), None)
         if _asks_for_protection(variable, text):
             faults.append(
                 f"{variable} promises protection, but neither a JVM nor a script of an image is "
                 "here to give it; remove it, and give the broker's own settings, such as "
                 "KAFKA_SSL_KEYSTORE_LOCATION with a PEM file, or KAFKA_SASL_ENABLED_MECHANISMS"
             )
-        elif variable in _JVM:
-            jvm.append(variable)
-        elif _LINKS.fullmatch(variable):
-            links.append(variable)
-        elif _OTHERS_PARTS.fullmatch(variable):
-            others.append(variable)
+        elif why is not None:
+            ignored[why].append(variable)
         else:
             _add(Entry(setting_of(variable), text, variable), entries, faults, warnings)
-    if jvm:
-        warnings.append(f"{', '.join(jvm)}: for a JVM and its logs, of no meaning here")
-    if links:
-        warnings.append(f"{', '.join(links)}: set for links between containers, not settings")
-    if others:
-        warnings.append(f"{', '.join(others)}: for parts of another image, of no meaning here")
+    warnings += (f"{', '.join(names)}: {words}" for words, names in ignored.items() if names)
     faults += _clusters(entries)
     return list(entries.values())
 
@@ -126,7 +113,7 @@ def _listed(environ: Mapping[str, str]) -> list[str]:
 def _asks_for_protection(variable: str, text: str) -> bool:
     if not text.strip():
         return False
-    if variable in _JVM:
+    if _JVM.fullmatch(variable):
         return _JAAS.search(text) is not None
     return _PROTECTION.fullmatch(variable) is not None
 

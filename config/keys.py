@@ -147,6 +147,10 @@ def key(  # noqa: PLR0913 - a declaration names what it needs, once per setting
 
 long_key = partial(key, kind=Kind.LONG)
 """Declares a setting that is a 64-bit integer."""
+limit_key = partial(key, check=at_least(0), dynamic=True, ours=True)
+"""Declares a limit of our own, which may be changed while the broker runs."""
+long_limit_key = partial(limit_key, kind=Kind.LONG)
+"""Declares such a limit that is a 64-bit integer."""
 
 
 def _kind_of(default: object) -> Kind:

@@ -9,7 +9,7 @@ SaslConfigs, OAuthBearerValidatorCallbackHandler, OAuthBearerUnsecuredValidatorC
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from siltstone.config.jaas import LoginModule
 from siltstone.config.keys import Check, Kind, at_least, key, long_key, settings_of
@@ -113,7 +113,7 @@ def settings_of_tokens(
 ) -> OAuthSettings:
     """Return how a listener checks tokens; ``find`` returns the listener's own settings as text."""
 
-    def value(name: str) -> object:
+    def value(name: str) -> Any:
         text = find(name)
         if text is None:
             return getattr(config, name.replace(".", "_"))
@@ -122,23 +122,21 @@ def settings_of_tokens(
     prefix = "sasl.oauthbearer."
     options = {} if module is None else module.options
     is_unsecured = find(HANDLER) == UNSECURED
-    skew_ms = int(str(value(f"{prefix}clock.skew.seconds"))) * 1000
-    subject_claim = str(value(f"{prefix}sub.claim.name"))
+    skew_ms = value(f"{prefix}clock.skew.seconds") * 1000
+    subject_claim = value(f"{prefix}sub.claim.name")
     if is_unsecured:
         skew_ms = int(options.get(_SKEW, "0"))
         subject_claim = options.get(_SUBJECT, "sub")
-    issuer = value(f"{prefix}expected.issuer")
-    audiences = value(f"{prefix}expected.audience")
     return OAuthSettings(
-        url=str(value(URL) or ""),
-        audiences=audiences if isinstance(audiences, tuple) else (),
-        issuer=str(issuer) if issuer else None,
+        url=value(URL) or "",
+        audiences=value(f"{prefix}expected.audience"),
+        issuer=value(f"{prefix}expected.issuer") or None,
         skew_ms=skew_ms,
         subject_claim=subject_claim,
-        scope_claim=str(value(f"{prefix}scope.claim.name")),
-        refresh_ms=int(str(value(f"{prefix}jwks.endpoint.refresh.ms"))),
-        backoff_ms=int(str(value(f"{prefix}jwks.endpoint.retry.backoff.ms"))),
-        max_backoff_ms=int(str(value(f"{prefix}jwks.endpoint.retry.backoff.max.ms"))),
+        scope_claim=value(f"{prefix}scope.claim.name"),
+        refresh_ms=value(f"{prefix}jwks.endpoint.refresh.ms"),
+        backoff_ms=value(f"{prefix}jwks.endpoint.retry.backoff.ms"),
+        max_backoff_ms=value(f"{prefix}jwks.endpoint.retry.backoff.max.ms"),
         authorities=options.get(_AUTHORITIES),
         is_unsecured=is_unsecured,
     )

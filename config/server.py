@@ -21,7 +21,9 @@ from siltstone.config.keys import (
     at_least,
     between_or,
     key,
+    limit_key,
     long_key,
+    long_limit_key,
     one_of,
     one_of_any_case,
     some_of,
@@ -178,15 +180,12 @@ class ServerConfig:
         check=NOT_EMPTY,
         server="log.dir",
     )
-    log_dirs_reserve_bytes: int = long_key(
+    log_dirs_reserve_bytes: int = long_limit_key(
         0,
         "How many bytes stay free on the disk of each data folder: with less, produce requests to "
         "it are refused with KAFKA_STORAGE_ERROR until there is room again, while deletions, "
         "retention, the cleaner, committed offsets and ends of transactions go on. With less than "
         "twice as many the log and /readyz warn. 0: produces go on until the disk is full.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
     config_reload_on_change: bool = key(
         False,  # the default
@@ -225,13 +224,10 @@ class ServerConfig:
         "connections. Over it large requests wait, and connections that send too slowly end. "
         "-1: 512 MiB.",
     )
-    queued_max_response_bytes: int = long_key(
+    queued_max_response_bytes: int = long_limit_key(
         512 * 1024 * 1024,
         "How many bytes of answers that clients have not read may be in memory over all "
         "connections. Over it those are closed that read most slowly.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
     connections_max_idle_ms: int = long_key(
         600_000, "Close a connection that was silent this long and is owed no answer."
@@ -271,80 +267,53 @@ class ServerConfig:
         check=at_least(-1),
         ours=True,
     )
-    topics_max_count: int = key(
+    topics_max_count: int = limit_key(
         100_000,
         "How many topics there may be; one more is refused. Those that exist stay.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
-    partitions_max_count: int = key(
+    partitions_max_count: int = limit_key(
         200_000,
         "How many partitions all topics together may have; more are refused.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
-    groups_max_count: int = key(
+    groups_max_count: int = limit_key(
         100_000,
         "How many groups there may be, those with members or a record of their own and those with "
         "committed offsets each for themselves; a new one more is refused.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
-    group_members_max_bytes: int = long_key(
+    group_members_max_bytes: int = long_limit_key(
         512 * 1024 * 1024,
         "How many bytes all groups and their members may have in memory, with assignments and "
         "names; a group or a member has one or two thousand, and 350 for each of its partitions. "
         "Members that are new or say more are told beyond that to ask again, and so are those of a "
         "user whose members have half of it already.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
-    group_offsets_max_bytes: int = long_key(
+    group_offsets_max_bytes: int = long_limit_key(
         512 * 1024 * 1024,
         "How many bytes the committed offsets of all groups may have in memory, with those of open "
         "transactions. An offset takes 120, its topic 220, its group 350; metadata and the group's "
         "name come to that. New ones are refused beyond that; those that exist may change.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
-    client_metrics_max_count: int = key(
+    client_metrics_max_count: int = limit_key(
         100,
         "How many subscriptions to metrics of clients there may be (KIP-714); one more is refused. "
         "Each is held against each client that asks.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
-    configs_max_bytes: int = long_key(
+    configs_max_bytes: int = long_limit_key(
         64 * 1024 * 1024,
         "How many bytes the settings may have that topics, groups and subscriptions have of their "
         "own, names and values, all together. What would exceed that is refused; a change that "
         "takes bytes away never is.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
-    transactional_ids_max_count: int = key(
+    transactional_ids_max_count: int = limit_key(
         100_000,
         "How many transactional ids are remembered; a new one more is refused until others have "
         "expired (transactional.id.expiration.ms).",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
-    transactional_ids_max_bytes: int = long_key(
+    transactional_ids_max_bytes: int = long_limit_key(
         256 * 1024 * 1024,
         "How many bytes the transactional ids may have in memory, with the partitions of their "
         "open transactions: half a kilobyte each, and 100 to 200 bytes a partition. A new one and "
         "partitions that are added are refused beyond that.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
     producer_ids_max_count: int = key(
         100_000,
@@ -360,13 +329,10 @@ class ServerConfig:
         check=at_least(1),
         ours=True,
     )
-    fetch_session_partitions_max_count: int = key(
+    fetch_session_partitions_max_count: int = limit_key(
         500_000,
         "How many partitions all fetch sessions together may have, of half a kilobyte each; a "
         "fetch that would exceed it is served without a session.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
     )
     quota_window_num: int = key(
         11,
