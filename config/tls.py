@@ -164,13 +164,9 @@ def faults_of(listener: str, settings: TlsConfig) -> Iterator[tuple[str, str]]:
     if settings.ssl_client_auth != "none" and not (
         settings.ssl_truststore_location or settings.ssl_truststore_certificates
     ):
-        yield (
-            "ssl.client.auth",
-            (
-                f"{where} has ssl.client.auth={settings.ssl_client_auth}, but no authority whose "
-                "certificates it takes; set ssl.truststore.location to a PEM file"
-            ),
-        )
+        fault = f"{where} has ssl.client.auth={settings.ssl_client_auth}, but no authority whose "
+        remedy = "certificates it takes; set ssl.truststore.location to a PEM file"
+        yield "ssl.client.auth", fault + remedy
     if not settings.ssl_enabled_protocols:
         yield "ssl.enabled.protocols", f"{where} has no version of TLS; name some of {PROTOCOLS}"
     yield from _suite_faults(settings, where)
@@ -181,65 +177,36 @@ def _store_faults(settings: TlsConfig, where: str) -> Iterator[tuple[str, str]]:
     key_store, trust_store = settings.ssl_keystore_location, settings.ssl_truststore_location
     chain, private_key = settings.ssl_keystore_certificate_chain, settings.ssl_keystore_key
     if key_store and (chain or private_key):
-        yield (
-            "ssl.keystore.location",
-            (
-                f"{where} has both ssl.keystore.location and ssl.keystore.certificate.chain or "
-                "ssl.keystore.key; remove one of the two"
-            ),
-        )
+        fault = f"{where} has both ssl.keystore.location and ssl.keystore.certificate.chain or "
+        yield "ssl.keystore.location", f"{fault}ssl.keystore.key; remove one of the two"
     elif not key_store and not (chain and private_key):
         missing = "ssl.keystore.location"
         if chain or private_key:
             missing = "ssl.keystore.key" if chain else "ssl.keystore.certificate.chain"
-        yield (
-            missing,
-            (
-                f"{where} encrypts, but {missing} is not set; give the private key and the "
-                "certificates by ssl.keystore.location, or by ssl.keystore.key and "
-                "ssl.keystore.certificate.chain"
-            ),
-        )
+        fault = f"{where} encrypts, but {missing} is not set; give the private key and the "
+        remedy = "certificates by ssl.keystore.location, or by ssl.keystore.key and "
+        yield missing, f"{fault}{remedy}ssl.keystore.certificate.chain"
     if trust_store and settings.ssl_truststore_certificates:
-        yield (
-            "ssl.truststore.location",
-            (
-                f"{where} has both ssl.truststore.location and ssl.truststore.certificates; "
-                "remove one"
-            ),
-        )
+        fault = f"{where} has both ssl.truststore.location and ssl.truststore.certificates; "
+        yield "ssl.truststore.location", f"{fault}remove one"
     for name, password, location in (
         ("keystore", settings.ssl_keystore_password, key_store),
         ("truststore", settings.ssl_truststore_password, trust_store),
     ):
         if password and not location:
-            yield (
-                f"ssl.{name}.password",
-                (
-                    f"{where} has ssl.{name}.password, but no ssl.{name}.location; PEM in settings "
-                    "has no password but that of the private key, ssl.key.password"
-                ),
-            )
+            fault = f"{where} has ssl.{name}.password, but no ssl.{name}.location; PEM in settings "
+            remedy = "has no password but that of the private key, ssl.key.password"
+            yield f"ssl.{name}.password", fault + remedy
 
 
 def _suite_faults(settings: TlsConfig, where: str) -> Iterator[tuple[str, str]]:
     newer = [name for name in settings.ssl_cipher_suites if name in NEWER_SUITES]
     if newer and len(newer) < len(NEWER_SUITES):
-        yield (
-            "ssl.cipher.suites",
-            (
-                f"{where} has some cipher suites of TLSv1.3, but they are served together; name "
-                f"all of {', '.join(NEWER_SUITES)}, or none"
-            ),
-        )
+        fault = f"{where} has some cipher suites of TLSv1.3, but they are served together; name "
+        yield "ssl.cipher.suites", f"{fault}all of {', '.join(NEWER_SUITES)}, or none"
     elif settings.ssl_enabled_protocols and not versions_of(settings):
-        yield (
-            "ssl.cipher.suites",
-            (
-                f"{where} has no cipher suite for {' or '.join(settings.ssl_enabled_protocols)}; "
-                "add one, or change ssl.enabled.protocols"
-            ),
-        )
+        fault = f"{where} has no cipher suite for {' or '.join(settings.ssl_enabled_protocols)}; "
+        yield "ssl.cipher.suites", f"{fault}add one, or change ssl.enabled.protocols"
 
 
 def versions_of(settings: TlsConfig) -> tuple[str, ...]:
@@ -276,10 +243,5 @@ def unasked(config: TlsConfig, asking: Collection[str]) -> Iterator[tuple[str, s
         return
     for name, setting in settings_of(TlsConfig).items():
         if not is_harmless(name, getattr(config, setting.attribute)):
-            yield (
-                name,
-                (
-                    f"{name} promises TLS, but no listener has it; give one SSL or SASL_SSL in "
-                    "listener.security.protocol.map, or remove the setting"
-                ),
-            )
+            fault = f"{name} promises TLS, but no listener has it; give one SSL or SASL_SSL in "
+            yield name, f"{fault}listener.security.protocol.map, or remove the setting"
