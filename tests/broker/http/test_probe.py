@@ -106,7 +106,7 @@ def received(body: bytes, size: int | None = None) -> asyncio.StreamReader:
 
 
 async def test_fetch_that_is_refused_as_a_whole_is_read() -> None:
-    """A top-level error code is there although no partition is named."""
+    """The answer has a top-level error code, and names no partition."""
     body = fetch.RESPONSE.write(12, FetchResponse(error_code=56))
 
     answer = await probe_module.read_answer(received(body), fetch.RESPONSE, 12)
