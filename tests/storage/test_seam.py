@@ -1,6 +1,7 @@
 """The seam of the disk is enough: storage lives on a disk in memory, and makes no real file."""
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,11 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core.constants import SLOT_BYTES
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
+from tests.simulator.world.disk import Disk
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, TOPIC_ID, append_waiting, bytes_of
-from tests.support.memory_disk import MemoryDisk
 
 ROOT = Path("/no-real-folder")
 CONFIG = TopicConfig(cleanup_policy=("compact",), segment_bytes=2_000)
@@ -26,23 +27,24 @@ BATCHES = 60
 
 
 @pytest.fixture
-def memory(monkeypatch: pytest.MonkeyPatch) -> MemoryDisk:
-    """Return a disk in memory, which answers the calls of the seam."""
-    disk = MemoryDisk(str(ROOT))
-    disk.install(monkeypatch)
-    return disk
+def memory() -> Iterator[Disk]:
+    """Yield a disk in memory, which answers the calls of the seam."""
+    disk = Disk(lambda _, __, size: size, lambda: 0, str(ROOT))
+    disk.install()
+    yield disk
+    disk.uninstall()
 
 
-def test_a_log_lives_in_memory(memory: MemoryDisk) -> None:
+def test_a_log_lives_in_memory(memory: Disk) -> None:
     """It is opened, written by compiled code, rolled, cleaned, closed and opened again."""
     written = live()
     gc.collect()  # ranges of files that nobody has close them
-    assert memory.open_files == 0
+    assert memory.open_files == {}
 
     assert read_again() == written
     gc.collect()
-    assert memory.open_files == 0
-    assert "data/orders-0/00000000000000000000.log" in memory.paths()
+    assert memory.open_files == {}
+    assert "data/orders-0/00000000000000000000.log" in memory.folder(str(ROOT))
     assert not ROOT.exists()
 
 
