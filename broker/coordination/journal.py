@@ -225,6 +225,17 @@ class CoordinatorLog:
         """
         await flush_all(self._io, self.unflushed, *more)
 
+    async def flush_everything(self) -> None:
+        """Wait until everything that was appended is on the disk.
+
+        Raises:
+            NotCoordinator: Some of it may not be on the disk.
+        """
+        topic = self._topics.topics.get(self.name)
+        logs = (each for each in (topic.logs if topic else ()) if each is not None)
+        due = dict.fromkeys(log for log in logs if log.recovery_point < log.log_end_offset)
+        await flush_all(self._io, due)
+
     def begin_loading(self) -> None:
         """Make every partition with data refuse requests until it is read."""
         topic = self._topics.topics.get(self.name)

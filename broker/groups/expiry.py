@@ -119,6 +119,8 @@ class DeletedTopics:
         if not await self._walk(deleted.keys()):
             return False
         try:
+            # The catalogue is fsynced: tombstones that a power failure takes would come too late.
+            await self._owner.journal.flush_everything()
             await self._owner.topics.release(deleted)
         except KafkaError as error:
             _logger.warning("names of deleted topics are kept: %s", error)

@@ -16,6 +16,7 @@ from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.journal import Producer
+from siltstone.storage.log.log import Log
 from siltstone.storage.randomness import random_id
 from tests.support import group_requests
 from tests.support.committed import new_offsets
@@ -308,6 +309,48 @@ async def test_what_the_journal_does_not_take_is_tried_again(
         await home.groups.catch_up()
         await walked(home)
         assert home.groups.offsets.count == 2 * (len(TOPICS) - 1)
+
+
+async def test_a_name_is_released_when_the_deletions_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power failure would bring old offsets back, and nothing would tell that they are."""
+    async with running(tmp_path, *SETS) as home:
+        await begin(home, 2)
+        journal = home.topics.logs["__consumer_offsets", 0]
+        written = []
+
+        async def release(*_: Any) -> None:
+            written.append((journal.recovery_point, journal.log_end_offset))
+            home.topics.retired.remove(home.topics.retired.copy())
+
+        monkeypatch.setattr(home.topics, "release", release)
+        assert journal.recovery_point < journal.log_end_offset
+        await replace(home)
+        await walked(home)
+        [(flushed, end)] = written
+        assert flushed == end
+
+
+async def test_a_name_is_kept_while_the_deletions_are_not_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next walk tries again."""
+
+    def fail(_: Any) -> None:
+        raise KafkaStorageError("no room")
+
+    async with running(tmp_path, *SETS) as home:
+        await begin(home, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "flush", fail)
+            await replace(home)
+            await give_turns_until(
+                lambda: not home.groups._deleted_topics._is_walking, "the walk goes on"
+            )
+        assert "t0" in home.topics.retired
+        await home.groups.catch_up()
+        await walked(home)
 
 
 async def test_a_start_goes_on_with_it(tmp_path: Path) -> None:
