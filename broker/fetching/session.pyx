@@ -206,11 +206,11 @@ cdef class FetchSession:
                 known = self.partitions.pop((key, index), None)
                 if known is not None:
                     known.leave()
-                    self.group.changed.discard(known)
+                    self.group.changed.pop(known, None)
         if request.isolation_level != self.isolation_level or replica_of(request) >= 0:
             # With another isolation level there may be something to read.
             self.isolation_level = request.isolation_level
-            self.group.changed.update(self.partitions.values())
+            self.group.changed.update(dict.fromkeys(self.partitions.values()))
 
     cpdef SessionPartition want(self, object key, object wanted):
         """Store the requested fields of a partition. A new partition is read last."""
@@ -221,7 +221,7 @@ cdef class FetchSession:
             self.partitions[place] = known
         else:
             known.wanted = wanted
-        self.group.changed.add(known)
+        self.group.changed[known] = None
         return known
 
     def changed(self):
@@ -267,7 +267,7 @@ cdef class FetchSession:
             or end.log_end_offset != cell_of(fetched, place, HIGH_WATERMARK)
             or end.last_stable_offset != cell_of(fetched, place, STABLE_OFFSET)
         ):
-            self.group.changed.add(partition)
+            self.group.changed[partition] = None
 
     def tell_again(self, partitions):
         """Name these partitions in the next answer: the client did not get the last one.
@@ -279,7 +279,7 @@ cdef class FetchSession:
             for partition in partitions:
                 if self.partitions.get((partition.key, partition.wanted.partition)) is partition:
                     partition.high_watermark = -1
-                    self.group.changed.add(partition)
+                    self.group.changed[partition] = None
 
     cpdef settle(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log):
         """Watch the log of a partition that has nothing to read, instead of reading it again.
@@ -288,14 +288,14 @@ cdef class FetchSession:
         """
         if not is_read_up(partition.wanted, fetched, place, self.isolation_level):
             return
-        self.group.changed.discard(partition)
+        self.group.changed.pop(partition, None)
         partition.available = 0
         log = get_log(partition.key, partition.wanted.partition)
         if log is None:
             return
         partition.stand_on(log)
         if log.end.log_start_offset != partition.log_start_offset:
-            self.group.changed.add(partition)  # a cleaner thread moved its start meanwhile
+            self.group.changed[partition] = None  # a cleaner thread moved its start meanwhile
 
     def is_at(self, long long epoch):
         """Tell whether the request that has brought the session to ``epoch`` is the newest."""

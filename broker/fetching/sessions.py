@@ -145,7 +145,7 @@ class FetchSessions:
         session = self.sessions.get(session_id)
         if session is not None and self._read_by.get(session_id) != rights:
             self._read_by[session_id] = rights
-            session.group.changed.update(session.partitions.values())
+            session.group.changed.update(dict.fromkeys(session.partitions.values()))
 
     def _find(self, request: FetchRequest, *, by_id: bool) -> FetchSession:
         session = self.sessions.get(request.session_id)

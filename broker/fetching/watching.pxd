@@ -9,7 +9,7 @@ cdef class Watch:
 
 
 cdef class WatchGroup:
-    cdef readonly set changed
+    cdef readonly dict changed
     cdef public Parked parked
 
     cdef note_change(self, Watch watch)

@@ -49,7 +49,7 @@ cdef class Watch:
     def log_gone(self):
         """Mark this partition as changed for the group; if a fetch waits, resume it at once."""
         self.leave()
-        self.group.changed.add(self)
+        self.group.changed[self] = None
         self.group.release()
 
 
@@ -62,11 +62,11 @@ cdef class WatchGroup:
     """
 
     def __init__(self):
-        self.changed = set()
+        self.changed = {}
 
     cdef note_change(self, Watch watch):
         """Note a partition whose log has changed."""
-        self.changed.add(watch)
+        self.changed[watch] = None
         if self.parked is None:
             watch.leave()
         else:

@@ -33,7 +33,7 @@ def expire(owner: Owner) -> Iterator[None]:
     """Delete what has expired, one group at each step, so that others are served in between."""
     before = owner.offsets.expired_count
     groups = 0
-    for group_id in {*owner.groups, *owner.offsets}:
+    for group_id in dict.fromkeys([*owner.groups, *owner.offsets]):
         try:
             owner.check(group_id)
             group = owner.find(group_id)

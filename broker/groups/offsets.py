@@ -8,6 +8,7 @@ never looks at.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from siltstone.broker.groups.group_offsets import (
     CHARACTER_BYTES,
@@ -268,13 +269,13 @@ class Offsets:
         return topic_id is None or read_offset(stored).topic_id != topic_id
 
     def _shard(self, group_id: str) -> dict[str, GroupOffsets]:
-        return self._shards[hash(group_id) % _SHARDS]
+        return self._shards[crc32(group_id.encode()) % _SHARDS]  # the same in every process
 
     def _find(self, group_id: str) -> GroupOffsets | None:
         return self._shard(group_id).get(group_id)
 
     def _of(self, group_id: str) -> GroupOffsets:
-        shard = self._shards[hash(group_id) % _SHARDS]
+        shard = self._shard(group_id)
         group = shard.get(group_id)
         if group is None:
             group = shard[group_id] = GroupOffsets()

@@ -167,7 +167,9 @@ class _Fetch(FetchRead):
         group = WatchGroup() if session is None else session.group
         if session is None:
             named = {(key, wanted.partition): (key, wanted) for key, wanted in self.plan.partitions}
-            group.changed.update(Watch(group, key, wanted) for key, wanted in named.values())
+            group.changed.update(
+                (Watch(group, key, wanted), None) for key, wanted in named.values()
+            )
         try:
             if session is None or session.is_at(self.plan.epoch):
                 await services.waiting.wait(

@@ -36,7 +36,7 @@ class Fetcher:
         for index, log in enumerate(self._topics.topics["t"].logs):
             assert log is not None
             asked = FetchPartition(index, -1, log.log_end_offset, -1, -1, most)
-            self.group.changed.add(Watch(self.group, "t", asked))
+            self.group.changed[Watch(self.group, "t", asked)] = None
 
     async def wait(self) -> None:
         """Wait as the handler does."""

@@ -160,7 +160,7 @@ async def test_deleting_releases_who_waits(home: ServicesOnDisk) -> None:
     topics, waiting = home.services.topics, home.services.waiting
     topic = await topics.create("orders", 1, {})
     group = WatchGroup()
-    group.changed.add(Watch(group, "orders", FetchPartition(0, -1, 0, -1, -1, 1000)))
+    group.changed[Watch(group, "orders", FetchPartition(0, -1, 0, -1, -1, 1000))] = None
     parked = asyncio.create_task(
         waiting.wait(group, topics.get_log, min_bytes=1, isolation_level=0, seconds=60)
     )
