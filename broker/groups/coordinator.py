@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
+from siltstone.broker.groups.consumer.checks import FIRST_WITH_EPOCHS
 from siltstone.broker.groups.expiry import DeletedTopics, expire
 from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.group import Group
+    from siltstone.broker.groups.group_offsets import NewOffsets
     from siltstone.broker.process.io import IoThreads
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.topics.settings.in_force import BrokerSettings
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _TIMERS_AT_A_TIME = 500
-_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 
 
 class GroupCoordinator:
@@ -183,11 +184,12 @@ class GroupCoordinator:
         generation: int,
         member_id: str,
         instance_id: str | None,
-        version: int,
-        *,
-        is_transactional: bool = False,
+        version: int | None,
+        offsets: NewOffsets,
     ) -> Group:
         """Return the group that commits offsets; a new one is kept only if the caller calls `keep`.
+
+        ``version`` is that of an OffsetCommit; it is None for a TxnOffsetCommit.
 
         Raises:
             GroupIdNotFound: A member names a group that does not exist (OffsetCommit from v9 on).
@@ -195,21 +197,25 @@ class GroupCoordinator:
                 own, in TxnOffsetCommit or in OffsetCommit before v9.
             KafkaError: The group refuses for another reason.
         """
+        has_epochs = version is not None and version >= FIRST_WITH_EPOCHS
         group = self.groups.get(group_id) or self.find(group_id)
         if group is None:
             if generation >= 0:
-                if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND and not is_transactional:
+                if has_epochs:
                     raise GroupIdNotFound(f"group {group_id} was not found")
                 raise IllegalGeneration
             group = self._admit_classic(group_id)
         try:
-            group.check_commit(
-                member_id, instance_id, generation, version, is_transactional=is_transactional
-            )
+            group.check_commit(member_id, instance_id, generation, version)
+            check = group.find_partition_check(member_id, generation)
+            if check is not None:
+                for name, partition in offsets.named():
+                    topic = self.topics.find(name)
+                    check(None if topic is None else topic.id, partition)
         except StaleMemberEpoch:
-            if version < _FIRST_WITH_GROUP_ID_NOT_FOUND or is_transactional:
-                raise IllegalGeneration from None
-            raise
+            if has_epochs:
+                raise
+            raise IllegalGeneration from None
         return group
 
     def heartbeat(self, request: HeartbeatRequest) -> None:

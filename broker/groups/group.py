@@ -77,14 +77,11 @@ class Group(Protocol):
         member_id: str,
         instance_id: str | None,
         generation: int,
-        version: int,
-        *,
-        is_transactional: bool = False,
+        version: int | None,
     ) -> None:
         """Refuse a commit if the sender may not commit now.
 
-        ``version`` is the request's own: TxnOffsetCommit's if it ``is_transactional``, else
-        OffsetCommit's.
+        ``version`` is that of an OffsetCommit; it is None for a TxnOffsetCommit.
         """
 
     def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:

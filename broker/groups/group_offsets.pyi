@@ -4,7 +4,6 @@ from typing import Any, Final
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.core import Grid
-from siltstone.protocol.messages.offset_commit import OffsetCommitRequestTopic
 
 TOPIC_BYTES: Final[int]
 OFFSET_BYTES: Final[int]
@@ -58,7 +57,7 @@ def growth_of(
 def excess_of(stored: bytes | None) -> int: ...
 def list_committed(partitions: dict[int, bytes], indexes: Sequence[int]) -> Grid: ...
 def judge_offsets(
-    topics: Iterable[OffsetCommitRequestTopic],
+    topics: Iterable[tuple[str, bytes, Sequence[Any]]],
     known: Mapping[Any, Topic],
     by_id: bool,
     settings: BrokerSettings,

@@ -14,7 +14,6 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups.consumer.checks import check_partitions
 from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
 from siltstone.broker.handlers.authorized import split_many, weave
 from siltstone.broker.process.loop_share import LoopShare
@@ -142,11 +141,8 @@ def _write(
     """
     group_id, generation, member_id, instance_id = request[:4]
     groups.check(group_id)
-    group = groups.check_commit(group_id, generation, member_id, instance_id, version)
+    group = groups.check_commit(group_id, generation, member_id, instance_id, version, offsets)
     group.touch(member_id)
-    check = group.find_partition_check(member_id, generation)
-    if check is not None:
-        check_partitions(check, offsets.named(), groups.consumer.image)
     if offsets.count:
         groups.offsets.append(group_id, group.partition, offsets)
         groups.keep(group)

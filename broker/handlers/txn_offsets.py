@@ -16,21 +16,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.groups.consumer.checks import check_partitions
-from siltstone.broker.groups.group_offsets import NewOffsets
-from siltstone.broker.groups.offset_metadata import is_too_long
+from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.broker.transactions.producing import Rules, admit
 from siltstone.protocol.coordinator.group_errors import (
-    IllegalGeneration,
     InvalidCommitOffsetSize,
     InvalidGroupId,
     OffsetMetadataTooLarge,
-    StaleMemberEpoch,
 )
-from siltstone.protocol.core import grid_of
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -44,9 +39,9 @@ from siltstone.protocol.errors import (
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
 )
+from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from siltstone.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -167,26 +162,22 @@ def _sort(
     long metadata is judged last: if a coordinator refuses the commit, its error is the answer.
     """
     services = context.services
-    now_ms = services.clock.now_ms()
-    limits = services.settings.server
     codes: Codes = {}
     too_long: Codes = {}
-    offsets = NewOffsets(now_ms)
+    offsets = NewOffsets(services.clock.now_ms())
+    allowed = []
     for topic in topics:
         if not context.may(READ, TOPIC, topic.name):
             denied = TopicAuthorizationFailed.code
             codes |= {(topic.name, each[0]): denied for each in topic.partitions}
             continue
-        found = services.topics.topics.get(topic.name)
-        rows = grid_of(topic.partitions, len(TxnOffsetCommitRequestPartition._fields))
-        for place, (index, _, _, said) in enumerate(rows):
-            metadata = said or ""
-            if found is None or not 0 <= index < found.partitions:
-                codes[topic.name, index] = UnknownTopicOrPartition.code
-            elif is_too_long(metadata, limits):
-                too_long[topic.name, index] = OffsetMetadataTooLarge.code
-            else:
-                offsets.add(topic.name, rows, place, metadata)
+        allowed.append((topic.name, NO_ID, topic.partitions))
+    judged, _, _ = judge_offsets(allowed, services.topics.topics, False, services.settings, offsets)
+    for name, _, judgements in judged:
+        for index, code in judgements:
+            if code:
+                refused = too_long if code == OffsetMetadataTooLarge.code else codes
+                refused[name, index] = ErrorCode(code)
     return codes, too_long, offsets
 
 
@@ -216,15 +207,9 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Ne
         request.generation_id,
         request.member_id,
         request.group_instance_id,
-        version,
-        is_transactional=True,
+        None,
+        offsets,
     )
-    check = group.find_partition_check(request.member_id, request.generation_id)
-    if check is not None:
-        try:
-            check_partitions(check, offsets.named(), groups.consumer.image)
-        except StaleMemberEpoch:
-            raise IllegalGeneration from None
     if offsets.count:
         groups.offsets.append_transactional(request.group_id, group.partition, offsets, producer)
         groups.keep(group)

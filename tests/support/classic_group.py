@@ -171,11 +171,15 @@ class GroupInHand:
         return ErrorCode.none
 
     def commit(
-        self, member_id: str, generation: int, instance_id: str | None = None, **flags: bool
+        self,
+        member_id: str,
+        generation: int,
+        instance_id: str | None = None,
+        version: int | None = 8,
     ) -> ErrorCode:
-        """Ask whether an OffsetCommit is allowed."""
+        """Ask whether an OffsetCommit is allowed; without a version, a TxnOffsetCommit."""
         try:
-            self.group.check_commit(member_id, instance_id, generation, 8, **flags)
+            self.group.check_commit(member_id, instance_id, generation, version)
         except KafkaError as error:
             return error.code
         return ErrorCode.none

@@ -99,11 +99,10 @@ def commit_offset(home: ServicesOnDisk, producer: Producer, offset: int, version
         lambda: [(OFFSETS_TOPIC, partition)],
         Rules(adds=version >= 5, knows_abortable=version >= 4),
     )
-    groups.check_commit(GROUP, -1, "", None, version, is_transactional=True)
     committed = OffsetCommitValue(offset, -1, "", home.clock.now_ms(), NO_EXPIRY)
-    groups.offsets.append_transactional(
-        GROUP, partition, new_offsets(("orders", 0, committed)), producer
-    )
+    offsets = new_offsets(("orders", 0, committed))
+    groups.check_commit(GROUP, -1, "", None, None, offsets)
+    groups.offsets.append_transactional(GROUP, partition, offsets, producer)
 
 
 def end(

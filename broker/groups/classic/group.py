@@ -589,9 +589,7 @@ class ClassicGroup:
         member_id: str,
         instance_id: str | None,
         generation: int,
-        version: int,
-        *,
-        is_transactional: bool = False,
+        version: int | None,
     ) -> None:
         """Refuse a commit that is not of this generation, unless the group has no members.
 
@@ -603,7 +601,6 @@ class ClassicGroup:
             RebalanceInProgress: The member has to learn its assignment first.
             CoordinatorNotAvailable: The group was deleted.
         """
-        del version  # it matters to consumer groups
         if self.state is _DEAD:
             raise CoordinatorNotAvailable
         if generation < 0 and self.state is _EMPTY:
@@ -612,9 +609,9 @@ class ClassicGroup:
             self.members.get(member_id, instance_id)
             if generation != self.generation:
                 raise IllegalGeneration
-        elif not is_transactional and self.state is not _EMPTY:
+        elif version is not None and self.state is not _EMPTY:
             raise UnknownMemberId
-        if not is_transactional and self.state is _COMPLETING:
+        if version is not None and self.state is _COMPLETING:
             raise RebalanceInProgress
 
     def find_partition_check(self, member_id: str, generation: int) -> None:

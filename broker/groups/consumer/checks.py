@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from siltstone.protocol.coordinator.group_errors import IllegalGeneration, StaleMemberEpoch
 from siltstone.protocol.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import TypeAlias
     from uuid import UUID
 
     from siltstone.broker.groups.consumer.group import ConsumerGroup
     from siltstone.broker.groups.consumer.member import Member
-    from siltstone.broker.groups.topic_image import TopicImage
 
 PartitionCheck: TypeAlias = "Callable[[UUID | None, int], None]"
 """Refuses, by topic id and partition, what a member of an older epoch may not commit."""
 
-_FIRST_WITH_EPOCHS = 9
+FIRST_WITH_EPOCHS: Final = 9
+"""The first version of OffsetCommit that has member epochs."""
 
 
 def check_commit(
@@ -28,9 +28,7 @@ def check_commit(
     member_id: str,
     instance_id: str | None,
     member_epoch: int,
-    version: int,
-    *,
-    is_transactional: bool,
+    version: int | None,
 ) -> None:
     """Refuse a commit of a non-member, or of a member with an epoch above its own.
 
@@ -44,10 +42,10 @@ def check_commit(
     """
     if member_epoch < 0:
         is_anonymous = not member_id and instance_id is None
-        if not group.members or (is_transactional and is_anonymous):
+        if not group.members or (version is None and is_anonymous):
             return
     member = group.get(member_id)
-    if not is_transactional and member.classic is None and version < _FIRST_WITH_EPOCHS:
+    if version is not None and version < FIRST_WITH_EPOCHS and member.classic is None:
         raise UnsupportedVersion(
             "OffsetCommit version 9 or above must be used by members using the consumer group "
             "protocol"
@@ -88,19 +86,6 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
         raise _stale(
             member, f"epoch {member_epoch} is not {member.epoch}, that of member {member.id}"
         )
-
-
-def check_partitions(
-    check: PartitionCheck, named: Sequence[tuple[str, int]], image: TopicImage
-) -> None:
-    """Refuse a whole commit if the check refuses one of its partitions.
-
-    Raises:
-        KafkaError: The check refused a partition.
-    """
-    for name, partition in named:
-        topic = image.find(name)
-        check(None if topic is None else topic.id, partition)
 
 
 def _check_partition(

@@ -134,23 +134,10 @@ class HostedConsumerGroup:
         member_id: str,
         instance_id: str | None,
         generation: int,
-        version: int,
-        *,
-        is_transactional: bool = False,
+        version: int | None,
     ) -> None:
-        """Refuse a commit if the sender may not commit now.
-
-        ``version`` is the request's own: TxnOffsetCommit's if it ``is_transactional``, else
-        OffsetCommit's.
-        """
-        check_commit(
-            self.machine,
-            member_id,
-            instance_id,
-            generation,
-            version,
-            is_transactional=is_transactional,
-        )
+        """Refuse a commit if the sender may not commit now."""
+        check_commit(self.machine, member_id, instance_id, generation, version)
 
     def find_partition_check(self, member_id: str, generation: int) -> PartitionCheck | None:
         """Return the check for each partition of a commit, or None if there is nothing to check."""

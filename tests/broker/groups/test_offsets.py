@@ -111,16 +111,17 @@ async def test_what_commits_take_is_counted(
 
     def commit(number: int) -> None:
         name = f"group-{number:08}"
-        group = coordinator.check_commit(name, -1, "", None, 9)
         rows = [
             ("orders", index, said._replace(offset=1000 + index)) for index in range(partitions)
         ]
+        offsets = new_offsets(*rows)
+        group = coordinator.check_commit(name, -1, "", None, 9, offsets)
         partition = coordinator.journal.partition_for(name)
         if is_transactional:
             producer = Producer(number % 10, 0)  # the log counts those by itself
-            coordinator.offsets.append_transactional(name, partition, new_offsets(*rows), producer)
+            coordinator.offsets.append_transactional(name, partition, offsets, producer)
         else:
-            coordinator.offsets.append(name, partition, new_offsets(*rows))
+            coordinator.offsets.append(name, partition, offsets)
         coordinator.keep(group)
 
     def count() -> int:

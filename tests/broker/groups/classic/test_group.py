@@ -571,7 +571,7 @@ def test_commits_are_refused_by_the_rules() -> None:
     assert hand.commit("anybody", 0) is ErrorCode.unknown_member_id
     leader, follower = hand.gather(2)
     assert hand.commit(follower, 1) is ErrorCode.rebalance_in_progress
-    assert hand.commit(follower, 1, is_transactional=True) is ErrorCode.none
+    assert hand.commit(follower, 1, version=None) is ErrorCode.none
     hand.sync(leader, {})
     hand.sync(follower)
     assert hand.commit(follower, 1) is ErrorCode.none
@@ -579,7 +579,7 @@ def test_commits_are_refused_by_the_rules() -> None:
     assert hand.commit(follower, 2) is ErrorCode.illegal_generation
     assert hand.commit("nobody", 1) is ErrorCode.unknown_member_id
     assert hand.commit("", -1) is ErrorCode.unknown_member_id
-    assert hand.commit("", -1, is_transactional=True) is ErrorCode.none
+    assert hand.commit("", -1, version=None) is ErrorCode.none
     assert hand.commit("", -1, "i") is ErrorCode.unknown_member_id
 
 

@@ -280,7 +280,7 @@ async def test_who_may_commit(broker: Broker) -> None:
     with pytest.raises(StaleMemberEpoch):
         check(broker.topic, 3)
     assert group.find_partition_check("m", 3) is None
-    group.check_commit("", None, -1, 9, is_transactional=True)
+    group.check_commit("", None, -1, None)
 
 
 async def test_who_may_ask_for_offsets(broker: Broker) -> None:
