@@ -1,8 +1,9 @@
 """The offsets of a directory's logs, in the form in which the checkpoints store them."""
 
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
 
+from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.moving.future_log import FutureLog
@@ -10,11 +11,6 @@ from siltstone.storage.topic_partition import TopicPartition
 
 AnyLog: TypeAlias = Log | FutureLog
 """As in Kafka, an unfinished copy is in the checkpoints of its new directory."""
-
-
-def recovery_points(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the recovery points of the logs in a directory, as the checkpoint stores them."""
-    return _collect(directory, logs, noted_recovery_point)
 
 
 def noted_recovery_point(log: AnyLog) -> int:
@@ -30,24 +26,32 @@ def noted_recovery_point(log: AnyLog) -> int:
     return recovery_point - (recovery_point > active.base_offset)
 
 
-def log_starts(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the log start offsets that do not follow from the first segments on the disk.
+def _own_start(log: AnyLog) -> int | None:
+    """Return a log start offset that does not follow from the first segment on the disk.
 
     Above the recovery point a power failure may bring deleted segments back, torn. Then the log
     would end below its start, and would assign offsets a second time.
     """
-    return _collect(directory, logs, _own_start)
+    start = log.log_start_offset
+    sure = min(log.segments[0].base_offset, log.recovery_point)
+    return start if start > sure else None
 
 
-def high_watermarks(directory: LogDirectory, logs: Iterable[AnyLog]) -> dict[TopicPartition, int]:
-    """Collect the high watermarks of the logs in a directory."""
-    return _collect(directory, logs, lambda log: log.high_watermark)
+_OFFSET_OF: Final[Mapping[str, Callable[[AnyLog], int | None]]] = {
+    files.RECOVERY_POINTS: noted_recovery_point,
+    files.LOG_START_OFFSETS: _own_start,
+    files.HIGH_WATERMARKS: lambda log: log.high_watermark,
+}
 
 
-def _collect(
-    directory: LogDirectory, logs: Iterable[AnyLog], offset_of: Callable[[AnyLog], int | None]
+def collect(
+    name: str, directory: LogDirectory, logs: Iterable[AnyLog]
 ) -> dict[TopicPartition, int]:
-    """Return the offsets, without those of a log that moves to another directory meanwhile."""
+    """Return the offsets for the checkpoint ``name``.
+
+    Those of a log that moves to another directory meanwhile are left out.
+    """
+    offset_of = _OFFSET_OF[name]
     offsets: dict[TopicPartition, int] = {}
     for log in logs:
         if log.directory is directory:
@@ -55,9 +59,3 @@ def _collect(
             if offset is not None and log.directory is directory:
                 offsets[log.topic_partition] = offset
     return offsets
-
-
-def _own_start(log: AnyLog) -> int | None:
-    start = log.log_start_offset
-    sure = min(log.segments[0].base_offset, log.recovery_point)
-    return start if start > sure else None

@@ -197,7 +197,8 @@ class LogManager:
         self._checkpoints[directory.path] = checkpoints
         self._settling[directory.path] = JointWork(partial(self._settle_deletions, directory))
         try:
-            return checkpoints.read_recovery_points(), checkpoints.read_log_starts()
+            recovery_points = checkpoints.read(files.RECOVERY_POINTS)
+            return recovery_points, checkpoints.read(files.LOG_START_OFFSETS)
         except OSError as error:
             raise LogDirError(
                 f"log directory {directory.path} cannot be read ({error}); check the disk and "
@@ -418,17 +419,23 @@ class LogManager:
         """Prefer a directory for a partition, if it is created before the next start."""
         self._placement.prefer(topic_partition, directory)
 
-    def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points that have moved, in the background."""
-        self._write_later(self._write_recovery_points)
+    def checkpoint(self, *names: str) -> None:
+        """Write checkpoints, such as `files.RECOVERY_POINTS`, if they changed; in the background.
 
-    def checkpoint_log_starts(self) -> None:
-        """Write the log start offsets that have moved, in the background."""
-        self._write_later(self._write_log_starts)
+        Only Kafka's broker reads the high watermarks: here the log end offset is that.
+        """
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks that have moved, in the background."""
-        self._write_later(self._write_high_watermarks)
+        def work(directory: LogDirectory, name: str) -> None:
+            if directory.failure is not None:
+                return
+            try:
+                self._write_checkpoint(directory, name)
+            except OSError as error:
+                raise directory.fail(error) from error
+
+        for name in names:
+            for directory in self.directories:
+                self.background.submit("checkpoint", partial(work, directory, name))
 
     def check_directories(self, reserve_bytes: int) -> None:
         """Check in the background which directories are gone, full, or take writes again."""
@@ -480,7 +487,7 @@ class LogManager:
                 continue
             try:
                 self._write_checkpoints(directory)
-                self._write_high_watermarks(directory)
+                self._write_checkpoint(directory, files.HIGH_WATERMARKS)
                 clean_shutdown.mark(directory.path)
                 unmarked.discard(directory)
             except OSError as error:
@@ -509,49 +516,29 @@ class LogManager:
                 future.result()
         return failed
 
-    def _all(self) -> list[checkpointed.AnyLog]:
-        return [*self.all_logs(), *self.futures.copies]
-
     def _write_checkpoints(self, directory: LogDirectory) -> None:
-        self._write_recovery_points(directory)
-        self._write_log_starts(directory)
+        self._write_checkpoint(directory, files.RECOVERY_POINTS)
+        self._write_checkpoint(directory, files.LOG_START_OFFSETS)
 
-    def _write_recovery_points(self, directory: LogDirectory) -> None:
-        self._checkpoints[directory.path].write_recovery_points(
-            lambda: checkpointed.recovery_points(directory, self._all())
-        )
-
-    def _write_log_starts(self, directory: LogDirectory) -> None:
-        self._checkpoints[directory.path].write_log_starts(lambda: self._log_starts(directory))
-
-    def _write_high_watermarks(self, directory: LogDirectory) -> None:
-        self._checkpoints[directory.path].write_high_watermarks(
-            lambda: checkpointed.high_watermarks(directory, self._all())
-        )
-
-    def _log_starts(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        """Collect the log start offsets; a partition that is set aside keeps its old one.
+    def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
+        """Write one checkpoint. A partition that is set aside keeps its old log start offset.
 
         Such a partition gets no recovery point, so the next start scans all of it.
         """
-        aside = {
-            each.folder.topic_partition: each.folder.log_start_offset
-            for each in list(self.set_aside.values())
-            if each.folder.directory is directory and each.folder.log_start_offset
-        }
-        return aside | checkpointed.log_starts(directory, self._all())
 
-    def _write_later(self, write: Callable[[LogDirectory], None]) -> None:
-        def work(directory: LogDirectory) -> None:
-            if directory.failure is not None:
-                return
-            try:
-                write(directory)
-            except OSError as error:
-                raise directory.fail(error) from error
+        def collect() -> dict[TopicPartition, int]:
+            logs: list[checkpointed.AnyLog] = [*self.all_logs(), *self.futures.copies]
+            offsets = checkpointed.collect(name, directory, logs)
+            if name != files.LOG_START_OFFSETS:
+                return offsets
+            aside = {
+                each.folder.topic_partition: each.folder.log_start_offset
+                for each in list(self.set_aside.values())
+                if each.folder.directory is directory and each.folder.log_start_offset
+            }
+            return aside | offsets
 
-        for directory in self.directories:
-            self.background.submit("checkpoint", partial(work, directory))
+        self._checkpoints[directory.path].write(name, collect)
 
     def _schedule_removal(self, path: Path) -> None:
         delay_ms = self._server.topic_defaults.file_delete_delay_ms

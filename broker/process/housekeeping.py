@@ -13,6 +13,7 @@ from siltstone.broker.process.loop_share import LoopShare
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import FOREVER
 from siltstone.protocol.errors import KafkaError
+from siltstone.storage import files
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
@@ -176,17 +177,17 @@ class Housekeeping:
 
     def checkpoint_recovery_points(self) -> Iterator[None]:
         """Write the recovery points, in the background."""
-        self._logs.checkpoint_recovery_points()
+        self._logs.checkpoint(files.RECOVERY_POINTS)
         yield
 
     def checkpoint_log_starts(self) -> Iterator[None]:
         """Write the log start offsets, in the background."""
-        self._logs.checkpoint_log_starts()
+        self._logs.checkpoint(files.LOG_START_OFFSETS)
         yield
 
     def checkpoint_high_watermarks(self) -> Iterator[None]:
         """Write the high watermarks, in the background."""
-        self._logs.checkpoint_high_watermarks()
+        self._logs.checkpoint(files.HIGH_WATERMARKS)
         yield
 
     def check_directories(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from siltstone.broker.http.control.token import read_address
 from siltstone.broker.http.readiness import ProbeFailed
 from siltstone.broker.process import housekeeping
 from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage import files
 from siltstone.storage.directory.catalog import FILE_NAME
 from tests.support import faults
 from tests.support.faults import Disk
@@ -172,7 +173,7 @@ async def test_stalled_disk(broker: Running, disk: Disk) -> None:
     assert await other.produce(b"a") == 0
     disk.fail("fsync", error=0, seconds=STALL)
     hanging = asyncio.create_task(safe.produce(b"waits"))
-    broker.logs.checkpoint_high_watermarks()
+    broker.logs.checkpoint(files.HIGH_WATERMARKS)
     slowest, turns = 0.0, 0
     while not hanging.done():
         began = time.monotonic()

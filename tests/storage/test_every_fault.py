@@ -17,6 +17,7 @@ import pytest
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaError
+from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
@@ -97,8 +98,8 @@ class History:
                 if number in {4, 6}:
                     yield partial(trimmed.apply_retention, 0)
             if number % 4 == 0:
-                yield manager.checkpoint_recovery_points
-                yield manager.checkpoint_log_starts
+                yield partial(manager.checkpoint, files.RECOVERY_POINTS)
+                yield partial(manager.checkpoint, files.LOG_START_OFFSETS)
 
     def _append(self, log: Log) -> None:
         key = b"%06d" % self._sent

@@ -173,7 +173,7 @@ def test_logs_survive_a_kill(tmp_path: Path) -> None:
     manager.load()
     log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
     append_unchecked(log, 3)
-    manager.checkpoint_recovery_points()
+    manager.checkpoint(files.RECOVERY_POINTS)
     _crash(manager)
     with _running(tmp_path) as manager:
         assert manager.logs[ORDERS].log_end_offset == 3
@@ -188,9 +188,9 @@ def test_checkpoints_are_kafka_s(tmp_path: Path) -> None:
         append_unchecked(log, 3)
         log.delete_records(2)
         log.flush()
-        manager.checkpoint_recovery_points()
-        manager.checkpoint_log_starts()
-        manager.checkpoint_high_watermarks()
+        manager.checkpoint(files.RECOVERY_POINTS)
+        manager.checkpoint(files.LOG_START_OFFSETS)
+        manager.checkpoint(files.HIGH_WATERMARKS)
         manager.background.drain()
 
         assert (tmp_path / files.RECOVERY_POINTS).read_text() == "0\n2\norders 0 2\norders 1 0\n"
@@ -203,10 +203,10 @@ def test_checkpoints_are_written_only_when_they_change(tmp_path: Path) -> None:
     with _running(tmp_path) as manager:
         manager.create(ORDERS, TOPIC_ID, TopicConfig())
         path = tmp_path / files.HIGH_WATERMARKS
-        manager.checkpoint_high_watermarks()
+        manager.checkpoint(files.HIGH_WATERMARKS)
         manager.background.drain()
         path.unlink()
-        manager.checkpoint_high_watermarks()
+        manager.checkpoint(files.HIGH_WATERMARKS)
         manager.background.drain()
 
         assert not path.exists()
@@ -219,7 +219,7 @@ def test_the_log_start_offset_survives_a_kill(tmp_path: Path) -> None:
     log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
     append_unchecked(log, 3)
     log.delete_records(2)
-    manager.checkpoint_log_starts()
+    manager.checkpoint(files.LOG_START_OFFSETS)
     _crash(manager)
     with _running(tmp_path) as manager:
         assert manager.logs[ORDERS].log_start_offset == 2
@@ -397,12 +397,10 @@ def test_a_topic_made_again_has_none_of_the_old_offsets(tmp_path: Path) -> None:
     append_unchecked(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 600)
     manager.logs[ORDERS].flush()
     manager.logs[ORDERS].delete_records(500)
-    for write in (manager.checkpoint_recovery_points, manager.checkpoint_log_starts):
-        write()
+    manager.checkpoint(files.RECOVERY_POINTS, files.LOG_START_OFFSETS)
     manager.background.drain()
     with _busy(manager):
-        for write in (manager.checkpoint_recovery_points, manager.checkpoint_log_starts):
-            write()
+        manager.checkpoint(files.RECOVERY_POINTS, files.LOG_START_OFFSETS)
         manager.delete(ORDERS)
         append_unchecked(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 10)
         offsets = _checkpoints(tmp_path)
@@ -421,7 +419,7 @@ def test_a_kill_between_deletion_and_checkpoint_leaves_no_offset(tmp_path: Path)
     manager.load()
     append_unchecked(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 600)
     manager.logs[ORDERS].delete_records(500)
-    manager.checkpoint_log_starts()
+    manager.checkpoint(files.LOG_START_OFFSETS)
     _crash(manager)
     (tmp_path / "orders-0").rename(tmp_path / f"orders-0.{'0' * 32}-delete")
 
@@ -695,7 +693,7 @@ def test_a_failed_directory_does_not_take_the_others_down(tmp_path: Path) -> Non
         append_unchecked(good)
         third = manager.create(_partition(2), TOPIC_ID, TopicConfig())
         assert third.directory is good.directory
-        manager.checkpoint_recovery_points()
+        manager.checkpoint(files.RECOVERY_POINTS)
 
     assert not (bad.directory.path / files.CLEAN_SHUTDOWN).exists()
     assert (good.directory.path / files.CLEAN_SHUTDOWN).exists()
@@ -917,7 +915,7 @@ def test_a_damaged_partition_is_set_aside(
     for number in (0, 1):
         append_unchecked(manager.create(_partition(number), TOPIC_ID, TopicConfig()))
     manager.logs[_partition(0)].delete_records(1)
-    manager.checkpoint_log_starts()
+    manager.checkpoint(files.LOG_START_OFFSETS)
     _crash(manager)
     kept = shutil.copytree(tmp_path / "orders-0", tmp_path / ".kept")
     spoil(tmp_path / "orders-0")
@@ -928,7 +926,7 @@ def test_a_damaged_partition_is_set_aside(
             assert list(manager.set_aside) == [_partition(0)]
             assert manager.folder_ids() == {_partition(0): TOPIC_ID, _partition(1): TOPIC_ID}
             assert manager.logs[_partition(1)].log_end_offset == 1
-            manager.checkpoint_log_starts()
+            manager.checkpoint(files.LOG_START_OFFSETS)
         (line,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
         assert "set aside" in line.message
         assert not line.exc_info

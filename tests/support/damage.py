@@ -80,9 +80,9 @@ def make_home(root: Path, *, is_clean: bool) -> None:
             log.delete_records(log.log_end_offset // 4)
     for topic_partition in PARTITIONS:
         (root / str(topic_partition) / files.LEADER_EPOCHS).touch()
-    manager.checkpoint_recovery_points()
-    manager.checkpoint_log_starts()
-    manager.checkpoint_high_watermarks()
+    manager.checkpoint(files.RECOVERY_POINTS)
+    manager.checkpoint(files.LOG_START_OFFSETS)
+    manager.checkpoint(files.HIGH_WATERMARKS)
     manager.background.close()
     for name in CHECKPOINTS:
         (root / name).touch()

@@ -87,8 +87,7 @@ class LogDirMove:
         max_bytes = NEAR_BYTES
         while not future.has_taken_over:
             await self._services.copying(future.copy)
-            logs.checkpoint_recovery_points()
-            logs.checkpoint_log_starts()
+            logs.checkpoint(files.RECOVERY_POINTS, files.LOG_START_OFFSETS)
             await self._services.copying(self._settle)
             try:
                 future.check()
@@ -157,8 +156,7 @@ class LogDirMove:
         if self._is_paused:
             await services.io.run(services.cleaning.manager.states.resume, self.topic_partition)
         services.logs.futures.end(self.future)
-        services.logs.checkpoint_recovery_points()
-        services.logs.checkpoint_log_starts()
+        services.logs.checkpoint(files.RECOVERY_POINTS, files.LOG_START_OFFSETS)
 
     def _open(self) -> None:
         """Do what `open` says. Blocks."""

@@ -8,7 +8,8 @@ import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import OffsetOutOfRange, PolicyViolation
-from siltstone.storage.checkpointed import log_starts
+from siltstone.storage import files
+from siltstone.storage.checkpointed import collect
 from siltstone.storage.log.log import HIGH_WATERMARK, Log
 from siltstone.storage.log.retention import Doomed, find_doomed
 from tests.support.batches import TIMESTAMP, make_batch
@@ -275,12 +276,12 @@ def test_a_log_start_is_noted_until_a_flush_makes_the_deletion_sure(folder: LogF
     folder.log.delete_records(HIGH_WATERMARK)
     folder.log.roll()
     folder.log.apply_retention(TIMESTAMP)
-    noted = log_starts(folder.directory, [folder.log])
+    noted = collect(files.LOG_START_OFFSETS, folder.directory, [folder.log])
     folder.settle()
 
     assert [segment.base_offset for segment in folder.log.segments] == [6]
     assert noted == {ORDERS: 6}
-    assert log_starts(folder.directory, [folder.log]) == {}
+    assert collect(files.LOG_START_OFFSETS, folder.directory, [folder.log]) == {}
 
 
 def test_a_log_that_starts_over_ends_there_after_a_power_failure(
@@ -297,7 +298,9 @@ def test_a_log_that_starts_over_ends_there_after_a_power_failure(
     log = folder.reopen()
     log.flush()
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
-    folder.log_start_offset = log_starts(folder.directory, [log]).get(ORDERS, 0)
+    folder.log_start_offset = collect(files.LOG_START_OFFSETS, folder.directory, [log]).get(
+        ORDERS, 0
+    )
     assert not folder.log_start_offset
 
     power_disk.cut_power(Torn())

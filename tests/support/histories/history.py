@@ -387,10 +387,10 @@ class History:
 
     def checkpoint(self, chance: Random) -> None:
         """Have the checkpoints written."""
-        self.manager.checkpoint_recovery_points()
+        self.manager.checkpoint(files.RECOVERY_POINTS)
         if chance.random() < 0.7:
-            self.manager.checkpoint_log_starts()
-        self.manager.checkpoint_high_watermarks()
+            self.manager.checkpoint(files.LOG_START_OFFSETS)
+        self.manager.checkpoint(files.HIGH_WATERMARKS)
 
     def retain(self, chance: Random) -> None:
         """Apply retention: what goes is below the new start and old or too much."""
@@ -470,8 +470,8 @@ class History:
         future.copy()
         if chance.random() < 0.5:
             self._retain(log, partition)
-        self.manager.checkpoint_recovery_points()
-        self.manager.checkpoint_log_starts()
+        self.manager.checkpoint(files.RECOVERY_POINTS)
+        self.manager.checkpoint(files.LOG_START_OFFSETS)
         self.background.work()
         log.hold_flushes()
         try:

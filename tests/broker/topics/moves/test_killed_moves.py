@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from siltstone.storage import files
 from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.faults import install
@@ -62,7 +63,7 @@ async def test_every_moment(memory_path: Path, monkeypatch: pytest.MonkeyPatch) 
             log.roll()
         log.delete_records(1)
         append(log, 3)
-        home.services.logs.checkpoint_log_starts()
+        home.services.logs.checkpoint(files.LOG_START_OFFSETS)
         home.services.logs.background.drain()
         moments = Moments(memory_path / "home", memory_path / "moments", log)
         disk = install(monkeypatch)

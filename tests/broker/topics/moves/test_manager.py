@@ -94,7 +94,7 @@ async def test_checkpoints_follow(tmp_path: Path) -> None:
         log.flush()
         home.cleaner_checkpoint(home.first, 3)
         await home.move()
-        home.services.logs.checkpoint_high_watermarks()
+        home.services.logs.checkpoint(files.HIGH_WATERMARKS)
         home.services.logs.background.drain()
         names = (files.RECOVERY_POINTS, files.LOG_START_OFFSETS, files.HIGH_WATERMARKS)
         for name, offset in (*zip(names, (8, 1, 9), strict=True), (files.CLEANER_OFFSETS, 3)):
@@ -143,8 +143,8 @@ async def test_a_copy_that_took_over_goes_on_as_the_log(
         async with _before_its_end(home, log, monkeypatch):
             append(log, 3)
             await home.io.run(log.flush)
-            home.services.logs.checkpoint_recovery_points()
-            home.services.logs.checkpoint_high_watermarks()
+            home.services.logs.checkpoint(files.RECOVERY_POINTS)
+            home.services.logs.checkpoint(files.HIGH_WATERMARKS)
             home.services.logs.background.drain()
             lag = home.services.moves.max_lag
             written = [OffsetCheckpoint(home.other.path, name).read() for name in names]
