@@ -27,10 +27,6 @@ class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessag
             "siltstone dump-log"
         )
 
-    def __reduce__(self) -> tuple[type["CorruptSegment"], tuple[Path, int, int, str]]:
-        """Pickle by the parts: a pass may run in another process."""
-        return type(self), (self.path, self.position, self.offset, self.reason)
-
 
 class UnopenedBatch(CorruptSegment):
     """A batch unfolds to more bytes than the limit for opened batches.

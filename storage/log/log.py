@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from siltstone.protocol.errors import (
     CorruptMessage,
@@ -58,34 +58,6 @@ _logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means the high watermark."""
-
-
-class FutureLog(Protocol):
-    """A copy in another log directory; see `storage.moving.future_log`."""
-
-    @property
-    def directory(self) -> "LogDirectory":
-        """Return the log directory of the copy."""
-
-    @property
-    def final_path(self) -> "Path":
-        """Return the path of its folder once the copy is the log."""
-
-    @property
-    def recovery_point(self) -> int:
-        """Return the offset below which all of the copy is on the disk."""
-
-    def has_gone(self, view: "LogView[LogSegment]") -> bool:
-        """Tell whether the copy has segments that the log has deleted."""
-
-    def missing_bytes(self, view: "LogView[LogSegment]") -> int:
-        """Return the bytes that are not copied yet."""
-
-    def hand_over(self, view: "LogView[LogSegment]") -> tuple[LogSegment, ...]:
-        """Return the segments for readers and appends."""
-
-    def put_in_place(self) -> None:
-        """Give the folder its final name."""
 
 
 class Log:
@@ -160,7 +132,7 @@ class Log:
         return self.end.directory
 
     @property
-    def view(self) -> "LogView[LogSegment]":
+    def view(self) -> "LogView":
         """Return what readers see: end offset, segments, and the end's position in the last one."""
         return self.end.view
 
@@ -449,18 +421,22 @@ class Log:
         self.end.show(kept)
         self.reader.forget()
         snapshots = [self.producers.forget_snapshot(each.base_offset) for each in gone]
-        dropped = DroppedSegments(
+        dropped = self._dropped(gone, [path for path in snapshots if path is not None])
+        rename = partial(dropped.rename, self.config.file_delete_delay_ms)
+        self._services.background.submit("renaming of deleted segments", rename)
+        return gone
+
+    def _dropped(self, gone: Sequence[LogSegment], snapshots: "Sequence[Path]") -> DroppedSegments:
+        """Return segments that the log no longer has, and their snapshots, to be deleted."""
+        return DroppedSegments(
             gone,
-            [path for path in snapshots if path is not None],
+            snapshots,
             self.directory,
             self._services,
             self.names,
             self._flush_lock,
             lambda: self._abandoned,
         )
-        rename = partial(dropped.rename, self.config.file_delete_delay_ms)
-        self._services.background.submit("renaming of deleted segments", rename)
-        return gone
 
     def _start_at(self, offset: int) -> None:
         """Raise the log start offset; the caller holds the lock.
@@ -581,15 +557,7 @@ class Log:
                 swap.undo()
         self._swap = None
         if swap.is_published:
-            gone = DroppedSegments(
-                swap.old,
-                swap.snapshots,
-                self.directory,
-                self._services,
-                self.names,
-                self._flush_lock,
-                lambda: self._abandoned,
-            )
+            gone = self._dropped(swap.old, swap.snapshots)
             self._services.deletions.schedule(self.config.file_delete_delay_ms, gone.unlink)
 
     def _publish(self, swap: SegmentSwap) -> None:
@@ -653,31 +621,22 @@ class Log:
         """Undo `hold_flushes`; any thread may call this."""
         self._flush_lock.release()
 
-    def move(self, future: FutureLog, max_bytes: int) -> bool:
-        """Let the copy take over, unless the log has changed too much since the copy was settled.
-
-        For the event loop, with flushes held. This copies the bytes that the copy lacks, at most
-        ``max_bytes``; if the copy has segments that the log has deleted, it cannot take over yet.
-        A start takes the copy once its folder is renamed.
-
-        Raises:
-            OSError: The disk refused it; the log is as it was.
-        """
-        with self.lock:
-            view = self.view
-            if future.missing_bytes(view) > max_bytes or future.has_gone(view):
-                return False
-            twins = future.hand_over(view)
-            future.put_in_place()
-            for segment in view[1]:  # a reader that opens a file now gets that of the copy
-                segment.files.relocate(future.final_path)
-            self.end.move(future.directory, twins, future.recovery_point)
-            self._unflushed_gone = ()  # the copy does not have these segments
-            self.reader.forget()
-            self.path = future.final_path
-            self.epochs.relocate(self.path)
-            self.producers.relocate(self.path)
-        return True
+    def move(
+        self,
+        directory: "LogDirectory",
+        path: "Path",
+        segments: tuple[LogSegment, ...],
+        recovery_point: int,
+    ) -> None:
+        """Continue in another directory with copied segments; the caller holds the lock."""
+        for segment in self.segments:  # a reader that opens a file now gets that of the copy
+            segment.files.relocate(path)
+        self.end.move(directory, segments, recovery_point)
+        self._unflushed_gone = ()  # the copy does not have these segments
+        self.reader.forget()
+        self.path = path
+        self.epochs.relocate(path)
+        self.producers.relocate(path)
 
     def assign_topic_id(self, topic_id: "uuid.UUID") -> None:
         """Write the topic's id into ``partition.metadata``. Blocks."""

@@ -22,7 +22,7 @@ class TimestampedOffset(NamedTuple):
 
 
 def find_at_or_after(
-    view: LogView[LogSegment], timestamp: int, log_start_offset: int
+    view: LogView, timestamp: int, log_start_offset: int
 ) -> TimestampedOffset | None:
     """Return the first record at or after ``timestamp``, in ms; None if all are older.
 
@@ -37,7 +37,7 @@ def find_at_or_after(
     return None
 
 
-def find_max(view: LogView[LogSegment]) -> TimestampedOffset | None:
+def find_max(view: LogView) -> TimestampedOffset | None:
     """Return the first record that has the greatest timestamp; None if no record has one.
 
     The index has only the last offset of the record's batch (KAFKA-16310), so the batch is opened.

@@ -40,8 +40,8 @@ class MoveCancelled(Exception):  # noqa: N818  # what happened, not a fault
 class FutureLog:
     """A copy under way. After a restart the part that is a prefix of the log is used again.
 
-    One thread at a time copies. The event loop reads the figures, cancels, and calls `hand_over`
-    and `put_in_place` while no thread copies. ``book`` is called with the number of bytes before
+    One thread at a time copies. The event loop reads the figures, cancels, and calls `take_over`
+    while no thread copies. ``book`` is called with the number of bytes before
     they are copied; it waits as the throttle demands and meanwhile checks whether the copy is still
     wanted.
 
@@ -136,7 +136,7 @@ class FutureLog:
             KafkaStorageError: A directory failed meanwhile.
         """
         self.check()
-        while self.missing_bytes(self.log.view) > NEAR_BYTES or not self._copies:
+        while self._missing_bytes(self.log.view) > NEAR_BYTES or not self._copies:
             self._copy_up_to(self.log.view, lambda count: self._book(count, self.check))
         for copy in self._copies.values():
             if not copy.is_finished:
@@ -159,34 +159,46 @@ class FutureLog:
         files.fsync_directory(self.path)
         self.recovery_point = view[0]
 
-    def hand_over(self, view: "LogView[LogSegment]") -> "tuple[LogSegment, ...]":
-        """Copy what is missing, and return the segments for readers and appends.
+    def take_over(self, max_bytes: int) -> bool:
+        """Become the log, unless the log has changed too much since the copy was settled.
+
+        For the event loop, with flushes held. This copies the bytes that the copy lacks, at most
+        ``max_bytes``; if the copy has segments that the log has deleted, it cannot take over yet.
 
         Raises:
-            OSError: The disk refuses it; the log is as it was.
+            OSError: The disk refused it; the log is as it was.
         """
+        log = self.log
+        with log.lock:
+            view = log.view
+            has_strangers = not self._copies.keys() <= set(view[1])  # a start would find them
+            if has_strangers or self._missing_bytes(view) > max_bytes:
+                return False
+            twins = self._hand_over(view)
+            files.rename(self.path, self.final_path)  # from here on a start uses it
+            log.move(self.directory, self.final_path, twins, self.recovery_point)
+        return True
+
+    def _hand_over(self, view: "LogView") -> "tuple[LogSegment, ...]":
+        """Copy what is missing, and return the segments for readers and appends."""
         end_offset, segments, end_position = view
-        last = segments[-1]
         twins = []
         for segment, following in pairwise(segments):
             copy = self._copy_of(segment)
             if not copy.is_finished:  # the segment has ended since; flush its last index entries
                 self.recovery_point = min(self.recovery_point, following.base_offset - 1)
             twins.append(copy.hand_over(segment.size, is_active=False))
-        twins.append(self._copy_of(last, is_active=True).hand_over(end_position, is_active=True))
+        last = self._copy_of(segments[-1], is_active=True)
+        twins.append(last.hand_over(end_position, is_active=True))
         self.end_offset = end_offset
         return tuple(twins)
-
-    def put_in_place(self) -> None:
-        """Give the folder its final name: from here on a start uses it for the partition."""
-        files.rename(self.path, self.final_path)
 
     def forget_source(self) -> None:
         """Close the old files, now that the copy has taken over."""
         for copy in self._copies.values():
             copy.forget_source()
 
-    def _copy_up_to(self, view: "LogView[LogSegment]", book: Callable[[int], object]) -> None:
+    def _copy_up_to(self, view: "LogView", book: Callable[[int], object]) -> None:
         end_offset, segments, end_position = view
         for gone in self._copies.keys() - set(segments):
             copy = self._copies.pop(gone)
@@ -213,11 +225,7 @@ class FutureLog:
             self.size += copy.position
         return copy
 
-    def has_gone(self, view: "LogView[LogSegment]") -> bool:
-        """Tell whether the copy has segments that the log has deleted: a start would find them."""
-        return not self._copies.keys() <= set(view[1])
-
-    def missing_bytes(self, view: "LogView[LogSegment]") -> int:
+    def _missing_bytes(self, view: "LogView") -> int:
         """Return the bytes that are not copied yet."""
         _, segments, end_position = view
         copied = sum(copy.position for copy in map(self._copies.get, segments) if copy is not None)

@@ -91,7 +91,7 @@ class LogDirMove:
             await self._services.copying(self._settle)
             try:
                 future.check()
-                if future.log.move(future, max_bytes):
+                if future.take_over(max_bytes):
                     await self._make_durable()
             finally:
                 future.log.release_flushes()

@@ -460,7 +460,7 @@ class TestARollAtTheRecoveryPoint:
         future.copy()
         future.settle()
         folder.recovery_point = noted_recovery_point(future)
-        assert folder.log.move(future, 0)
+        assert future.take_over(0)
         folder.log.roll()
         folder.directory, folder.path = other, future.final_path
 
@@ -497,7 +497,7 @@ class TestSettingsOfTheNextSegment:
         future.create()
         future.copy()
         future.settle()
-        assert folder.log.move(future, 0)
+        assert future.take_over(0)
         for _ in range(9):
             folder.append()
 

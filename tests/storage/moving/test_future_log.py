@@ -54,7 +54,7 @@ def test_what_came_meanwhile_is_taken_along(tmp_path: Path) -> None:
     before = bytes_of(folder.log, 0)
     aborted = folder.log.aborted_transactions(0, 10)
 
-    assert folder.log.move(future, 1 << 20)
+    assert future.take_over(1 << 20)
     log = folder.log
     check_log(log)
     assert bytes_of(log, 0) == before
@@ -85,10 +85,10 @@ def test_what_is_deleted_meanwhile_stays_deleted(tmp_path: Path, *, is_settled: 
     folder.log.delete_records(2)
     folder.log.apply_retention(TIMESTAMP)
     if is_settled:
-        assert not folder.log.move(future, 1 << 20)
+        assert not future.take_over(1 << 20)
     future.settle()
     assert future.size == folder.log.size
-    assert folder.log.move(future, 0)
+    assert future.take_over(0)
     folder.directory, folder.path = future.directory, future.final_path
     folder.recovery_point = folder.log.recovery_point
     log = folder.reopen()
@@ -105,10 +105,10 @@ def test_too_much_is_copied_once_more(tmp_path: Path) -> None:
     folder.append(3)
     missing = folder.log.segments[0].size - future.size
 
-    assert not folder.log.move(future, missing - 1)
+    assert not future.take_over(missing - 1)
     assert folder.log.path == folder.path
     assert future.lag == 3
-    assert folder.log.move(future, missing)
+    assert future.take_over(missing)
     assert offsets_in(bytes_of(folder.log, 0)) == [0, 3]
 
 
@@ -123,7 +123,7 @@ def test_a_log_at_rest(tmp_path: Path) -> None:
     entries = len(log.segments[0].offset_index())
     _settle(future)
 
-    assert log.move(future, 0)
+    assert future.take_over(0)
     assert len(log.segments[0].offset_index()) == entries > 2
     folder.append(1)
     check_log(log)
@@ -142,7 +142,7 @@ def test_files_that_an_earlier_try_has_left(tmp_path: Path) -> None:
     future.copy()
     future.settle()
 
-    assert folder.log.move(future, 0)
+    assert future.take_over(0)
     assert not list(future.final_path.glob("*.txnindex"))
     assert _reopen(folder, future).aborted_transactions(0, 4) == []
 
@@ -152,7 +152,7 @@ def test_an_empty_log(tmp_path: Path) -> None:
     folder, future = _folders(tmp_path)
     _settle(future)
 
-    assert folder.log.move(future, 0)
+    assert future.take_over(0)
     folder.append(2)
     assert (future.final_path / f"{0:020d}.log").stat().st_size == folder.log.size
     check_log(folder.log)
@@ -166,7 +166,7 @@ def test_a_segment_that_ended_after_it_was_copied_is_flushed_in_its_new_place(
     folder.append(2)
     _settle(future)
     folder.log.roll()
-    assert folder.log.move(future, 1 << 20)
+    assert future.take_over(1 << 20)
     disk = install(monkeypatch)
     folder.log.flush()
 
@@ -182,7 +182,7 @@ def test_a_roll_after_the_move(tmp_path: Path) -> None:
     folder.append(2, producer_id=4, producer_epoch=0, base_sequence=0)
     _settle(future)
     folder.log.roll()
-    assert folder.log.move(future, 1 << 20)
+    assert future.take_over(1 << 20)
     folder.append(2, producer_id=4, producer_epoch=0, base_sequence=2)
     folder.log.roll()
     folder.settle()

@@ -479,7 +479,7 @@ class History:
             future.check()
             self._learn_what_is_sure()
             partition.is_unsure = True  # until a start finds the new folder
-            if log.move(future, NEAR_BYTES):
+            if future.take_over(NEAR_BYTES):
                 try:
                     files.fsync_directory(future.directory.path)
                 except OSError as error:
