@@ -18,12 +18,13 @@ from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
-from siltstone.storage.dump import indexes as dump_indexes
+from siltstone.storage.dump.indexes import dump_index
 from siltstone.storage.dump.line import Fault, Line
 from siltstone.storage.dump.log_file import EVERYTHING, INT64_MAX, LogLines, Wanted, dump_log
 from siltstone.storage.files import disk
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.snapshot import CorruptSnapshot, decode
+from siltstone.storage.segment.check import find_checksum
 
 _OFFSETS: Final = (
     files.RECOVERY_POINTS,
@@ -52,9 +53,9 @@ def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
     if name.kind == files.LOG:
         yield from dump_log(path, wanted)
     elif name.kind == files.SNAPSHOT:
-        yield from _dump_snapshot(path)
+        yield from _dump_snapshot(path, name.base_offset)
     else:
-        yield from dump_indexes.DUMPERS[name.kind](path, name)
+        yield from dump_index(path, name)
 
 
 def dump_files(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], object]) -> int:
@@ -193,9 +194,9 @@ def _logs_with(folder: Path, wanted: Wanted) -> Iterator[Path]:
             yield each
 
 
-def _dump_snapshot(path: Path) -> Iterator[Line]:
+def _dump_snapshot(path: Path, end_offset: int) -> Iterator[Line]:
     try:
-        producers = decode(files.read_bytes(path))
+        producers = decode(files.read_bytes(path), end_offset, find_checksum())
     except CorruptSnapshot as error:
         yield Fault(f"snapshot is corrupt: {error}")
         return

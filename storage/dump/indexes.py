@@ -1,8 +1,11 @@
-"""Prints the indexes of a segment and compares every entry with the ``.log`` beside it."""
+"""Prints the indexes of a segment and compares every entry with the ``.log`` beside it.
 
-from collections.abc import Callable, Iterator
+Both are read in one walk, so that only the index is in memory.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import BatchHeader
@@ -10,110 +13,213 @@ from siltstone.storage import files
 from siltstone.storage.dump.line import Fault, Line
 from siltstone.storage.files import SegmentName
 from siltstone.storage.producers import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.segment.open_file import OpenFiles
-from siltstone.storage.segment.readable import ReadableSegment, open_segment
+from siltstone.storage.segment.readable import open_segment
+
+FINE: Final = ""
+"""The judgement of an entry that fits its batch."""
 
 
-def dump_offset_index(path: Path, name: SegmentName) -> Iterator[Line]:
-    """Yield the entries; a fault if the batch at the position does not end with the offset."""
-    data = files.read_bytes(path)
-    batches = _Batches(path, name)
-    before = (0, 0)
-    for relative, position in OFFSET_ENTRY.iter_unpack(_whole(data, OFFSET_ENTRY.size)):
-        offset = name.base_offset + relative
-        yield Line(offset=offset, position=position)
-        if relative <= before[0] or position <= before[1]:
-            yield Fault(f"entry {offset} at {position} does not follow the one before")
-        before = relative, position
-        header = batches.at(position)
-        if header is None:
-            yield Fault(f"no batch begins at position {position}")
-        elif header.last_offset != offset:
-            yield Fault(f"the batch at {position} ends with {header.last_offset}, not {offset}")
-    yield from batches.faults
-    yield from _tail(data, OFFSET_ENTRY.size)
+def dump_index(path: Path, name: SegmentName) -> Iterator[Line]:
+    """Yield the entries, each before its faults."""
+    lines = IndexLines(path, name)
+    try:
+        segment = open_segment(path.parent, name.base_offset, OpenFiles(), suffix=name.suffix)
+        for position, header in segment.batches():
+            yield from lines.see(position, header)
+    except FileNotFoundError:
+        yield Fault("there is no .log beside this index")
+    except CorruptMessage as error:
+        yield Fault(str(error))
+    yield from lines.end()
 
 
-def dump_time_index(path: Path, name: SegmentName) -> Iterator[Line]:
-    """Yield the entries; a fault if the batch that ends with the offset has another timestamp."""
-    data = files.read_bytes(path)
-    batches = _Batches(path, name)
-    before = (-1, 0)
-    for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(data, TIME_ENTRY.size)):
-        offset = name.base_offset + relative
-        yield Line(timestamp=timestamp, offset=offset)
-        if timestamp <= before[0] or relative < before[1]:
-            yield Fault(f"entry {timestamp} for {offset} does not follow the one before")
-        before = timestamp, relative
-        header = batches.ending_with(offset)
-        if header is None:
-            yield Fault(f"no batch ends with offset {offset}")
-        elif header.max_timestamp != timestamp:
-            yield Fault(f"the batch of {offset} has timestamp {header.max_timestamp}")
-    yield from batches.faults
-    yield from _tail(data, TIME_ENTRY.size)
-
-
-def dump_transaction_index(path: Path, name: SegmentName) -> Iterator[Line]:
-    """Yield the aborted transactions; a fault if the ``.log`` does not have their markers."""
-    batches = _Batches(path, name)
-    damage = transaction_index.find_damage(path, name.base_offset)
-    if damage:
-        yield Fault(damage)
-    for entry in transaction_index.read(path):
-        yield Line(**entry._asdict())
-        if (
-            entry.first_offset > entry.last_offset
-            or entry.last_stable_offset > entry.last_offset + 1
-        ):
-            yield Fault(f"the offsets of the transaction of {entry.producer_id} cannot be")
-        header = batches.ending_with(entry.last_offset)
-        if header is None or not header.is_control or header.producer_id != entry.producer_id:
-            yield Fault(f"no marker of producer {entry.producer_id} at {entry.last_offset}")
-    yield from batches.faults
-
-
-DUMPERS: Final[dict[str, Callable[[Path, SegmentName], Iterator[Line]]]] = {
-    files.INDEX: dump_offset_index,
-    files.TIME_INDEX: dump_time_index,
-    files.TRANSACTION_INDEX: dump_transaction_index,
-}
-
-
-class _Batches:
-    """The headers of the ``.log`` beside an index, read once."""
+class IndexLines:
+    """The lines of an index, which come as the batches of its ``.log`` go by, in their order."""
 
     def __init__(self, path: Path, name: SegmentName) -> None:
-        self.faults: list[Fault] = []
-        self._by_position: dict[int, BatchHeader] = {}
-        self._by_last_offset: dict[int, BatchHeader] = {}
-        try:
-            segment = open_segment(path.parent, name.base_offset, OpenFiles(), suffix=name.suffix)
-            self._read(segment)
-        except FileNotFoundError:
-            self.faults.append(Fault("there is no .log beside this index"))
-        except CorruptMessage as error:
-            self.faults.append(Fault(str(error)))
+        """Read the file.
 
-    def at(self, position: int) -> BatchHeader | None:
-        """Return the batch that begins at a position."""
-        return self._by_position.get(position)
+        Raises:
+            OSError: It cannot be read.
+        """
+        data = files.read_bytes(path)
+        self.last: tuple[int, int] | None = None  # the order of the last entry that was decided
+        self._damage = list(_find_damage(data, name))
+        if name.kind == files.INDEX:
+            self._entries: Iterator[_Entry] = _offset_entries(data, name.base_offset)
+        elif name.kind == files.TIME_INDEX:
+            self._entries = _time_entries(data, name.base_offset)
+        else:
+            self._entries = map(_TransactionEntry, transaction_index.parse(data))
+        self._is_strict = name.kind == files.INDEX  # both columns increase
+        self._before = (0, 0) if self._is_strict else (-1, 0)
+        self._entry = next(self._entries, None)
 
-    def ending_with(self, offset: int) -> BatchHeader | None:
-        """Return the batch whose last offset is ``offset``."""
-        return self._by_last_offset.get(offset)
+    def see(self, position: int, header: BatchHeader) -> Iterator[Line]:
+        """Yield the entries that the next batch decides."""
+        while self._entry is not None:
+            fault = self._entry.judge(position, header)
+            if fault is None:
+                return
+            yield from self._tell(self._entry, fault)
 
-    def _read(self, segment: ReadableSegment) -> None:
-        for position, header in segment.batches():
-            self._by_position[position] = header
-            self._by_last_offset[header.last_offset] = header
+    def end(self) -> Iterator[Line]:
+        """Yield the entries that no batch has decided, and the faults of the file as a whole."""
+        while self._entry is not None:
+            yield from self._tell(self._entry, self._entry.missing())
+        yield from self._damage
+
+    def _tell(self, entry: "_Entry", fault: str) -> Iterator[Line]:
+        yield entry.line
+        before, self._before = self._before, entry.order
+        if entry.order[0] <= before[0] or entry.order[1] < before[1] + self._is_strict:
+            yield Fault(f"{entry.name} does not follow the one before")
+        if fault:
+            yield Fault(fault)
+        self.last = entry.order
+        self._entry = next(self._entries, None)
+
+
+class _Entry(Protocol):
+    """An entry; its ``order`` must increase, the second number in an offset index alone."""
+
+    @property
+    def name(self) -> str:
+        """Return the words for it."""
+
+    @property
+    def line(self) -> Line:
+        """Return its facts."""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Return the numbers by which entries are in order."""
+
+    def judge(self, position: int, header: BatchHeader) -> str | None:
+        """Return its fault beside a batch, `FINE`, or None if a later batch decides."""
+
+    def missing(self) -> str:
+        """Return the fault if no batch decides."""
+
+
+class _OffsetEntry:
+    """A batch begins at the position, and it ends with the offset.
+
+    An entry of a Kafka before 4.0 may stand for several batches: its offset is the last one's.
+    """
+
+    def __init__(self, base_offset: int, relative: int, position: int) -> None:
+        self.order = relative, position
+        self._offset = base_offset + relative
+        self._position = position
+        self._has_begun = False
+
+    @property
+    def name(self) -> str:
+        return f"entry {self._offset} at {self._position}"
+
+    @property
+    def line(self) -> Line:
+        return Line(offset=self._offset, position=self._position)
+
+    def judge(self, position: int, header: BatchHeader) -> str | None:
+        if position < self._position:
+            return None
+        self._has_begun = self._has_begun or position == self._position
+        if not self._has_begun:
+            return self.missing()
+        if header.last_offset < self._offset:
+            return None
+        if header.last_offset == self._offset:
+            return FINE
+        return f"the batch at {position} ends with {header.last_offset}, not {self._offset}"
+
+    def missing(self) -> str:
+        if self._has_begun:
+            return f"no batch from position {self._position} on ends with {self._offset}"
+        return f"no batch begins at position {self._position}"
+
+
+class _TimeEntry:
+    """The batch that has the offset has the timestamp."""
+
+    def __init__(self, base_offset: int, timestamp: int, relative: int) -> None:
+        self.order = timestamp, relative
+        self._offset = base_offset + relative
+
+    @property
+    def name(self) -> str:
+        return f"entry {self.order[0]} for {self._offset}"
+
+    @property
+    def line(self) -> Line:
+        return Line(timestamp=self.order[0], offset=self._offset)
+
+    def judge(self, _position: int, header: BatchHeader) -> str | None:
+        if header.last_offset < self._offset:
+            return None
+        if header.base_offset > self._offset:
+            return self.missing()
+        if header.max_timestamp == self.order[0]:
+            return FINE
+        return f"the batch of {self._offset} has timestamp {header.max_timestamp}"
+
+    def missing(self) -> str:
+        return f"no batch has offset {self._offset}"
+
+
+class _TransactionEntry:
+    """The last offset is that of a marker of the producer."""
+
+    def __init__(self, entry: AbortedTransaction) -> None:
+        self.order = entry.last_offset, 0
+        self._entry = entry
+
+    @property
+    def name(self) -> str:
+        return f"transaction of {self._entry.producer_id} up to {self._entry.last_offset}"
+
+    @property
+    def line(self) -> Line:
+        return Line(**self._entry._asdict())
+
+    def judge(self, _position: int, header: BatchHeader) -> str | None:
+        producer_id, first_offset, last_offset, last_stable_offset = self._entry
+        if first_offset > last_offset or last_stable_offset > last_offset + 1:
+            return f"the offsets of the transaction of {producer_id} cannot be"
+        if header.last_offset < last_offset:
+            return None
+        is_marker = header.is_control and header.producer_id == producer_id
+        return FINE if is_marker and header.last_offset == last_offset else self.missing()
+
+    def missing(self) -> str:
+        return f"no marker of producer {self._entry.producer_id} at {self._entry.last_offset}"
+
+
+def _offset_entries(data: bytes, base_offset: int) -> Iterator[_Entry]:
+    for relative, position in OFFSET_ENTRY.iter_unpack(_whole(data, OFFSET_ENTRY.size)):
+        yield _OffsetEntry(base_offset, relative, position)
+
+
+def _time_entries(data: bytes, base_offset: int) -> Iterator[_Entry]:
+    for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(data, TIME_ENTRY.size)):
+        yield _TimeEntry(base_offset, timestamp, relative)
 
 
 def _whole(data: bytes, size: int) -> bytes:
     return data[: len(data) - len(data) % size]
 
 
-def _tail(data: bytes, size: int) -> Iterator[Fault]:
+def _find_damage(data: bytes, name: SegmentName) -> Iterator[Fault]:
+    """Yield the faults of a file that no entry has."""
+    if name.kind == files.TRANSACTION_INDEX:
+        damage = transaction_index.damage_of(data, name.base_offset)
+        if damage:
+            yield Fault(damage)
+        return
+    size = OFFSET_ENTRY.size if name.kind == files.INDEX else TIME_ENTRY.size
     if len(data) % size:
         yield Fault(f"{len(data) % size} bytes behind the last whole entry")

@@ -26,6 +26,8 @@ from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
 from siltstone.storage.producers.producer_entry import ProducerEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Buffer
 
 VERSION: Final = 1
@@ -58,7 +60,11 @@ def encode(producers: Iterable[tuple[int, ProducerEntry]]) -> bytes:
     return VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
-def decode(data: "Buffer", end_offset: int = files.MAX_OFFSET) -> dict[int, ProducerEntry]:
+def decode(
+    data: "Buffer",
+    end_offset: int = files.MAX_OFFSET,
+    checksum: "Callable[[Buffer], int]" = crc32c,
+) -> dict[int, ProducerEntry]:
     """Return the producers in a snapshot of the batches below ``end_offset``.
 
     Raises:
@@ -70,7 +76,7 @@ def decode(data: "Buffer", end_offset: int = files.MAX_OFFSET) -> dict[int, Prod
     version, crc, count = HEAD.unpack_from(view)
     if version != VERSION:
         raise CorruptSnapshot(f"version {version} is not {VERSION}")
-    if crc32c(view[_CRC_END:]) != crc:
+    if checksum(view[_CRC_END:]) != crc:
         raise CorruptSnapshot("its checksum does not match")
     if len(view) != HEAD.size + count * ENTRY.size:
         raise CorruptSnapshot(f"{len(view)} bytes do not hold {count} producers")
