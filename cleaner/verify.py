@@ -1,65 +1,60 @@
-"""Checks compacted folders at rest by the rules of compaction and by the cleaner's receipts.
+"""Checks partition folders at rest: their files, the rules of compaction, the cleaner's receipts.
 
-It checks that each key occurs once below the checkpoint, with its newest value, that offsets
-ascend, and that files are as the last receipt says. If the input files of the last pass still
-exist as ``.deleted``, it also checks that every record that is left equals its original and that no
-last value is missing. It never shows keys. Kafka has no such check.
+Of a compacted log it checks that each key occurs once below the checkpoint, with its newest value,
+and that files are as the last receipt says. If the input files of the last pass still exist as
+``.deleted``, it also checks that every record that is left equals its original and that no last
+value is missing. It never shows keys. Kafka has no such check.
 """
 
 import itertools
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from siltstone.cleaner.explaining.explanation import moment
 from siltstone.cleaner.history.receipts import Receipt, find_receipt
 from siltstone.cleaner.one_pass.stats import text_of
 from siltstone.protocol.core import compaction
-from siltstone.protocol.errors import CorruptMessage, InvalidRecord
+from siltstone.protocol.errors import CorruptMessage, InvalidRecord, ProtocolError
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.compression import UNLIMITED
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
+from siltstone.storage.dump.whole_partition import Known, PartitionCheck, Report
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers import transaction_index
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.check import CheckedBatch, check_log
-from siltstone.storage.topic_partition import TopicPartition, parse_folder
+from siltstone.storage.topic_partition import parse_folder
+
+_UNKNOWN: Final = Known()
 
 MAX_FAULTS = 20
-"""How many faults of a partition are listed; the others are only counted."""
+"""How many faults of a partition are printed; the others are only counted."""
 
-
-@dataclass(slots=True)
-class Report:
-    """The result for one partition folder."""
-
-    topic_partition: TopicPartition
-    records: int = 0
-    keys: int = 0  # the number of keys below the checkpoint
-    faults: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def fault(self, sentence: str) -> None:
-        """Note a fault."""
-        self.faults.append(sentence)
+RecordCheck: TypeAlias = Callable[[bytes, bytes | None], object]
+"""Reads a record of an internal topic; raises ProtocolError or ValueError if that cannot be."""
 
 
 def verify_partition(
-    path: Path, checkpoint: int | None, events: Iterable[dict[str, Any]], *, recovery_point: int = 0
+    path: Path,
+    checkpoint: int | None,
+    events: Iterable[dict[str, Any]],
+    known: Known = _UNKNOWN,
+    check_record: RecordCheck | None = None,
 ) -> Report:
     """Verify a partition folder that no broker has open. Reads the whole folder; blocks.
 
-    ``events`` are those of this partition in the cleaner's history, the oldest first. Everything
-    below ``recovery_point`` was fsynced.
+    ``events`` are those of this partition in the cleaner's history, the oldest first. Batches are
+    opened if the partition has a checkpoint or ``check_record``.
     """
     report = Report(parse_folder(path.name).topic_partition)
-    survivors = _verify_log(path, checkpoint, recovery_point, report)
+    survivors = _verify_log(path, checkpoint, known, check_record, report)
     receipt = find_receipt(events)
     if receipt is None:
-        report.notes.append("the history has no receipt of it")
+        if checkpoint is not None:
+            report.notes.append("the history has no receipt of it")
         return report
     is_whole = _verify_outputs(path, receipt, report)
     if is_whole:
@@ -69,40 +64,43 @@ def verify_partition(
 
 
 def _verify_log(
-    path: Path, checkpoint: int | None, recovery_point: int, report: Report
+    path: Path,
+    checkpoint: int | None,
+    known: Known,
+    check_record: RecordCheck | None,
+    report: Report,
 ) -> dict[bytes, int]:
-    """Check every batch and that a key has one record; return the offset of each key."""
+    """Check all files and that a key has one record; return the offset of each key."""
     offsets: dict[bytes, int] = {}
-    expected = 0
-    logs = _logs(path)
-    for log in logs:
-        for batch in check_log(log, report.fault):
-            if batch.header.base_offset < expected:
+    check = PartitionCheck(path, known, report)
+    for batch in check.batches():
+        if checkpoint is None and check_record is None:
+            continue
+        for record in _records(batch, report):
+            if check_record is not None:
+                _verify_record(record, check_record, report)
+            if checkpoint is None or record.offset >= checkpoint:
+                continue
+            if record.key is None:
+                report.fault(f"offset {record.offset}, below the checkpoint, has no key")
+                continue
+            before = offsets.setdefault(record.key, record.offset)
+            if before != record.offset:
                 report.fault(
-                    f"{log.name} position {batch.position}: offset {batch.header.base_offset} is "
-                    f"not above {expected - 1}"
+                    f"one key is below the checkpoint {checkpoint} twice, at offsets {before} "
+                    f"and {record.offset}"
                 )
-            expected = max(expected, batch.header.next_offset)
-            for record in _records(batch, report):
-                report.records += 1
-                if checkpoint is None or record.offset >= checkpoint:
-                    continue
-                if record.key is None:
-                    report.fault(f"offset {record.offset}, below the checkpoint, has no key")
-                    continue
-                before = offsets.setdefault(record.key, record.offset)
-                if before != record.offset:
-                    report.fault(
-                        f"one key is below the checkpoint {checkpoint} twice, at offsets {before} "
-                        f"and {record.offset}"
-                    )
-    end = max(expected, int(logs[-1].stem) if logs else 0)
-    if end < recovery_point:
-        report.fault(f"it ends at offset {end}, but was on the disk up to {recovery_point}")
-    if checkpoint is not None and checkpoint > expected:
-        report.notes.append(f"the checkpoint {checkpoint} is above the end, {expected}")
+    if checkpoint is not None and checkpoint > check.end:
+        report.notes.append(f"the checkpoint {checkpoint} is above the end, {check.end}")
     report.keys = len(offsets)
     return offsets
+
+
+def _verify_record(record: Record, check_record: RecordCheck, report: Report) -> None:
+    try:
+        check_record(record.key or b"", record.value)
+    except (ProtocolError, ValueError) as error:
+        report.fault(f"the coordinator cannot read the record at offset {record.offset}: {error}")
 
 
 def _verify_outputs(path: Path, receipt: Receipt, report: Report) -> bool:
@@ -225,7 +223,7 @@ def _below(
     """Yield the data records below the end of a pass, without aborted ones."""
     for log in logs:
         for batch in check_log(log, report.fault):
-            if _is_aborted(batch.header, aborted):
+            if not batch.is_sound or _is_aborted(batch.header, aborted):
                 continue
             for record in _records(batch, report):
                 if record.offset < receipt.end_offset:
@@ -246,13 +244,6 @@ def _aborted(path: Path) -> list[AbortedTransaction]:
     return [entry for name in names for entry in transaction_index.read(path / name)]
 
 
-def _logs(path: Path) -> list[Path]:
-    names = [(files.parse_name(each), path / each) for each in files.list_names(path)]
-    return sorted(
-        each for name, each in names if name and name.kind == files.LOG and not name.suffix
-    )
-
-
 def _records(batch: CheckedBatch, report: Report) -> Iterator[Record]:
     """Yield the data records of a batch."""
     if batch.header.is_control:
@@ -260,4 +251,4 @@ def _records(batch: CheckedBatch, report: Report) -> Iterator[Record]:
     try:
         yield from iterate_records(batch.data, UNLIMITED)
     except (CorruptMessage, InvalidRecord) as error:
-        report.fault(f"{batch.path.name} position {batch.position}: {error}")
+        report.fault(f"{batch.place}: {error}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import counted, size
 from siltstone.broker.commands.options import read_settings
-from siltstone.broker.commands.terminal import fail
+from siltstone.broker.commands.terminal import Progress, fail
 from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class _Backup:
         self._faults: list[str] = []
         self._bytes = 0
         self._total = 0
-        self._told = _CLOCK.monotonic()
+        self._progress = Progress()
 
     def run(self) -> dict[str, Any]:
         """Make the backup, and return what is in it.
@@ -123,7 +123,7 @@ class _Backup:
             shutil.rmtree(self._partial, ignore_errors=True)
             raise
         finally:
-            self._tell(is_over=True)
+            self._progress.clear()
             self._release()
         return {
             "folder": str(self._target),
@@ -199,18 +199,9 @@ class _Backup:
 
     def _go_on(self) -> None:
         """Show the progress, and renew the pin."""
-        self._tell()
+        self._progress.show(f"{size(self._bytes)} of {size(self._total)}")
         if _CLOCK.monotonic() - self._renewed > _LEASE_MS / 1000 / 10:
             self._renew()
-
-    def _tell(self, *, is_over: bool = False) -> None:
-        """Show the progress on a terminal once a second, and clear the line at the end."""
-        now = _CLOCK.monotonic()
-        if sys.stderr.isatty() and (is_over or now - self._told >= 1):
-            self._told = now
-            words = "" if is_over else f"{size(self._bytes)} of {size(self._total)}"
-            sys.stderr.write(f"\r{words}\033[K")
-            sys.stderr.flush()
 
     def _renew(self) -> None:
         self._ask("/v1/pins/renew")

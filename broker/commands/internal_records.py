@@ -24,11 +24,18 @@ if TYPE_CHECKING:
 
 def describe_for(log: Path) -> Callable[[Record], Facts | None] | None:
     """Return the function that describes the records of a ``.log``; None for a topic of users."""
-    topic = log.absolute().parent.name.rpartition("-")[0]
-    describe = {OFFSETS_TOPIC: _describe_group, TRANSACTIONS_TOPIC: _describe_transaction}.get(
-        topic
-    )
+    describe = find_reader(log.absolute().parent.name.rpartition("-")[0])
     return None if describe is None else _safely(describe)
+
+
+def find_reader(topic: str) -> Callable[[bytes, bytes | None], Facts | None] | None:
+    """Return the function that reads the records of an internal topic; None for other topics.
+
+    It returns None for a record of a kind that it does not know, and raises ProtocolError or
+    ValueError for one that cannot be read.
+    """
+    readers = {OFFSETS_TOPIC: _describe_group, TRANSACTIONS_TOPIC: _describe_transaction}
+    return readers.get(topic)
 
 
 def _safely(

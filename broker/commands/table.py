@@ -129,7 +129,7 @@ COMMANDS = (
     ),
     Command(
         "verify",
-        "check compacted folders and the cleaner's receipts; the broker is stopped",
+        "check all files of all topics, and the cleaner's receipts; the broker is stopped",
         "verify",
         ("verify --set log.dirs=/var/lib/siltstone", "verify orders --json"),
         asks_broker=False,

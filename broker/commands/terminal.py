@@ -13,10 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from siltstone.protocol.errors import visible
+from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+_CLOCK = Clock()
 _NARROWEST = 20
 _GAP = "  "
 _NUMBER = re.compile(r"-|-?[0-9]+(\.[0-9]+)?( [KMGT]?i?B)?")
@@ -33,6 +35,29 @@ class CommandFailed(Exception):  # noqa: N818  # an answer, not a fault of ours
     def advice(self) -> str:
         """The sentence that a failed command prints."""
         return str(self)
+
+
+class Progress:
+    """A line on stderr that says once a second how far a command is, if stderr is a terminal."""
+
+    def __init__(self) -> None:
+        self._told = _CLOCK.monotonic()
+
+    def show(self, words: str) -> None:
+        """Show how far the command is now, unless that was shown less than a second ago."""
+        now = _CLOCK.monotonic()
+        if now - self._told >= 1:
+            self._told = now
+            self._write(words)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        self._write("")
+
+    def _write(self, words: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{words}\033[K")
+            sys.stderr.flush()
 
 
 def find_width() -> int | None:

@@ -1,4 +1,4 @@
-"""``siltstone verify``: checks the folders of a stopped broker by the rules of compaction."""
+"""``siltstone verify``: checks all files of a stopped broker."""
 
 from __future__ import annotations
 
@@ -8,24 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.commands.asking import meant_by
 from siltstone.broker.commands.explain_text import counted
+from siltstone.broker.commands.internal_records import find_reader
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.stopped import find_folders
-from siltstone.broker.commands.terminal import fail, write_json, write_lines
+from siltstone.broker.commands.terminal import Progress, fail, write_json, write_lines
+from siltstone.broker.topics.settings.stored import with_stored
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.history.history import read_history
-from siltstone.cleaner.verify import MAX_FAULTS, Report, verify_partition
+from siltstone.cleaner.verify import MAX_FAULTS, verify_partition
+from siltstone.config.errors import ConfigError
 from siltstone.protocol.errors import CorruptMessage
+from siltstone.storage import files
+from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
 from siltstone.storage.directory.lock import is_held
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.opening import find_readable
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.dump.any_file import FILES_OF_DIRECTORY, find_faults
+from siltstone.storage.dump.whole_partition import REMEDIES, Known, Report
+from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
-    from siltstone.storage.topic_partition import TopicPartition
+    from siltstone.config.layers import Layers
+    from siltstone.storage.directory.catalog import CatalogTopic
+
+_UNCLEAN = "was not stopped cleanly: what the next start mends by itself is only noted"
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
@@ -35,37 +46,113 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    """Verify a topic, a partition or all cleaned partitions; return 1 if anything is wrong."""
+    """Verify a topic, a partition or everything; return 1 if anything is wrong."""
     layers = read_settings(options)
     name, as_json = options.name, options.json
     try:
         there = find_readable([Path(each).absolute() for each in layers.server().log_dirs])
         _refuse_live(there)
         _, folders = find_folders(there, meant_by(name))
-        checkpoints = CleanerCheckpoints(there)
-        recovery_points = {each: OffsetCheckpoint(each).read_or_empty() for each in there}
-        histories = {each: list(read_history(each)) for each in there}
+        stopped = _Stopped(layers, there)
     except LookupError:
         return fail(f"no partition here is called {name}")
     except (LogDirError, OSError) as error:
         return fail(str(error))
+    faults, kinds = [], set()
+    for directory in there:
+        for kind, sentence in _check_directory(directory):
+            faults.append(f"{directory}: {sentence}")
+            kinds.add(kind)
+    faults += stopped.faults
+    if name is None:
+        faults += stopped.find_missing(folders)
+    progress = Progress()
     found: list[tuple[Report, int | None]] = []
-    for topic_partition, path in folders.items():
-        checkpoint = checkpoints.get(path.parent, topic_partition)
-        events = _events_of(topic_partition, path, histories[path.parent])
-        if checkpoint is None and not events and name is None:
-            continue  # never cleaned
-        recovery_point = recovery_points[path.parent].get(topic_partition, 0)
-        report = _verify(topic_partition, path, checkpoint, events, recovery_point)
+    for number, (topic_partition, path) in enumerate(folders.items(), start=1):
+        progress.show(f"{number} of {len(folders)} partitions: {topic_partition}")
+        report, checkpoint = stopped.verify(topic_partition, path)
         found.append((report, checkpoint))
+        kinds |= report.kinds
         if not as_json:
+            progress.clear()
             write_lines(_lines(report, checkpoint))
+    progress.clear()
+    remedies = {kind: REMEDIES[kind] for kind in sorted(kinds)}
+    notes = [f"{each} {_UNCLEAN}" for each in there if each not in stopped.clean]
     if as_json:
         partitions = [_facts(*each) for each in found]
-        write_json({"partitions": partitions})
+        facts = {"partitions": partitions, "faults": faults, "remedies": remedies, "notes": notes}
+        write_json(facts)
+    else:
+        write_lines(f"FAULT {each}" for each in faults)
+        write_lines(f"TO DO {kind}: {remedy}" for kind, remedy in remedies.items())
+        write_lines(notes)
     if not found:
-        sys.stderr.write("siltstone: no partition here has been compacted\n")
-    return 1 if any(report.faults for report, _ in found) else 0
+        sys.stderr.write("siltstone: there is no partition here\n")
+    return 1 if faults or any(report.count for report, _ in found) else 0
+
+
+class _Stopped:
+    """The files of the log directories, and the facts about each partition in them."""
+
+    def __init__(self, layers: Layers, directories: Sequence[Path]) -> None:
+        """Read the files of the log directories.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        self.faults: list[str] = []
+        self.clean = {each for each in directories if files.exists(each / files.CLEAN_SHUTDOWN)}
+        self._checkpoints = CleanerCheckpoints(directories)
+        self._recovery_points = _read_offsets(directories, files.RECOVERY_POINTS)
+        self._log_starts = _read_offsets(directories, files.LOG_START_OFFSETS)
+        self._histories = {each: list(read_history(each)) for each in directories}
+        catalog = Catalog(directories)
+        try:
+            catalog.load()
+        except LogDirError as error:
+            self.faults.append(str(error))
+        self._topics = catalog.state.topics
+        self._layers = with_stored(layers, catalog.state)
+
+    def find_missing(self, folders: Container[TopicPartition]) -> Iterator[str]:
+        """Yield a sentence for each partition of the catalogue that has no folder."""
+        for topic, entry in self._topics.items():
+            for each in (TopicPartition(topic, number) for number in range(entry.partitions)):
+                if each not in folders:
+                    yield f"{each} has no folder: put it back; the next start makes it again, empty"
+
+    def verify(self, topic_partition: TopicPartition, path: Path) -> tuple[Report, int | None]:
+        """Verify one folder; return the result and the partition's checkpoint."""
+        checkpoint = self._checkpoints.get(path.parent, topic_partition)
+        events = _events_of(topic_partition, path, self._histories[path.parent])
+        entry = self._topics.get(topic_partition.topic)
+        known = Known(
+            recovery_point=self._recovery_points[path.parent].get(topic_partition, 0),
+            log_start_offset=self._log_starts[path.parent].get(topic_partition),
+            is_clean=path.parent in self.clean,
+            has_gaps=checkpoint is not None or bool(events) or self._may_be_compacted(entry),
+            topic_id=None if entry is None else entry.id,
+        )
+        return _verify(topic_partition, path, checkpoint, events, known), checkpoint
+
+    def _may_be_compacted(self, entry: CatalogTopic | None) -> bool:
+        try:
+            return entry is None or self._layers.topic(entry.overrides).is_compacted
+        except ConfigError:
+            return True
+
+
+def _read_offsets(directories: Iterable[Path], name: str) -> dict[Path, dict[TopicPartition, int]]:
+    return {each: OffsetCheckpoint(each, name).read_or_empty() for each in directories}
+
+
+def _check_directory(directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and fault of the small files of a log directory."""
+    for name in FILES_OF_DIRECTORY:
+        if files.exists(directory / name):
+            for sentence in find_faults(directory / name):
+                yield name, sentence
 
 
 def _refuse_live(directories: Iterable[Path]) -> None:
@@ -83,10 +170,11 @@ def _verify(
     path: Path,
     checkpoint: int | None,
     events: list[dict[str, Any]],
-    recovery_point: int,
+    known: Known,
 ) -> Report:
+    reader = find_reader(topic_partition.topic)
     try:
-        return verify_partition(path, checkpoint, events, recovery_point=recovery_point)
+        return verify_partition(path, checkpoint, events, known, reader)
     except (KeyError, TypeError) as error:
         fault = f"its receipt in the history cannot be read: {error!r}"
     except (OSError, CorruptMessage, MalformedCheckpoint) as error:
@@ -121,12 +209,13 @@ def _facts(report: Report, checkpoint: int | None) -> dict[str, Any]:
         "records": report.records,
         "keys": report.keys,
         "faults": report.faults,
+        "fault_count": report.count,
         "notes": report.notes,
     }
 
 
 def _lines(report: Report, checkpoint: int | None) -> Iterator[str]:
-    count = len(report.faults)
+    count = report.count
     verdict = "fine" if not count else counted(count, "fault")
     clean = "never cleaned" if checkpoint is None else f"{report.keys} keys below {checkpoint}"
     yield f"{report.topic_partition}: {verdict}; {counted(report.records, 'record')}, {clean}"

@@ -1,4 +1,5 @@
-"""The files of a log directory as text: ``siltstone dump-log``.
+"""The files of a log directory as text, and whether they fit each other.
 
-This folder has a module for each kind of file that can be printed. No code here writes files.
+For ``siltstone dump-log`` this folder has a module for each kind of file that can be printed; for
+``siltstone verify`` it checks all files of a partition. No code here writes files.
 """

@@ -32,6 +32,8 @@ _OFFSETS: Final = (
     files.HIGH_WATERMARKS,
     files.CLEANER_OFFSETS,
 )
+FILES_OF_DIRECTORY: Final = (*_OFFSETS, files.META_PROPERTIES)
+"""The files of a log directory itself that can be printed."""
 
 
 def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
@@ -56,6 +58,17 @@ def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
         yield from _dump_snapshot(path, name.base_offset)
     else:
         yield from dump_index(path, name)
+
+
+def find_faults(path: Path) -> Iterator[str]:
+    """Yield a sentence with the file's name for each fault of one file."""
+    faults: list[str] = []
+    try:
+        faults += [line.text for line in dump_file(path) if isinstance(line, Fault)]
+    except (OSError, ValueError) as error:
+        faults.append(_why(error))
+    for text in faults:
+        yield text if path.name in text else f"{path.name}: {text}"
 
 
 def dump_files(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], object]) -> int:

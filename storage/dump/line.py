@@ -49,18 +49,18 @@ class RecordLine(Line):
 class Fault(Line):
     """A fault of the file."""
 
-    __slots__ = ("_text",)
+    __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self._text = text
+        self.text = text
 
     def __str__(self) -> str:
-        return f"FAULT {self._text}"
+        return f"FAULT {self.text}"
 
     def as_json(self) -> dict[str, object]:
         """Return what is wrong."""
-        return {"fault": self._text}
+        return {"fault": self.text}
 
 
 def plain(value: object) -> object:  # noqa: PLR0911  # a kind of value a line

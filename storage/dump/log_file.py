@@ -18,6 +18,7 @@ from siltstone.storage import files
 from siltstone.storage.dump.line import Fault, Line, RecordLine
 from siltstone.storage.files import disk
 from siltstone.storage.producers.markers import read_marker
+from siltstone.storage.segment.check import find_faults
 
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -143,13 +144,8 @@ def _dump_batch(position: int, header: BatchHeader, batch: bytes, expected: int)
     yield Line(**facts)
     if not has_valid_crc(memoryview(batch), header.crc):
         yield Fault(f"wrong checksum of the batch at position {position}")
-    if header.base_offset < expected:
-        yield Fault(
-            f"offset {header.base_offset} at position {position} is below {expected}, "
-            "the end of the batch before"
-        )
-    if header.last_offset_delta < header.count - 1:
-        yield Fault(f"{header.count} records do not fit the offsets of the batch at {position}")
+    for fault in find_faults(header, expected):
+        yield Fault(f"position {position}: {fault}")
 
 
 def _dump_records(

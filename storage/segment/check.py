@@ -34,12 +34,18 @@ class Checksum(Protocol):
 
 
 class CheckedBatch(NamedTuple):
-    """A batch of a file whose checksum is right."""
+    """A batch of a file; ``is_sound`` tells whether its checksum is right."""
 
     path: Path
     position: int
     header: BatchHeader
     data: bytes
+    is_sound: bool
+
+    @property
+    def place(self) -> str:
+        """Return where the batch is, in words."""
+        return place_of(self.path, self.position)
 
 
 @cache
@@ -61,10 +67,26 @@ def checksum_of(path: Path) -> int:
     return value
 
 
-def check_log(log: Path, fault: Callable[[str], None]) -> Iterator[CheckedBatch]:
-    """Yield the sound batches of a file; call ``fault`` with a sentence for each fault. Blocks.
+def place_of(log: Path, position: int) -> str:
+    """Return the words for a place in a file."""
+    return f"{log.name} position {position}"
 
-    It ends at bytes that are no batch, since it is not known where the next batch begins.
+
+def find_faults(header: BatchHeader, expected: int) -> Iterator[str]:
+    """Yield the faults in the offsets of a batch; the one before it ended below ``expected``."""
+    if header.base_offset < expected:
+        yield f"offset {header.base_offset} is not above {expected - 1}"
+    if header.last_offset_delta < header.count - 1:
+        yield f"{header.count} records do not fit the offsets of the batch"
+
+
+def check_log(
+    log: Path, fault: Callable[[str], None], torn: Callable[[str], None] | None = None
+) -> Iterator[CheckedBatch]:
+    """Yield the batches of a file; call ``fault`` with a sentence for each fault. Blocks.
+
+    It ends at bytes that are no batch, since it is not known where the next batch begins. If
+    ``torn`` is given, it gets the sentence about these bytes.
     """
     checksum = find_checksum()
     position = 0
@@ -75,10 +97,10 @@ def check_log(log: Path, fault: Callable[[str], None]) -> Iterator[CheckedBatch]
             if header.length < MIN_LENGTH or header.magic != MAGIC or header.size > size - position:
                 break
             batch = disk.pread(file, header.size, position)
-            if checksum(batch[ATTRIBUTES_POSITION:]) == header.crc:
-                yield CheckedBatch(log, position, header, batch)
-            else:
-                fault(f"{log.name} position {position}: the checksum is wrong")
+            is_sound = checksum(memoryview(batch)[ATTRIBUTES_POSITION:]) == header.crc
+            if not is_sound:
+                fault(f"{place_of(log, position)}: the checksum is wrong")
+            yield CheckedBatch(log, position, header, batch, is_sound)
             position += header.size
     if position < size:
-        fault(f"{log.name} position {position}: no batch begins there")
+        (torn or fault)(f"{place_of(log, position)}: no batch begins there")

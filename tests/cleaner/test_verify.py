@@ -10,8 +10,9 @@ import pytest
 
 from siltstone.cleaner.history.history import read_history
 from siltstone.cleaner.history.receipts import crc_of
-from siltstone.cleaner.verify import Report, verify_partition
+from siltstone.cleaner.verify import verify_partition
 from siltstone.storage import files
+from siltstone.storage.dump.whole_partition import Known, Report
 from siltstone.storage.log.log import Log
 from tests.support.appending import append_unchecked
 from tests.support.batches import Row, make_batch
@@ -51,7 +52,7 @@ def verified(
 ) -> Report:
     """Verify the log's folder with its history."""
     events = read_history(home.paths[0])
-    return verify_partition(path_of(home), checkpoint, events, recovery_point=recovery_point)
+    return verify_partition(path_of(home), checkpoint, events, Known(recovery_point=recovery_point))
 
 
 def cleaned_file(home: CleanerHome) -> Path:

@@ -145,7 +145,7 @@ def test_torn_tail_and_offsets_that_go_back(
     code, out = run(capsys, segment.log_path)
 
     assert code == 1
-    assert "FAULT offset 3 at position" in out
+    assert "FAULT position 80: offset 3 is not above 5" in out
     assert "FAULT 30 bytes at position" in out
 
 

@@ -77,8 +77,8 @@ def test_a_wrong_checksum_does_not_end_it(tmp_path: Path) -> None:
     path.write_bytes(first + second)
     told: list[str] = []
 
-    sound = list(check_log(path, told.append))
+    batches = list(check_log(path, told.append))
 
-    assert [batch.position for batch in sound] == [len(first)]
+    assert [(each.position, each.is_sound) for each in batches] == [(0, False), (len(first), True)]
     assert told == ["00.log position 0: the checksum is wrong"]
     assert checksum_of(path) == crc32c(path.read_bytes())
