@@ -13,15 +13,7 @@ from tools.house import FLOORS, MAY_RUN_UP, PRODUCT, find_arrows_up, find_two_wa
 from tools.sources import PREFIX, PYTHON, STUB, Tree, code_of, imports_of, parse
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = (
-    "broker",
-    "cleaner",
-    "pipeline",
-    "pyspark_siltstone",
-    "storage",
-    "protocol",
-    "config",
-)
+PACKAGES = ("broker", "cleaner", "pipeline", "pyspark_siltstone", "storage", "protocol", "config")
 FOR_TESTS = "siltstone/testing"
 """Tests of others import it: it holds a broker from outside, as they do."""
 

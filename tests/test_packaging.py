@@ -341,11 +341,7 @@ def test_uv_lock_follows_pyproject() -> None:
     }
 
     locked = {
-        (
-            normal(each["name"]),
-            each.get("specifier", ""),
-            _extra(each.get("marker", "")),
-        )
+        (normal(each["name"]), each.get("specifier", ""), _extra(each.get("marker", "")))
         for each in _locked()["siltstone"]["metadata"]["requires-dist"]
     }
 

@@ -29,13 +29,7 @@ def test_each_test_is_in_one_leg(markers: Sequence[bool]) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "codes", "expected"),
-    [
-        ([], [0, 0], 0),
-        ([], [1, 0], 1),
-        ([], [0, 5], 1),
-        (["-q"], [0, 5], 0),
-        (["-q"], [5, 2], 1),
-    ],
+    [([], [0, 0], 0), ([], [1, 0], 1), ([], [0, 5], 1), (["-q"], [0, 5], 0), (["-q"], [5, 2], 1)],
 )
 def test_a_leg_that_fails_fails_the_tier_and_stops_no_other(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], codes: list[int], expected: int

@@ -54,10 +54,7 @@ NOW = (
     Leg("now", f"not {LATER} and not alone", BESIDE),
     Leg("now, alone", f"not {LATER} and alone"),
 )
-REST = (
-    Leg("rest", f"{LATER} and not alone", BESIDE),
-    Leg("rest, alone", f"{LATER} and alone"),
-)
+REST = (Leg("rest", f"{LATER} and not alone", BESIDE), Leg("rest, alone", f"{LATER} and alone"))
 TIERS = {"now": NOW, "all": (*NOW, *REST)}
 
 

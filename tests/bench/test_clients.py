@@ -22,8 +22,7 @@ from bench.run import CASES
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not (shutil.which("cc") or shutil.which("gcc")),
-        reason="cc: no C compiler for bench/load.c",
+        not (shutil.which("cc") or shutil.which("gcc")), reason="cc: no C compiler for bench/load.c"
     ),
 ]
 PACE = Pace(measure=0.1, warm_ours=0.05, warm_peer=0.05)

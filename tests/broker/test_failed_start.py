@@ -30,10 +30,7 @@ def _break_disk(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("spoil", "is_clean"), [(_break_listeners, True), (_break_disk, False)])
 async def test_only_a_fault_of_the_disk_has_the_next_start_recover(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spoil: Any,
-    is_clean: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, is_clean: bool
 ) -> None:
     """As with Kafka: otherwise logs are closed as by any stop, and a start scans nothing."""
     mark = tmp_path / files.CLEAN_SHUTDOWN

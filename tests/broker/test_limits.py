@@ -53,9 +53,7 @@ def metadata_of(name: str) -> Any:
     """Return a Metadata that makes a topic."""
     topic = request_class(3, 12, "MetadataRequestTopic")(name=name, topic_id=None)
     return request_class(3, 12)(
-        topics=(topic,),
-        allow_auto_topic_creation=True,
-        include_topic_authorized_operations=False,
+        topics=(topic,), allow_auto_topic_creation=True, include_topic_authorized_operations=False
     )
 
 

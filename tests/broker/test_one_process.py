@@ -25,7 +25,7 @@ from tests.support.running import Running, running
 from tools.seams import DAEMON
 
 MAY_CHANGE = {
-    "siltstone.broker.process.loop_share._lines": "a line for each event loop, which goes with it",
+    "siltstone.broker.process.loop_share._lines": "a line for each event loop, which goes with it"
 }
 """Names of modules that a broker may leave changed, each with the reason."""
 

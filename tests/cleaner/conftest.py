@@ -22,9 +22,7 @@ def both_forms(
 
 
 @pytest.fixture
-def plain_form(
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[[], AbstractContextManager[None]]:
+def plain_form(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
     """Return a context in which the reference takes the place of the core."""
 
     @contextmanager

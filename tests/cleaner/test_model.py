@@ -95,11 +95,7 @@ class Life:
         rows = self.rows()
         fields = {"codec": self.chance.randrange(5), "step_ms": self.chance.randint(-5, 5)}
         if self.chance.random() < 0.3:
-            fields |= {
-                "producer_id": 5,
-                "producer_epoch": 0,
-                "base_sequence": self.sequences[5],
-            }
+            fields |= {"producer_id": 5, "producer_epoch": 0, "base_sequence": self.sequences[5]}
             self.sequences[5] += len(rows)
         timestamp = TIMESTAMP + self.chance.randint(-9999, 9999)
         offset = self.folder.write(*rows, timestamp=timestamp, **fields)

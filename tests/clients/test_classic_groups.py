@@ -215,10 +215,7 @@ def test_kafkas_formatters_read_the_offsets_topic(
         )
 
     (committed,) = read("Offsets")
-    assert committed["key"] == {
-        "type": 1,
-        "data": {"group": topic, "topic": topic, "partition": 2},
-    }
+    assert committed["key"] == {"type": 1, "data": {"group": topic, "topic": topic, "partition": 2}}
     assert committed["value"]["data"]["offset"] == 1
     assert committed["value"]["data"]["metadata"].rstrip("\0") == "mine"  # confluent-kafka's
     groups = read("GroupMetadata")

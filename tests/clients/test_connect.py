@@ -151,10 +151,7 @@ class Worker:
 
 @pytest.fixture
 def worker(
-    kafka_jars: KafkaJars,
-    broker: SiltstoneProcess | KafkaBroker,
-    topic_name: str,
-    tmp_path: Path,
+    kafka_jars: KafkaJars, broker: SiltstoneProcess | KafkaBroker, topic_name: str, tmp_path: Path
 ) -> Iterator[Worker]:
     """A worker on files and a topic of the test, not started."""
     made = Worker(kafka_jars, broker, tmp_path, topic_name)

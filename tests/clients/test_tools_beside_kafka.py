@@ -13,12 +13,7 @@ from tests.support.tool_server import ToolServer
 from tests.support.waiting import wait_until
 from tools.console_tools import STEPS, Scene, Step, read_steps
 
-pytestmark = [
-    pytest.mark.client,
-    pytest.mark.java,
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -133,8 +133,7 @@ def test_malformed_protocol_map(text: str) -> None:
     [
         ServerConfig(listeners=("SSL://kafka:9093",)),
         ServerConfig(
-            listeners=("EXTERNAL://kafka:9093",),
-            listener_security_protocol_map="EXTERNAL:SSL",
+            listeners=("EXTERNAL://kafka:9093",), listener_security_protocol_map="EXTERNAL:SSL"
         ),
         ServerConfig(
             listeners=("SASL_SSL://kafka:9093",),

@@ -12,9 +12,7 @@ from siltstone.config.load import load
 
 
 def faults_of(
-    path: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    sets: Sequence[str] = (),
+    path: Path | None = None, environ: Mapping[str, str] | None = None, sets: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the faults of loading these, with the folder of the file left out."""
     with pytest.raises(ConfigError) as caught:

@@ -160,10 +160,7 @@ def test_an_https_url_must_be_allowed() -> None:
             "must be a module whose ssl.truststore.type is PEM",
         ),
         (
-            (
-                f"{HANDLER}={UNSECURED}",
-                f"{PREFIX}sasl.jaas.config={MODULE} required {SKEW}=hush;",
-            ),
+            (f"{HANDLER}={UNSECURED}", f"{PREFIX}sasl.jaas.config={MODULE} required {SKEW}=hush;"),
             f"must be a module whose {SKEW} is a number",
         ),
         ((KEYS, "sasl.oauthbearer.clock.skew.seconds=-1"), "must be at least 0"),

@@ -31,13 +31,7 @@ PROMISE_NOTHING = {
     "remote.log.manager.fetch.quota.window.num",
     "remote.log.manager.fetch.quota.window.size.seconds",
 }
-OTHER_VALUES = {
-    "BOOLEAN": "true",
-    "INT": "7",
-    "LONG": "7",
-    "SHORT": "7",
-    "DOUBLE": "0.7",
-}
+OTHER_VALUES = {"BOOLEAN": "true", "INT": "7", "LONG": "7", "SHORT": "7", "DOUBLE": "0.7"}
 PROMISING = sorted(
     name
     for name in known_settings("broker")

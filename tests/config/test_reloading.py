@@ -69,13 +69,7 @@ def test_a_dynamic_value_wins_and_is_named(tmp_path: Path) -> None:
 
     assert [each[:2] + each[3:] for each in plan.shadowed] == [
         ("log.retention.hours", "2", "log.retention.ms", "5", "dynamic for all brokers"),
-        (
-            "log.segment.bytes",
-            "4000000",
-            "log.segment.bytes",
-            "3000000",
-            "dynamic for this broker",
-        ),
+        ("log.segment.bytes", "4000000", "log.segment.bytes", "3000000", "dynamic for this broker"),
     ]
     assert plan.layers.topic().retention_ms == 5
     assert plan.layers.topic().segment_bytes == 3_000_000

@@ -29,10 +29,7 @@ START = 1_700_000_000_000
 DAY = 86_400_000
 METADATA = "__cluster_metadata-0"
 PARTITIONS = {"customers": 1, "orders": 2, "again": 1}
-SETTINGS = {
-    "log.retention.ms": "-1",
-    "log.index.interval.bytes": "512",
-}
+SETTINGS = {"log.retention.ms": "-1", "log.index.interval.bytes": "512"}
 
 
 def message(number: int, timestamp: int) -> Message:

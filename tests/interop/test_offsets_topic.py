@@ -59,8 +59,7 @@ async def test_the_offsets_decoder_reads_our_records(
     await home.close()
 
     printed = kafka_tools.run(
-        "DumpLogSegments",
-        *("--offsets-decoder", "--files", str(folder / f"{0:020}.log")),
+        "DumpLogSegments", *("--offsets-decoder", "--files", str(folder / f"{0:020}.log"))
     )
 
     keys = decoded(printed, "key: ")

@@ -46,20 +46,13 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OWN: Final = frozenset({"port", "cluster_id"})
 _DRAWN: Final = frozenset({"session_id", "producer_id"})
 _NOTHING: Final = frozenset({-1, 0})
-_SERVED: Final = {
-    "api_keys": "api_key",
-    "supported_features": "name",
-    "finalized_features": "name",
-}
+_SERVED: Final = {"api_keys": "api_key", "supported_features": "name", "finalized_features": "name"}
 _BY_HASH: Final = {
     messages.PRODUCE: {"responses": "topic_id", "partition_responses": "index"},
     messages.LIST_OFFSETS: {"topics": "name", "partitions": "partition_index"},
     messages.METADATA: {"topics": "name"},
     messages.OFFSET_FETCH: {"topics": "name", "partitions": "partition_index"},
-    messages.API_VERSIONS: {
-        "supported_features": "name",
-        "finalized_features": "name",
-    },
+    messages.API_VERSIONS: {"supported_features": "name", "finalized_features": "name"},
     messages.DESCRIBE_CONFIGS: {"configs": "name"},
 }
 _CRC: Final = slice(17, 21)

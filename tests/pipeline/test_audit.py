@@ -97,10 +97,7 @@ def test_right_cleaning(tmp_path: Path) -> None:
         (Kind.MOVED_OFFSET, lambda rows: [row(0, b"b", b"1"), *rows[1:]]),
         (Kind.CHANGED_RECORD, lambda rows: [row(1, b"b", b"other"), *rows[1:]]),
         (Kind.CHANGED_RECORD, lambda rows: [rows[0]._replace(timestamp=5), *rows[1:]]),
-        (
-            Kind.CHANGED_RECORD,
-            lambda rows: [rows[0]._replace(headers=((b"h", b"x"),)), *rows[1:]],
-        ),
+        (Kind.CHANGED_RECORD, lambda rows: [rows[0]._replace(headers=((b"h", b"x"),)), *rows[1:]]),
         (
             Kind.RESURRECTED_KEY,
             lambda rows: [BEFORE[3] if each.key == b"c" else each for each in rows],

@@ -34,11 +34,7 @@ MOMENTS = (
     ".table-staging/*/batch-*/_temporary",  # tasks write
 )
 """When it is killed: as soon as one of these changes."""
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.timeout(120 + 60 * KILLS),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120 + 60 * KILLS)]
 
 
 class Job:

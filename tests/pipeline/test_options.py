@@ -39,10 +39,7 @@ def test_names_are_those_of_sparks_kafka_source() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (
-            {"startingOffset": "1"},
-            "no option startingOffset; did you mean startingOffsets?",
-        ),
+        ({"startingOffset": "1"}, "no option startingOffset; did you mean startingOffsets?"),
         ({"failOnDataLoss": "perhaps"}, "failOnDataLoss is true or false, not 'perhaps'"),
         ({"splitBytes": "many"}, "splitBytes is a number of bytes such as 64m, not 'many'"),
         ({"minPartitions": "-1"}, "minPartitions is a whole number, not '-1'"),

@@ -56,11 +56,7 @@ def test_table_into_a_topic(broker: SiltstoneProcess, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_goes_on_after_a_crash(
-    broker: SiltstoneProcess,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    exactly_once: bool,
+    broker: SiltstoneProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exactly_once: bool
 ) -> None:
     """A run that is killed is gone on with; exactly once, and else at least once, in order."""
     run = Run(broker, f"crash-{exactly_once}")
@@ -256,10 +252,7 @@ def test_a_login_that_is_refused(tmp_path: Path) -> None:
     try:
         process.start()
         at = process.daemon.wait_for(ADDRESS.format("SASL_PLAINTEXT"))[1]
-        for look in (
-            partial(look_at, topic="t"),
-            partial(read_progress, keys=["k"]),
-        ):
+        for look in (partial(look_at, topic="t"), partial(read_progress, keys=["k"])):
             with pytest.raises(SourceUnavailable, match=r"no way in at .* Authentication failed"):
                 look(at, login)
     finally:

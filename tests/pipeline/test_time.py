@@ -37,8 +37,7 @@ def test_a_window_has_exactly_its_records(archive: Archive, seed: int) -> None:
         low, high = sorted(START + rng.randint(-2000, 102_000) for _ in range(2))
 
         found = archive.read(
-            ("offset",),
-            {"timestampFrom": str(low), "timestampTo": str(high), "splitBytes": "1000"},
+            ("offset",), {"timestampFrom": str(low), "timestampTo": str(high), "splitBytes": "1000"}
         )
 
         assert found["offset"].to_pylist() == [row[0] for row in rows if low <= row[1] < high]

@@ -16,9 +16,7 @@ from kio.serial import entity_writer
 from siltstone.broker.api import APIS, Api
 from siltstone.protocol import core
 from siltstone.protocol.errors import ProtocolError
-from siltstone.protocol.framing import (
-    FIRST_FLEXIBLE,
-)
+from siltstone.protocol.framing import FIRST_FLEXIBLE
 from tests.reference import messages as reference
 from tests.support.kio_messages import UNKNOWN_TAGS
 

@@ -65,10 +65,7 @@ def test_a_small_file_is_a_file(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "read",
-    [
-        lambda folder: Catalog([folder]).load(),
-        lambda folder: read_entries(folder / FILE_NAME, 3),
-    ],
+    [lambda folder: Catalog([folder]).load(), lambda folder: read_entries(folder / FILE_NAME, 3)],
 )
 def test_files_of_a_directory(tmp_path: Path, kind: str, read: Callable[[Path], object]) -> None:
     """The start ends with the name of the file."""

@@ -104,10 +104,7 @@ class Archive:
 
 
 def read_splits(
-    splits: Iterable[Split],
-    columns: tuple[str, ...] = STANDARD,
-    *,
-    scanned: Scanned | None = None,
+    splits: Iterable[Split], columns: tuple[str, ...] = STANDARD, *, scanned: Scanned | None = None
 ) -> pa.Table:
     """Return all records of splits, one after the other."""
     found = [batch for split in splits for batch in scan(split, columns, scanned=scanned)]

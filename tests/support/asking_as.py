@@ -47,9 +47,7 @@ class Guarded:
 
     def __init__(self, root: Path) -> None:
         self.home = ServicesOnDisk(
-            root,
-            authorizer_class_name=STANDARD_AUTHORIZER,
-            super_users="User:admin",
+            root, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:admin"
         )
         self._handlers: dict[int, Callable[..., Any]] = {}
 

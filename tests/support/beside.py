@@ -110,12 +110,7 @@ class Control:
 
 
 def measure(  # what is asked, and how it is measured
-    address: tuple[str, int],
-    pid: int,
-    frame: bytes,
-    control: Control,
-    turns: Turns,
-    timeout: float,
+    address: tuple[str, int], pid: int, frame: bytes, control: Control, turns: Turns, timeout: float
 ) -> Cost:
     """Send one frame on a connection of its own and return what it cost."""
     process = Path(f"/proc/{pid}")

@@ -71,10 +71,7 @@ def build(tree: Path, folder: Path, *options: str, cython: Path | None = None) -
         [sys.executable, "-c", BUILD, str(folder), str(compiled), *options],
         cwd=tree,
         check=True,
-        env={
-            "PATH": "/usr/bin:/bin",
-            **({} if cython is None else {"PYTHONPATH": str(cython)}),
-        },
+        env={"PATH": "/usr/bin:/bin", **({} if cython is None else {"PYTHONPATH": str(cython)})},
     )
 
 

@@ -162,9 +162,7 @@ class GroupInHand:
         """Send a Heartbeat and return its code."""
         try:
             self.group.heartbeat(
-                member_id,
-                instance_id,
-                self.group.generation if generation is None else generation,
+                member_id, instance_id, self.group.generation if generation is None else generation
             )
         except KafkaError as error:
             return error.code

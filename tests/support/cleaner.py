@@ -56,10 +56,7 @@ class CompactedLogs:
     def open(self) -> None:
         """Open the folders."""
         self.logs = LogManager(
-            self.paths,
-            ServerConfig(),
-            lambda topic: self.configs.get(topic, COMPACT),
-            self.clock,
+            self.paths, ServerConfig(), lambda topic: self.configs.get(topic, COMPACT), self.clock
         )
         self.logs.load()
         self.manager = CleanerManager(self.logs.logs, self.clock)

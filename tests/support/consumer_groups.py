@@ -118,10 +118,7 @@ class GroupInHand:
     def world(self) -> World:
         """The surroundings of the group right now."""
         return World(
-            policy=self.policy,
-            image=self.topics,
-            regexes=self.regexes,
-            now_ms=self.clock.now_ms(),
+            policy=self.policy, image=self.topics, regexes=self.regexes, now_ms=self.clock.now_ms()
         )
 
     def write(self, transition: Callable[[Changes], T]) -> T:

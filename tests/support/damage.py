@@ -34,10 +34,7 @@ from tests.support.logs import TOPIC_ID, validated
 
 PLAIN: Final = TopicConfig(segment_bytes=1500, index_interval_bytes=200)
 COMPACT: Final = TopicConfig(
-    segment_bytes=1500,
-    index_interval_bytes=200,
-    cleanup_policy=("compact",),
-    delete_retention_ms=0,
+    segment_bytes=1500, index_interval_bytes=200, cleanup_policy=("compact",), delete_retention_ms=0
 )
 CONFIGS: Final = {"plain": PLAIN, "compact": COMPACT, "mixed": COMPACT}
 PARTITIONS: Final = tuple(TopicPartition(topic, index) for topic in CONFIGS for index in (0, 1))

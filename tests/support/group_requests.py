@@ -74,10 +74,7 @@ def sync(
 def beat(group: str, member_id: str, generation: int, instance_id: str | None = None) -> Any:
     """Return a Heartbeat of version 4."""
     return request_class(12, 4)(
-        group_id=group,
-        generation_id=generation,
-        member_id=member_id,
-        group_instance_id=instance_id,
+        group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance_id
     )
 
 

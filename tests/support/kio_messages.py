@@ -145,9 +145,6 @@ def _write_value(body: io.BytesIO, entity: Any, field: Any, value: Any, *, tagge
                 _write(body, item)
         case _:
             write = get_field_writer(
-                field,
-                flexible=entity.__flexible__,
-                is_request_header=False,
-                is_tag=tagged,
+                field, flexible=entity.__flexible__, is_request_header=False, is_tag=tagged
             )
             write(body, value)

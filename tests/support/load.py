@@ -136,11 +136,7 @@ class Auditor:
                         self._take(message, waiting, ends)
                 return waiting
 
-            wait_until(
-                read,
-                f"all to have read up to {ends}",
-                lambda left: not left,
-            )
+            wait_until(read, f"all to have read up to {ends}", lambda left: not left)
         finally:
             consumer.close()
         for each, end in ends.items():

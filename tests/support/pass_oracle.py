@@ -111,12 +111,7 @@ def expect(log: LogToClean, *, usable: int, now_ms: int) -> Expected:
     return expected
 
 
-def written(
-    header: BatchHeader,
-    batch: bytes,
-    records: list[Record],
-    verdict: Verdict,
-) -> bytes:
+def written(header: BatchHeader, batch: bytes, records: list[Record], verdict: Verdict) -> bytes:
     """Return what is written of a batch."""
     if verdict.is_unchanged:
         return batch

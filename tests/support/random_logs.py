@@ -131,13 +131,7 @@ class RandomLog:
                     producer.first_offset = base_offset
         codec = chance.choice(self.codecs) if records else 0
         self.write(
-            build_batch(
-                records,
-                base_offset=base_offset,
-                codec=codec,
-                flags=flags,
-                **fields,
-            )
+            build_batch(records, base_offset=base_offset, codec=codec, flags=flags, **fields)
         )
 
     def marker(self, producer: Producer) -> None:

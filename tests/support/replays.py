@@ -113,13 +113,7 @@ def read_rows(bootstrap: str, topic: str) -> list[Row]:
             open_.discard(partition)
             continue
         found.append(
-            (
-                partition,
-                message.key(),
-                message.value(),
-                message.timestamp()[1],
-                message.headers(),
-            )
+            (partition, message.key(), message.value(), message.timestamp()[1], message.headers())
         )
     consumer.close()
     return sorted(found, key=lambda row: row[0])

@@ -206,9 +206,7 @@ class Side:
             self.ids[name].bytes if version > _LAST_BY_NAME else name for name in names
         ]
         request = FetchRequest(
-            session_id=session_id,
-            session_epoch=epoch,
-            topics=[(key, [partition]) for key in keys],
+            session_id=session_id, session_epoch=epoch, topics=[(key, [partition]) for key in keys]
         )
         return self._bob.ask(request_entity(version, request))
 

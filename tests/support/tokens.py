@@ -75,14 +75,7 @@ def row(key: Any, algorithm: str, kid: str | None = None) -> dict[str, Any]:
 def claims(now_ms: int, subject: str = "alice", **changes: Any) -> dict[str, Any]:
     """Return what a good token says; a change to None leaves the claim out."""
     now = now_ms // 1000
-    said = {
-        "sub": subject,
-        "aud": AUDIENCE,
-        "iss": ISSUER,
-        "iat": now,
-        "exp": now + 600,
-        **changes,
-    }
+    said = {"sub": subject, "aud": AUDIENCE, "iss": ISSUER, "iat": now, "exp": now + 600, **changes}
     return {name: value for name, value in said.items() if value is not None}
 
 

@@ -33,11 +33,7 @@ BY_NAME, BY_ID = 12, 17
 NAMES = ("a", "b", "c")
 SMALL = {"segment.bytes": "1200", "retention.bytes": "2400"}
 PLENTY = 1 << 20
-PLAIN: Final[dict[str, Any]] = {
-    "replica_id": -1,
-    "isolation_level": 0,
-    "max_bytes": 1 << 30,
-}
+PLAIN: Final[dict[str, Any]] = {"replica_id": -1, "isolation_level": 0, "max_bytes": 1 << 30}
 INVALID_EPOCH = InvalidFetchSessionEpoch.code.value
 
 

@@ -202,11 +202,7 @@ def test_a_partition_with_data_goes_to_the_end(sessions: FetchSessions, logs: Lo
     sessions.conclude(plan, read(got(0, data=b"x"), got(1), got(2)))
     logs.change(2, 1)
 
-    assert places(sessions.plan(ask(session_id, 2), by_id=False)) == [
-        ("t", 1),
-        ("t", 2),
-        ("t", 0),
-    ]
+    assert places(sessions.plan(ask(session_id, 2), by_id=False)) == [("t", 1), ("t", 2), ("t", 0)]
 
 
 def test_partitions_are_added_changed_and_forgotten(sessions: FetchSessions) -> None:

@@ -24,11 +24,7 @@ from siltstone.protocol.coordinator.consumer_group_records import (
 from siltstone.protocol.coordinator.consumer_group_records import (
     GroupMetadata as ConsumerGroupMetadata,
 )
-from siltstone.protocol.coordinator.group_records import (
-    group_key,
-    offset_key,
-    put_group,
-)
+from siltstone.protocol.coordinator.group_records import group_key, offset_key, put_group
 from siltstone.protocol.coordinator.headed import MAX_EPOCH
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata as ClassicMember

@@ -65,11 +65,7 @@ def entry(entity: Any, ops: dict[str, float | None]) -> EntryData:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.tuples(ENTITIES, OPS, st.booleans()), max_size=12),
-    COMPONENTS,
-    st.booleans(),
-)
+@given(st.lists(st.tuples(ENTITIES, OPS, st.booleans()), max_size=12), COMPONENTS, st.booleans())
 async def test_what_is_set_is_described(
     tmp_path: Path, io: IoThreads, changes: Any, components: Any, strict: bool
 ) -> None:
@@ -127,7 +123,7 @@ async def test_an_entity_twice_is_refused_once(tmp_path: Path, io: IoThreads) ->
     assert [tuple(each) for each in twice.entity] == sorted(both)
     assert once.error_code == 0
     assert context.services.security.quotas.get().values == {
-        (("user", "a"),): {"request_percentage": 6},
+        (("user", "a"),): {"request_percentage": 6}
     }
 
 

@@ -4,11 +4,7 @@ from typing import Any
 
 import pytest
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_quorum.v2.request import (
-    DescribeQuorumRequest,
-    PartitionData,
-    TopicData,
-)
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
 from tests.support.ask import ask

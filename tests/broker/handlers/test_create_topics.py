@@ -92,10 +92,7 @@ async def test_the_next_metadata_shows_the_topic(home: ServicesOnDisk) -> None:
         ),
         (wanted("t", -1, 1, assign={0: (1,)}), ErrorCode.invalid_request),
         (wanted("t", 1, -1, assign={0: (1,)}), ErrorCode.invalid_request),
-        (
-            wanted("t", -1, -1, assign=[(0, (1,)), (0, (1,))]),
-            ErrorCode.invalid_replica_assignment,
-        ),
+        (wanted("t", -1, -1, assign=[(0, (1,)), (0, (1,))]), ErrorCode.invalid_replica_assignment),
         (wanted("t", -1, -1, assign={0: (1,), 2: (1,)}), ErrorCode.invalid_replica_assignment),
         (wanted("t", -1, -1, assign={1: (1,)}), ErrorCode.invalid_replica_assignment),
         (wanted("t", -1, -1, assign={0: ()}), ErrorCode.invalid_replica_assignment),

@@ -81,8 +81,7 @@ async def test_the_same_topic_twice_is_not_deleted(home: ServicesOnDisk) -> None
 
 
 @pytest.mark.parametrize(
-    ("version", "code"),
-    [(6, ErrorCode.topic_deletion_disabled), (2, ErrorCode.invalid_request)],
+    ("version", "code"), [(6, ErrorCode.topic_deletion_disabled), (2, ErrorCode.invalid_request)]
 )
 async def test_deletion_may_be_off(tmp_path: Path, version: int, code: ErrorCode) -> None:
     """Old versions do not know the code for it."""

@@ -91,8 +91,7 @@ async def test_positions_and_times(
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "found"),
-    [(-1, (0, -1, 0)), (-2, (0, -1, 0)), (-3, UNKNOWN), (5, UNKNOWN)],
+    ("timestamp", "found"), [(-1, (0, -1, 0)), (-2, (0, -1, 0)), (-3, UNKNOWN), (5, UNKNOWN)]
 )
 async def test_an_empty_partition(
     filled: ServicesOnDisk, timestamp: int, found: tuple[int, int, int]

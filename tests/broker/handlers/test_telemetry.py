@@ -14,9 +14,7 @@ from siltstone.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from siltstone.protocol.messages.get_telemetry_subscriptions import (
-    GetTelemetrySubscriptionsRequest,
-)
+from siltstone.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from siltstone.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -103,9 +103,7 @@ async def test_auto_tells_each_client_the_address_that_it_reached(
     """In Metadata, FindCoordinator and DescribeCluster; nothing kept for one is told another."""
     with caplog.at_level(logging.INFO):
         async with running(
-            tmp_path,
-            "listeners=PLAINTEXT://0.0.0.0:0",
-            "advertised.listeners=PLAINTEXT://auto:0",
+            tmp_path, "listeners=PLAINTEXT://0.0.0.0:0", "advertised.listeners=PLAINTEXT://auto:0"
         ) as broker:
             await broker.topics.create("orders", 1, {})
             port = broker.listeners[0].port

@@ -40,11 +40,7 @@ HERE, THERE = "PLAINTEXT://127.0.0.1:0", "LAN://10.0.0.1:0"
 @pytest.mark.parametrize(
     ("settings", "name", "place"),
     [
-        (
-            {"listeners": (HERE, THERE), "listener_security_protocol_map": LAN},
-            "LAN",
-            "10.0.0.1",
-        ),
+        ({"listeners": (HERE, THERE), "listener_security_protocol_map": LAN}, "LAN", "10.0.0.1"),
         (
             {"listeners": ("PLAINTEXT://:0",), "advertised_listeners": ("PLAINTEXT://here:1",)},
             "PLAINTEXT",
@@ -85,11 +81,7 @@ async def test_the_start_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("trial", "pages"),
-    [
-        (NO_TRIAL, set()),
-        (CLOCK, {"clock", "reset"}),
-        (FAULTS, {"fail", "slow", "reset"}),
-    ],
+    [(NO_TRIAL, set()), (CLOCK, {"clock", "reset"}), (FAULTS, {"fail", "slow", "reset"})],
 )
 async def test_pages_are_there_by_option(trial: Trial, pages: set[str], tmp_path: Path) -> None:
     """And each of them wants the token."""

@@ -163,9 +163,7 @@ async def test_changes_are_told_by_name_and_never_by_value(
     await guarded.ask(51, AlterUserScramCredentialsRequest([], [user]), who=admin)
     settings = [AlterableConfig("retention.ms", 0, "123456789")]
     await guarded.ask(
-        44,
-        IncrementalAlterConfigsRequest([AlterConfigsResource(2, "orders", settings)]),
-        who=admin,
+        44, IncrementalAlterConfigsRequest([AlterConfigsResource(2, "orders", settings)]), who=admin
     )
     doomed = DeleteTopicsRequest([DeleteTopicState(name) for name in ("orders", "nowhere")])
     await guarded.ask(20, doomed, who=admin)
@@ -197,10 +195,7 @@ async def test_a_change_is_told_though_its_client_has_gone(
     guarded = await Guarded(tmp_path / "home").open()
     acl = AclCreation(2, "orders", 3, "User:bob", "*", Operation.READ, 3)
     user = ScramCredentialUpsertion("carol", 1, 4096, b"salty-salt", b"s" * 32)
-    request = {
-        30: CreateAclsRequest([acl]),
-        51: AlterUserScramCredentialsRequest([], [user]),
-    }[key]
+    request = {30: CreateAclsRequest([acl]), 51: AlterUserScramCredentialsRequest([], [user])}[key]
     changes = guarded.changes
     serve = changes.follow(BY_KEY[key]).load()
     await begin_and_go(serve(guarded.context(key, who="User:admin"), request))

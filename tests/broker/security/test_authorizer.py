@@ -176,9 +176,7 @@ def test_an_answer_costs_the_same_with_ten_thousand_rules(
     assert len(looked_at) == 4
 
 
-def test_an_answer_does_not_cost_more_with_the_lengths_of_prefixes(
-    looked_at: list[object],
-) -> None:
+def test_an_answer_does_not_cost_more_with_the_lengths_of_prefixes(looked_at: list[object]) -> None:
     """All that begin like the name are looked at for the first of its names, and then no more."""
     authorizer = Authorizer(
         rule("t" * length, pattern_type=PatternType.PREFIXED) for length in range(1, 61)

@@ -57,11 +57,7 @@ def test_a_password_that_was_right_is_not_hashed_again(listener: Listener) -> No
 
 @pytest.mark.parametrize(
     "after",
-    [
-        (make_verifier(PLAIN_HASH, "other"), True),
-        (make_verifier(PLAIN_HASH, "other"), False),
-        None,
-    ],
+    [(make_verifier(PLAIN_HASH, "other"), True), (make_verifier(PLAIN_HASH, "other"), False), None],
     ids=["changed", "removed", "hidden"],
 )
 def test_it_does_not_outlive_a_password_or_a_user(

@@ -30,12 +30,7 @@ from siltstone.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from siltstone.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ReplicaState,
-)
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
 from siltstone.protocol.messages.list_groups import ListGroupsRequest
@@ -378,8 +373,7 @@ async def test_who_calls_itself_a_replica_must_be_a_broker(guarded: Guarded) -> 
     new = await guarded.ask(
         1,
         fetch("a", epoch=-1)._replace(
-            replica_state=ReplicaState(2),
-            topics=[FetchTopic("", key, [FetchPartition(0)])],
+            replica_state=ReplicaState(2), topics=[FetchTopic("", key, [FetchPartition(0)])]
         ),
     )
 

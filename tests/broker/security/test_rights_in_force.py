@@ -11,12 +11,7 @@ from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.security.acl import Operation, Permission, ResourceType
 from siltstone.broker.security.authorizer import Authorizer
 from siltstone.protocol.messages import NO_ID
-from siltstone.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ReplicaState,
-)
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.heartbeat import HeartbeatRequest
 from siltstone.protocol.messages.offset_commit import (
@@ -148,9 +143,7 @@ async def test_a_right_is_of_one_principal_and_one_host(guarded: Guarded, key: i
     context = guarded.context(key, REQUESTS[key][0])
     guarded.ask_from(context, "User:bob", "198.51.100.9")
     operation, kind, name = REQUESTS[key][2]
-    guarded.authorizer.add(
-        [rule(operation, kind, name, Permission.DENY, host="198.51.100.9")],
-    )
+    guarded.authorizer.add([rule(operation, kind, name, Permission.DENY, host="198.51.100.9")])
 
     assert not served
     assert await refuses(guarded, key, EVE)

@@ -519,10 +519,7 @@ async def test_an_update_that_is_only_validated_changes_nothing(home: ServicesOn
     assert home.services.features.level("transaction.version") == 2
 
 
-@pytest.mark.parametrize(
-    ("version", "supported"),
-    [(3, {"metadata.version"}), (4, set(SUPPORTED))],
-)
+@pytest.mark.parametrize(("version", "supported"), [(3, {"metadata.version"}), (4, set(SUPPORTED))])
 async def test_features_are_told_to_clients(
     home: ServicesOnDisk, version: int, supported: set[str]
 ) -> None:

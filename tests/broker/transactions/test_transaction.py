@@ -190,11 +190,7 @@ def test_a_late_end_is_never_applied_to_the_next_transaction(
     ],
 )
 def test_end_by_another_producer(
-    version: int,
-    state: TransactionState,
-    producer_id: int,
-    epoch: int,
-    error: type[KafkaError],
+    version: int, state: TransactionState, producer_id: int, epoch: int, error: type[KafkaError]
 ) -> None:
     """A client that is not the producer of the id ends nothing."""
     with pytest.raises(error):
@@ -277,9 +273,7 @@ def test_nobody_goes_on_with_the_last_epoch() -> None:
     ],
 )
 def test_init_between_transactions(
-    state: TransactionState,
-    expected: Expected | None,
-    epochs: tuple[int, int] | type[KafkaError],
+    state: TransactionState, expected: Expected | None, epochs: tuple[int, int] | type[KafkaError]
 ) -> None:
     """The epoch rises; a request sent again gets the same epoch; anybody else is fenced."""
     transaction = standing(state, last_epoch=EPOCH - 1)

@@ -11,13 +11,7 @@ from siltstone.pipeline.reading.decoder import Decoder, Wanted
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.protocol.records import compression
 from siltstone.protocol.records.batch import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL
-from siltstone.protocol.records.build import (
-    ABORT,
-    COMMIT,
-    build_batch,
-    build_marker,
-    frame_batch,
-)
+from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker, frame_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage import files
 from siltstone.storage.producers.transaction_index import AbortedTransaction
@@ -32,10 +26,7 @@ CODECS = range(len(compression.NAMES))
 def test_every_column_of_every_codec(archive: Archive, codec: int) -> None:
     """Rows have what the records have, and what is known of their batches."""
     headers = ((b"h", b"x"), (b"\xff", None))
-    records = [
-        Record(0, TIMESTAMP, b"k", b"v", headers),
-        Record(1, -1, None, None),
-    ]
+    records = [Record(0, TIMESTAMP, b"k", b"v", headers), Record(1, -1, None, None)]
     archive.fill([[make_batch(2)], [build_batch(records, codec=codec)]])
 
     rows = archive.read(EVERY).to_pylist()

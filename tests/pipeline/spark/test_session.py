@@ -27,8 +27,7 @@ def fake_java(home: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "version"),
-    [("17.0.15", 17), ("21", 21), ("1.8.0_402", 8), ("25-ea", 25)],
+    ("text", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_402", 8), ("25-ea", 25)]
 )
 def test_a_java_tells_its_version(tmp_path: Path, text: str, version: int) -> None:
     """Major versions are read from both styles of numbers."""

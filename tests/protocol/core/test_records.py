@@ -81,12 +81,7 @@ def test_built_batches_are_fine(kernel: Any, rows: list[Record]) -> None:
     st.integers(-1, 1),
 )
 def test_both_forms_answer_alike(
-    rows: list[Record],
-    flips: list[tuple[int, int]],
-    low: int,
-    high: int,
-    keys: bool,
-    more: int,
+    rows: list[Record], flips: list[tuple[int, int]], low: int, high: int, keys: bool, more: int
 ) -> None:
     """Sound or damaged bytes, limits, key rule, wrong count: compiled and plain agree."""
     payload = bytearray(memoryview(build_batch(rows))[HEADER_SIZE:])

@@ -81,10 +81,7 @@ NAMED = {
         "committed_leader_epoch": "COMMITTED_EPOCH",
         "committed_metadata": "COMMITTED_METADATA",
     },
-    OffsetCommitResponsePartition: {
-        "partition_index": "PARTITION",
-        "error_code": "ERROR_CODE",
-    },
+    OffsetCommitResponsePartition: {"partition_index": "PARTITION", "error_code": "ERROR_CODE"},
     OffsetFetchResponsePartition: {
         "partition_index": "PARTITION",
         "committed_offset": "STORED_VALUE",

@@ -530,18 +530,12 @@ def test_a_wrong_value_is_not_written(row: Any, error: type[Exception], reason: 
 
 def both(message: Message, version: int) -> list[Any]:
     """Return the table and the function that writes by it, of either form."""
-    return [
-        (message.table(version), core.write),
-        (twin_of(message, version), reference.write),
-    ]
+    return [(message.table(version), core.write), (twin_of(message, version), reference.write)]
 
 
 def readers(message: Message, version: int) -> list[Any]:
     """Return the table and the function that reads by it, of either form."""
-    return [
-        (message.table(version), core.read),
-        (twin_of(message, version), reference.read),
-    ]
+    return [(message.table(version), core.read), (twin_of(message, version), reference.read)]
 
 
 def test_an_element_may_be_bytes_that_were_written_before() -> None:

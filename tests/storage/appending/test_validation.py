@@ -10,12 +10,7 @@ from siltstone.protocol.errors import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from siltstone.protocol.records.batch import (
-    CONTROL,
-    CRC_POSITION,
-    MAGIC_POSITION,
-    TRANSACTIONAL,
-)
+from siltstone.protocol.records.batch import CONTROL, CRC_POSITION, MAGIC_POSITION, TRANSACTIONAL
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.compression import ZSTD
 from siltstone.protocol.records.record import Record

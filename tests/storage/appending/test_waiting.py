@@ -15,13 +15,7 @@ from siltstone.protocol.errors import KafkaError, KafkaStorageError, OutOfOrderS
 from siltstone.storage.appending.batch import ValidatedBatch
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 from tests.support.faults import Disk, install
-from tests.support.logs import (
-    LogFolder,
-    append_waiting,
-    bytes_of,
-    offsets_in,
-    validated,
-)
+from tests.support.logs import LogFolder, append_waiting, bytes_of, offsets_in, validated
 
 
 @pytest.fixture

@@ -167,8 +167,7 @@ def _thin(folder: LogFolder, kept: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "first"),
-    [(0, 2), (3, 2), (4, 8), (5, 8), (6, 8), (10, 18), (17, 18), (18, 18)],
+    ("offset", "first"), [(0, 2), (3, 2), (4, 8), (5, 8), (6, 8), (10, 18), (17, 18), (18, 18)]
 )
 def test_gaps_are_read_over(folder: LogFolder, offset: int, first: int) -> None:
     """An offset in a gap, inside a segment or at its end, is answered by the next batch."""
@@ -305,10 +304,7 @@ def test_compressed_batches_are_opened_for_times(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "look",
-    [
-        lambda log: log.find_offset_by_timestamp(TIMESTAMP, 20),
-        lambda log: log.read(0, 1 << 20, 20),
-    ],
+    [lambda log: log.find_offset_by_timestamp(TIMESTAMP, 20), lambda log: log.read(0, 1 << 20, 20)],
 )
 def test_files_of_a_deleted_topic_are_no_fault_of_the_disk(
     folder: LogFolder, caplog: pytest.LogCaptureFixture, look: Callable[[Log], object]

@@ -80,9 +80,7 @@ class Shell:
 
 @pytest.fixture
 def shell(
-    broker: Running,
-    capfdbinary: pytest.CaptureFixture[bytes],
-    monkeypatch: pytest.MonkeyPatch,
+    broker: Running, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> Shell:
     """Commands for that broker."""
     return Shell(broker, capfdbinary, monkeypatch)
@@ -284,11 +282,7 @@ async def test_a_listener_with_tls(tmp_path: Path, capsys: pytest.CaptureFixture
     ],
 )
 def test_what_the_settings_say_of_the_listener(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    protocol: str,
-    given: str,
-    sentence: str,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], protocol: str, given: str, sentence: str
 ) -> None:
     """Known before anything is asked, so that no line of a log is spent on it."""
     sets = ["--set", f"listeners={protocol}://127.0.0.1:1"]

@@ -506,12 +506,7 @@ async def test_nobody_mixes_where_migration_is_disabled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        {"protocol_type": "connect"},
-        {"protocols": ()},
-        {"protocols": (("range", b"junk"),)},
-    ],
+    "said", [{"protocol_type": "connect"}, {"protocols": ()}, {"protocols": (("range", b"junk"),)}]
 )
 async def test_only_consumers_join_consumers(broker: Broker, said: dict[str, Any]) -> None:
     """Workers of Connect, nothing at all, and what is no subscription are refused."""

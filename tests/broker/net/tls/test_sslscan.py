@@ -14,11 +14,7 @@ from tests.support.running import running
 
 pytestmark = pytest.mark.slow
 
-NEW: Final = {
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-}
+NEW: Final = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 KINDS: Final = {
     "ECDSA": ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"),
     "RSA": ("-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"),

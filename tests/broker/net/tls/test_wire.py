@@ -62,8 +62,7 @@ def produce(records: bytes) -> Any:
         timeout=timedelta(seconds=5),
         topic_data=(
             produce9.TopicProduceData(
-                name="t",
-                partition_data=(produce9.PartitionProduceData(index=0, records=records),),
+                name="t", partition_data=(produce9.PartitionProduceData(index=0, records=records),)
             ),
         ),
     )

@@ -99,10 +99,7 @@ def test_an_url_is_read(authority: Authority) -> None:
 )
 def test_what_is_no_answer(authority: Authority, answer: bytes, fault: str) -> None:
     """A redirect is not followed, and no more is read than keys can have."""
-    with (
-        serving(authority, send(answer)) as url,
-        pytest.raises(SourceError, match=fault),
-    ):
+    with serving(authority, send(answer)) as url, pytest.raises(SourceError, match=fault):
         read(url, authority)
 
 
@@ -134,10 +131,7 @@ def test_a_stranger_is_not_believed(authority: Authority, tmp_path: Path) -> Non
         r"ssl\.truststore\.location in sasl\.jaas\.config$"
     )
     for authorities in (str(other.certificate), None):
-        with (
-            serving(authority, send(b"")) as url,
-            pytest.raises(SourceError, match=fault),
-        ):
+        with serving(authority, send(b"")) as url, pytest.raises(SourceError, match=fault):
             make_reader(settings(url, authorities=authorities))()
 
 

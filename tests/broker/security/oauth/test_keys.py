@@ -150,9 +150,7 @@ def _weak(good: dict[str, Any]) -> dict[str, Any]:
         _weak,
     ],
 )
-def test_what_is_no_key_to_sign_with_is_left_out(
-    change: Callable[[dict[str, Any]], Any],
-) -> None:
+def test_what_is_no_key_to_sign_with_is_left_out(change: Callable[[dict[str, Any]], Any]) -> None:
     """The others of the set are taken."""
     good = Issuer("ES256").rows()[0]
     (key,) = parse_keys(json.dumps({"keys": [change(dict(good)), good]}).encode())

@@ -80,10 +80,7 @@ def test_long_lists_are_changed_in_one_pass() -> None:
     values = {"cleanup.policy": many}
     began = thread_time()
 
-    for operation, after in (
-        (Operation.APPEND, many),
-        (Operation.SUBTRACT, ""),
-    ):
+    for operation, after in ((Operation.APPEND, many), (Operation.SUBTRACT, "")):
         changes = check_changes([("cleanup.policy", operation.value, many)])
         assert apply_changes(values, changes, lambda: ROWS) == {"cleanup.policy": after}
 
