@@ -1,17 +1,15 @@
 """Fetch requests whose topics have one key, a name or an id: as kio's entities, or as messages."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
-
-from kio.index import load_payload_module
-from kio.static.constants import EntityType
 
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages import fetch as messages
 from siltstone.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from siltstone.protocol.names import TopicKey
+from tests.support.kio_messages import request as entity_of
+from tests.support.kio_schemas import request_class
 
 
 @dataclass
@@ -54,52 +52,39 @@ def _name_and_id(key: TopicKey) -> tuple[str, bytes]:
 
 def named(version: int, topic: Any) -> dict[str, Any]:
     """Return the field that names a topic."""
-    return {"topic_id": UUID(bytes=topic)} if version >= 13 else {"topic": topic}
+    return {"topic_id" if version >= 13 else "topic": topic}
 
 
 def request_entity(version: int, request: FetchRequest, *, follower_tags: bool = False) -> Any:
     """Return kio's entity of a request."""
-    module: Any = load_payload_module(1, version, EntityType.request)
-    known = set(module.FetchRequest.__dataclass_fields__)
-    asked_known = set(module.FetchPartition.__dataclass_fields__)
+    asked_known = request_class(1, version, "FetchPartition").__dataclass_fields__
     extra: dict[str, Any] = {"replica_id": request.replica_id}
     if version >= 15:
-        extra = {"replica_state": module.ReplicaState(replica_id=request.replica_id)}
+        extra = {"replica_state": extra}
     tags = {"replica_directory_id": UUID(int=5 << 70), "high_watermark": 77}
-    topics = tuple(
-        module.FetchTopic(
-            **named(version, topic),
-            partitions=tuple(
-                module.FetchPartition(
-                    **{
-                        name: value
-                        for name, value in {
-                            **dict(list(one._asdict().items())[:6]),
-                            **(tags if follower_tags else {}),
-                        }.items()
-                        if name in asked_known
-                    }
-                )
-                for one in partitions
-            ),
-        )
-        for topic, partitions in request.topics
-    )
+
+    def row(partition: FetchPartition) -> dict[str, Any]:
+        said = dict(list(partition._asdict().items())[:6]) | (tags if follower_tags else {})
+        return {name: value for name, value in said.items() if name in asked_known}
+
     values = {
         "cluster_id": request.cluster_id,
-        "max_wait": timedelta(milliseconds=request.max_wait_ms),
+        "max_wait": request.max_wait_ms,
         "min_bytes": request.min_bytes,
         "max_bytes": request.max_bytes,
         "isolation_level": request.isolation_level,
         "session_id": request.session_id,
         "session_epoch": request.session_epoch,
-        "topics": topics,
+        "topics": [
+            {**named(version, topic), "partitions": list(map(row, partitions))}
+            for topic, partitions in request.topics
+        ],
+        "forgotten_topics_data": [
+            {**named(version, topic), "partitions": partitions}
+            for topic, partitions in request.forgotten
+        ],
         "rack_id": request.rack_id,
     }
-    if version >= 7:
-        values["forgotten_topics_data"] = tuple(
-            module.ForgottenTopic(**named(version, topic), partitions=tuple(partitions))
-            for topic, partitions in request.forgotten
-        )
+    known = request_class(1, version).__dataclass_fields__
     values = {name: value for name, value in values.items() if name in known}
-    return module.FetchRequest(**values, **extra)
+    return entity_of(1, version, **values, **extra)

@@ -1,9 +1,10 @@
 """Messages made and written by kio: the second opinion on our own codecs."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from tests.support.kio_schemas import (
     get_field_writer,
     get_schema_field_type,
     is_optional,
+    request_class,
 )
 
 
@@ -73,21 +75,56 @@ def _value(field: Any, seed: int, entries: int) -> Any:
             return make(seed)
 
 
-def smallest(entity_class: Any) -> Any:
-    """Return an entity of the schema's defaults; else null, zero, or empty."""
-    values = {}
+def request(key: int, version: int, **values: Any) -> Any:
+    """Return a request; what is left out is as in `smallest`.
+
+    Structures may be dictionaries, arrays lists, times milliseconds, and ids bytes.
+    """
+    return smallest(request_class(key, version), values)
+
+
+def smallest(entity_class: Any, values: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """Return an entity of some values and the schema's defaults; else null, zero, or empty."""
+    made = {}
     for field in fields(entity_class):
-        if field.default is not MISSING:
-            values[field.name] = field.default
+        if field.name in values:
+            made[field.name] = _convert(field, values[field.name])
+        elif field.default is not MISSING:
+            made[field.name] = field.default
         elif is_optional(field):
-            values[field.name] = None
+            made[field.name] = None
         elif isinstance(kind := classify_field(field), EntityField):
-            values[field.name] = smallest(kind.type_)
+            made[field.name] = smallest(kind.type_)
         elif kind.is_array:
-            values[field.name] = ()
+            made[field.name] = ()
         else:
-            values[field.name] = ZEROS.get(get_schema_field_type(field), 0)
-    return entity_class(**values)
+            made[field.name] = ZEROS.get(get_schema_field_type(field), 0)
+    unknown = values.keys() - made.keys()
+    assert not unknown, f"{entity_class} has no {unknown}"
+    return entity_class(**made)
+
+
+def _convert(field: Any, value: Any) -> Any:
+    """Return a value as an entity has it."""
+    if value is None:
+        return None
+    match classify_field(field), value:
+        case EntityField(nested), Mapping():
+            return smallest(nested, value)
+        case EntityTupleField(nested), _:
+            return tuple(
+                smallest(nested, each) if isinstance(each, Mapping) else each for each in value
+            )
+        case kind, _ if kind.is_array:
+            return tuple(value)
+        case EntityField(), _:
+            return value
+    match get_schema_field_type(field), value:
+        case "timedelta_i32" | "timedelta_i64", int():
+            value = timedelta(milliseconds=value)
+        case "uuid", bytes():
+            value = UUID(bytes=value)
+    return value
 
 
 ZEROS: dict[str, Any] = {

@@ -6,8 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
-
 from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.config.topic import FOREVER
 from siltstone.storage import files
@@ -17,6 +15,7 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 from tests.support.waiting import equals, give_turns_until
 
@@ -95,7 +94,7 @@ class Directories(ServicesOnDisk):
 
     async def describe(self) -> list[dict[TopicPartition, tuple[int, int, bool]]]:
         """Return for each directory the sizes and lags that DescribeLogDirs tells."""
-        answer: Any = await ask(self, 35, DescribeLogDirsRequest(topics=None))
+        answer: Any = await ask(self, 35, request(35, 5))
         return [
             {
                 TopicPartition(topic.name, each.partition_index): (
