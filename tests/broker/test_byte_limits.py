@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +13,8 @@ from kio.schema.errors import ErrorCode
 from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.replay import Replay
 from tests.support import group_requests
-from tests.support.kio_schemas import request_class
+from tests.support.common_requests import create_topics
+from tests.support.kio_messages import request
 from tests.support.limited import (
     add_to_txn,
     alter_configs,
@@ -319,8 +319,12 @@ async def test_settings_of_one_request_are_counted_together(tmp_path: Path) -> N
     async with running(tmp_path, "configs.max.bytes=10000", "client.metrics.max.count=1") as home:
         caller = await home.call()
         groups = await caller.ask(alter_configs(32, names, consumer_session_timeout_ms="50000"))
-        topics = await caller.ask(_create_topics(20, ",".join(f"{each}:1" for each in range(900))))
-        few = await caller.ask(_create_topics(1, "1:1"))
+        large = ",".join(f"{each}:1" for each in range(900))
+        many = create_topics(
+            *(f"t{each}" for each in range(20)), leader_replication_throttled_replicas=large
+        )
+        topics = await caller.ask(many)
+        few = await caller.ask(create_topics("t0", leader_replication_throttled_replicas="1:1"))
         subscribed = await caller.ask(alter_configs(16, map(str, range(20)), metrics="*"))
 
         assert Counter(each.error_code for each in groups.responses) == {0: 2, TOO_MANY: 18}
@@ -328,27 +332,6 @@ async def test_settings_of_one_request_are_counted_together(tmp_path: Path) -> N
         assert few.topics[0].error_code is ErrorCode.none
         assert Counter(each.error_code for each in subscribed.responses) == {0: 1, TOO_MANY: 19}
         assert home.refused == {"configs.max.bytes": 38, "client.metrics.max.count": 19}
-
-
-def _create_topics(count: int, throttled: str) -> Any:
-    """Return a CreateTopics for topics with a setting of their own."""
-    config = request_class(19, 7, "CreatableTopicConfig")
-    topic = request_class(19, 7, "CreatableTopic")
-    configs = (config(name="leader.replication.throttled.replicas", value=throttled),)
-    return request_class(19, 7)(
-        topics=tuple(
-            topic(
-                name=f"t{number}",
-                num_partitions=1,
-                replication_factor=1,
-                assignments=(),
-                configs=configs,
-            )
-            for number in range(count)
-        ),
-        timeout=timedelta(seconds=5),
-        validate_only=False,
-    )
 
 
 async def test_members_that_are_there_are_never_refused(tmp_path: Path) -> None:
@@ -425,35 +408,23 @@ async def test_groups_that_are_read_are_counted_once(
 
 def _txn_commit(version: int, producer: tuple[int, int], offsets: int, metadata: str = "") -> Any:
     """Return a TxnOffsetCommit of group a for the first partitions of topic t."""
-    topic = request_class(28, version, "TxnOffsetCommitRequestTopic")
-    partition = request_class(28, version, "TxnOffsetCommitRequestPartition")
-    return request_class(28, version)(
+    row = {"committed_offset": 1, "committed_metadata": metadata}
+    rows = [row | {"partition_index": index} for index in range(offsets)]
+    return request(
+        28,
+        version,
         transactional_id="one",
         group_id="a",
         producer_id=producer[0],
         producer_epoch=producer[1],
-        generation_id=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=(
-            topic(
-                name="t",
-                partitions=tuple(
-                    partition(
-                        partition_index=index, committed_offset=1, committed_metadata=metadata
-                    )
-                    for index in range(offsets)
-                ),
-            ),
-        ),
+        topics=[{"name": "t", "partitions": rows}],
     )
 
 
 def _add_offsets(version: int, producer: tuple[int, int]) -> Any:
     """Return an AddOffsetsToTxn for group a."""
-    return request_class(25, version)(
-        transactional_id="one", producer_id=producer[0], producer_epoch=producer[1], group_id="a"
-    )
+    named = {"producer_id": producer[0], "producer_epoch": producer[1]}
+    return request(25, version, transactional_id="one", group_id="a", **named)
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from siltstone.config.load import load
 from tests.support import group_requests
 from tests.support.batches import make_batch, make_producer_batch
 from tests.support.clock import FakeClock, now
-from tests.support.kio_schemas import request_class
+from tests.support.common_requests import authenticate, create_topics, handshake, metadata
 from tests.support.limited import create_partitions, init_producer, transactions_at
 from tests.support.metrics import make_sources, rows_of
 from tests.support.produce_requests import request_entity as produce
@@ -37,32 +36,17 @@ SASL = (
 TOO_MANY = ErrorCode.policy_violation
 
 
-def create_topics(*wanted: tuple[str, int], validate_only: bool = False) -> Any:
-    """Return a CreateTopics."""
-    topic = request_class(19, 7, "CreatableTopic")
-    topics = tuple(
-        topic(name=name, num_partitions=count, replication_factor=1, assignments=(), configs=())
-        for name, count in wanted
-    )
-    return request_class(19, 7)(
-        topics=topics, timeout=timedelta(seconds=5), validate_only=validate_only
-    )
-
-
 def metadata_of(name: str) -> Any:
     """Return a Metadata that makes a topic."""
-    topic = request_class(3, 12, "MetadataRequestTopic")(name=name, topic_id=None)
-    return request_class(3, 12)(
-        topics=(topic,), allow_auto_topic_creation=True, include_topic_authorized_operations=False
-    )
+    return metadata(name, create=True)
 
 
 async def test_one_topic_too_many_is_refused(tmp_path: Path) -> None:
     """Also one that would only be judged, and one that Metadata makes; a deleted one makes room."""
     async with running(tmp_path, "topics.max.count=2", "auto.create.topics.enable=true") as home:
         caller = await home.call()
-        made = await caller.ask(create_topics(("a", 1), ("b", 1), ("c", 1)))
-        judged = await caller.ask(create_topics(("d", 1), validate_only=True))
+        made = await caller.ask(create_topics("a", "b", "c"))
+        judged = await caller.ask(create_topics("d", validate_only=True))
         found = await caller.ask(metadata_of("e"))
 
         codes = [topic.error_code for topic in made.topics]
@@ -75,7 +59,7 @@ async def test_one_topic_too_many_is_refused(tmp_path: Path) -> None:
         assert home.refused == {"topics.max.count": 3}
 
         await home.topics.delete(home.topics.topics["a"])
-        again = await caller.ask(create_topics(("f", 1)))
+        again = await caller.ask(create_topics("f"))
         assert again.topics[0].error_code is ErrorCode.none
 
 
@@ -83,7 +67,7 @@ async def test_partitions_of_all_topics_have_a_limit(tmp_path: Path) -> None:
     """A topic's own at its start, and those that are added."""
     async with running(tmp_path, "partitions.max.count=5") as home:
         caller = await home.call()
-        made = await caller.ask(create_topics(("a", 3), ("b", 3)))
+        made = await caller.ask(create_topics("a", "b", partitions=3))
         more = await caller.ask(create_partitions("a", 6))
         judged = await caller.ask(create_partitions("a", 6, validate_only=True))
         fewer = await caller.ask(create_partitions("a", 5))
@@ -232,8 +216,8 @@ async def test_who_does_not_log_in_is_closed(
     """At the next look after connections.max.login.ms; a client that has logged in stays."""
     async with running(tmp_path, *SASL, "connections.max.login.ms=600000") as home:
         known = await home.call()
-        await known.ask(request_class(17, 1)(mechanism="PLAIN"))
-        await known.ask(request_class(36, 2)(auth_bytes=b"\0alice\0secret"))
+        await known.ask(handshake())
+        await known.ask(authenticate(b"\0alice\0secret"))
         silent = await home.connect()
         connections = home.listeners[0].connections
         await give_turns_until(

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
 
 from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.support import group_requests as ask
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import request
 from tests.support.running import Running, a_broker, running
 
 ORDERS = {("orders", 0): 5}
@@ -20,11 +19,6 @@ ORDERS = {("orders", 0): 5}
 
 # A broker with the topic orders, to which no group and no transaction has come.
 home = a_broker(topics={"orders": (2, {})})
-
-
-def request(key: int, version: int, **fields: Any) -> Any:
-    """Return a request."""
-    return load_request_schema(key, version)(**fields)
 
 
 def codes(answer: Any) -> list[int]:
@@ -42,39 +36,26 @@ def codes(answer: Any) -> list[int]:
 
 def add_partitions() -> Any:
     """Return an AddPartitionsToTxn of version 3."""
-    topic = request_class(24, 3, "AddPartitionsToTxnTopic")
     return request(
         24,
         3,
         v3_and_below_transactional_id="t",
         v3_and_below_producer_id=1,
-        v3_and_below_producer_epoch=0,
-        v3_and_below_topics=(topic(name="orders", partitions=(0,)),),
+        v3_and_below_topics=[{"name": "orders", "partitions": [0]}],
     )
 
 
 def commit_in_transaction(version: int) -> Any:
     """Return a TxnOffsetCommit."""
-    topic = request_class(28, version, "TxnOffsetCommitRequestTopic")
-    partition = request_class(28, version, "TxnOffsetCommitRequestPartition")
-    row = partition(partition_index=0, committed_offset=1, committed_metadata="")
-    return request(
-        28,
-        version,
-        transactional_id="t",
-        group_id="g",
-        producer_id=1,
-        producer_epoch=0,
-        topics=(topic(name="orders", partitions=(row,)),),
-    )
+    row = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    topics = [{"name": "orders", "partitions": [row]}]
+    return request(28, version, transactional_id="t", group_id="g", producer_id=1, topics=topics)
 
 
 def old_fetch(version: int) -> Any:
     """Return an OffsetFetch of one group and two partitions."""
-    topic = request_class(9, version, "OffsetFetchRequestTopic")
-    return request(
-        9, version, group_id="g", topics=(topic(name="orders", partition_indexes=(0, 1)),)
-    )
+    topics = [{"name": "orders", "partition_indexes": [0, 1]}]
+    return request(9, version, group_id="g", topics=topics)
 
 
 CASES: dict[str, tuple[Any, list[int]]] = {
@@ -164,11 +145,10 @@ async def test_ids_that_no_topic_has_come_last(home: Running) -> None:
     await caller.ask(ask.find("g"))
     topic_id = home.topics.topics["orders"].id
     unknown = [type(topic_id)(int=number) for number in (9, 3)]
-    topic = request_class(9, 10, "OffsetFetchRequestTopics")
     wanted = ((unknown[0], (0, 1)), (topic_id, (0,)), (unknown[1], (1,)), (topic_id, (1,)))
-    topics = tuple(topic(topic_id=each, partition_indexes=indexes) for each, indexes in wanted)
-    group = request_class(9, 10, "OffsetFetchRequestGroup")(group_id="g", topics=topics)
-    (answer,) = (await caller.ask(request(9, 10, groups=(group,)))).groups
+    topics = [{"topic_id": each, "partition_indexes": indexes} for each, indexes in wanted]
+    group = {"group_id": "g", "topics": topics}
+    (answer,) = (await caller.ask(request(9, 10, groups=[group]))).groups
 
     assert [
         (each.topic_id, [(row.partition_index, int(row.error_code)) for row in each.partitions])

@@ -3,17 +3,10 @@
 import asyncio
 import random
 import uuid
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.fetch.v12 import request as fetch12
-from kio.schema.fetch.v17 import request as fetch17
-from kio.schema.metadata.v12 import request as metadata12
-from kio.schema.produce.v7 import request as produce7
-from kio.schema.produce.v9 import request as produce9
-from kio.schema.produce.v13 import request as produce13
 
 from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.protocol.records.batch import BatchHeader
@@ -21,7 +14,10 @@ from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.batches import Row, make_batch, make_producer_batch
 from tests.support.clock import now
+from tests.support.common_requests import metadata
 from tests.support.fetch_requests import FetchRequest, request_entity
+from tests.support.kio_messages import request as entity
+from tests.support.produce_requests import request_entity as produce_entity
 from tests.support.running import Caller, Client, Running, a_broker, running
 from tests.support.waiting import equals, give_turns_until, within
 
@@ -37,28 +33,14 @@ async def caller(broker: Running) -> Caller:
 
 
 def produce(
-    records: dict[tuple[str, int], bytes | bytearray | None],
-    *,
-    acks: int = 1,
-    version: Any = produce9,
+    records: dict[tuple[str, int], bytes | bytearray | None], *, acks: int = 1, version: int = 9
 ) -> Any:
     """Build a Produce request by names."""
-    return version.ProduceRequest(
-        transactional_id=None,
-        acks=acks,
-        timeout=timedelta(seconds=1),
-        topic_data=tuple(
-            version.TopicProduceData(
-                name=topic,
-                partition_data=(
-                    version.PartitionProduceData(
-                        index=partition, records=None if data is None else bytes(data)
-                    ),
-                ),
-            )
-            for (topic, partition), data in records.items()
-        ),
-    )
+    rows = [
+        (topic, [(partition, None if data is None else bytes(data))])
+        for (topic, partition), data in records.items()
+    ]
+    return produce_entity(version, acks, 1000, None, rows)
 
 
 def fetch(
@@ -73,32 +55,21 @@ def fetch(
     isolation: int = 0,
 ) -> Any:
     """Build a Fetch request by names, version 12."""
-    return fetch12.FetchRequest(
-        replica_id=-1,
-        max_wait=timedelta(milliseconds=wait_ms),
+    limits = {"log_start_offset": -1, "partition_max_bytes": partition_max_bytes}
+    rows = {"current_leader_epoch": leader_epoch, **limits}
+    return entity(
+        1,
+        12,
+        max_wait=wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         isolation_level=isolation,
         session_id=session[0],
         session_epoch=session[1],
-        topics=tuple(
-            fetch12.FetchTopic(
-                topic=topic,
-                partitions=(
-                    fetch12.FetchPartition(
-                        partition=partition,
-                        current_leader_epoch=leader_epoch,
-                        fetch_offset=offset,
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=partition_max_bytes,
-                    ),
-                ),
-            )
-            for (topic, partition), offset in wanted.items()
-        ),
-        forgotten_topics_data=(),
-        rack_id="",
+        topics=[
+            {"topic": topic, "partitions": [rows | {"partition": index, "fetch_offset": offset}]}
+            for (topic, index), offset in wanted.items()
+        ],
     )
 
 
@@ -260,18 +231,15 @@ async def test_who_is_not_here_has_aborted_no_transactions(caller: Caller) -> No
     assert (outside.error_code, outside.aborted_transactions) == (1, None)
 
 
-@pytest.mark.parametrize("version", [produce7, produce9])
+@pytest.mark.parametrize("version", [7, 9])
 @pytest.mark.parametrize("rows", [1, 200_000], ids=["inline", "on-a-thread"])
 async def test_only_the_admin_client_produces_to_internal_topics(
-    broker: Running, version: Any, rows: int
+    broker: Running, version: int, rows: int
 ) -> None:
     """By the name in that very request, whatever name the connection gave before."""
     internal = "__consumer_offsets"
     await broker.topics.create(internal, 1, {"cleanup.policy": "compact"})
     batch = make_batch([(b"k", b"v")] * rows, timestamp=now(), codec=1)
-    asked = metadata12.MetadataRequest(
-        topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
     caller = await broker.call()
     codes = []
     for before, client_id in [
@@ -281,7 +249,7 @@ async def test_only_the_admin_client_produces_to_internal_topics(
         ("other", "__admin_client"),
     ]:
         caller.client_id = before
-        await caller.ask(asked)
+        await caller.ask(metadata())
         caller.client_id = client_id
         answer = await caller.ask(produce({(internal, 0): batch}, version=version))
         codes.append(only(answer).error_code)
@@ -319,46 +287,12 @@ async def test_topic_ids_name_topics(broker: Running, caller: Caller) -> None:
     """Produce 13 and Fetch 17 by id; an unknown id is 100."""
     ids = {name: topic.id for name, topic in broker.topics.topics.items()}
     batch = bytes(make_batch(1, timestamp=now()))
+    row = {"log_start_offset": -1, "partition_max_bytes": 1 << 20}
     for topic_id, code in ((ids["t"], 0), (uuid.uuid4(), 100)):
-        request = produce13.ProduceRequest(
-            transactional_id=None,
-            acks=-1,
-            timeout=timedelta(seconds=1),
-            topic_data=(
-                produce13.TopicProduceData(
-                    topic_id=topic_id,
-                    partition_data=(produce13.PartitionProduceData(index=0, records=batch),),
-                ),
-            ),
-        )
+        request = produce_entity(13, -1, 1000, None, [(topic_id.bytes, [(0, batch)])])
         assert only(await caller.ask(request)).error_code == code
-        fetched = await caller.ask(
-            fetch17.FetchRequest(
-                max_wait=timedelta(0),
-                min_bytes=1,
-                max_bytes=1 << 20,
-                isolation_level=1,
-                session_id=0,
-                session_epoch=-1,
-                topics=(
-                    fetch17.FetchTopic(
-                        topic_id=topic_id,
-                        partitions=(
-                            fetch17.FetchPartition(
-                                partition=0,
-                                current_leader_epoch=-1,
-                                fetch_offset=0,
-                                last_fetched_epoch=-1,
-                                log_start_offset=-1,
-                                partition_max_bytes=1 << 20,
-                            ),
-                        ),
-                    ),
-                ),
-                forgotten_topics_data=(),
-                rack_id="",
-            )
-        )
+        topics = [{"topic_id": topic_id, "partitions": [row]}]
+        fetched = await caller.ask(entity(1, 17, min_bytes=1, isolation_level=1, topics=topics))
         assert only(fetched).error_code == code
         assert fetched.responses[0].topic_id == topic_id
 
@@ -432,7 +366,7 @@ async def test_a_duplicate_returns_its_first_offset(caller: Caller) -> None:
 async def test_old_versions_are_served(caller: Caller) -> None:
     """Produce 7 has another encoding and no record errors."""
     batch = make_batch(1, timestamp=now())
-    request = produce({("t", 0): batch}, version=produce7)
+    request = produce({("t", 0): batch}, version=7)
 
     assert only(await caller.ask(request)).base_offset == 0
 
@@ -702,13 +636,7 @@ async def test_the_end_does_not_cut_who_reads_nor_wait_for_who_does_not(tmp_path
 
 async def test_metadata_makes_a_topic_for_produce(caller: Caller) -> None:
     """Auto-creation answers the ready topic at once."""
-    answer = await caller.ask(
-        metadata12.MetadataRequest(
-            topics=(metadata12.MetadataRequestTopic(topic_id=None, name="new"),),
-            allow_auto_topic_creation=True,
-            include_topic_authorized_operations=False,
-        )
-    )
+    answer = await caller.ask(metadata("new", create=True))
 
     assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in answer.topics] == [
         ("new", 0, 2)

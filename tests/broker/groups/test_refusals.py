@@ -4,7 +4,6 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from kio.schema.errors import ErrorCode as E
 
 from tests.support import group_requests as requests
-from tests.support.kio_schemas import request_class
 from tests.support.limited import groups_at, init_producer
 from tests.support.running import Running
 
@@ -50,10 +48,7 @@ def consumer(group: str, number: int = 0, **said: Any) -> Any:
 
 def old_join(group: str) -> Any:
     """Return a JoinGroup of version 0, whose member is taken in at once."""
-    protocol = request_class(11, 0, "JoinGroupRequestProtocol")
-    return replace(
-        requests.old_join(group), protocols=(protocol(name="range", metadata=bytes(8_000)),)
-    )
+    return requests.old_join(group, metadata=bytes(8_000))
 
 
 def metadata_of(size: int) -> tuple[tuple[str, bytes], ...]:

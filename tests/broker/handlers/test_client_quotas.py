@@ -25,7 +25,8 @@ from siltstone.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
 )
 from siltstone.storage.clock import Clock
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import request
+from tests.support.quotas import set_quota
 from tests.support.running import running
 
 KEYS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage"]
@@ -198,18 +199,10 @@ async def test_a_quota_that_is_not_there_can_be_removed(tmp_path: Path, io: IoTh
 
 async def test_quotas_outlive_the_broker(tmp_path: Path) -> None:
     """Set over the wire in a first life, described in a second."""
-    named, entity, op = (request_class(49, 1, f"{name}Data") for name in ("Entry", "Entity", "Op"))
-    ops = (op(key="producer_byte_rate", value=10.0, remove=False),)
-    entries = (named(entity=(entity(entity_type="user", entity_name=None),), ops=ops),)
     async with running(tmp_path / "data") as home:
-        caller = await home.call()
-        request = request_class(49, 1)(entries=entries, validate_only=False)
-        (answer,) = (await caller.ask(request)).entries
-        assert answer.error_code is ErrorCode.none
+        await set_quota(await home.call(), "producer_byte_rate", 10.0, (("user", None),))
     async with running(tmp_path / "data") as home:
-        caller = await home.call()
-        request = request_class(48, 1)(components=(), strict=False)
-        (described,) = (await caller.ask(request)).entries
+        (described,) = (await (await home.call()).ask(request(48, 1))).entries
 
     assert [(each.entity_type, each.entity_name) for each in described.entity] == [("user", None)]
     assert [(each.key, each.value) for each in described.values] == [("producer_byte_rate", 10.0)]

@@ -3,23 +3,18 @@
 from typing import Any
 
 import pytest
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import HOST, PORT, ServicesOnDisk
 
 
 async def _describe(
     home: ServicesOnDisk, endpoint: int = 1, *, operations: bool = False, version: int = 2
 ) -> Any:
-    request = DescribeClusterRequest(
-        include_cluster_authorized_operations=operations,
-        endpoint_type=endpoint,
-        include_fenced_brokers=True,
-    )
-    return await ask(home, 60, request, version)
+    asked = {"include_cluster_authorized_operations": operations, "include_fenced_brokers": True}
+    return await ask(home, 60, request(60, 2, endpoint_type=endpoint, **asked), version)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -51,16 +46,12 @@ async def test_other_endpoints_are_refused(
     assert (answer.brokers, answer.cluster_id, answer.controller_id) == ((), "", -1)
 
 
-def _quorum(*topics: tuple[str, tuple[int, ...]]) -> DescribeQuorumRequest:
-    return DescribeQuorumRequest(
-        topics=tuple(
-            TopicData(
-                topic_name=name,
-                partitions=tuple(PartitionData(partition_index=index) for index in indexes),
-            )
-            for name, indexes in topics
-        )
-    )
+def _quorum(*topics: tuple[str, tuple[int, ...]]) -> Any:
+    rows = [
+        {"topic_name": name, "partitions": [{"partition_index": each} for each in indexes]}
+        for name, indexes in topics
+    ]
+    return request(55, 2, topics=rows)
 
 
 @pytest.mark.parametrize("version", range(3))

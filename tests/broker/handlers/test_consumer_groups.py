@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from kio.index import load_request_schema
-from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +13,7 @@ from siltstone.broker.handlers import authorized
 from siltstone.broker.security.rights import GROUP_OPERATIONS
 from siltstone.broker.topics.features import Update, UpgradeType
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 HEARTBEAT, DESCRIBE = 68, 69
@@ -38,8 +38,8 @@ async def describe(
     home: ServicesOnDisk, *groups: str, version: int = 1, asked: bool = False
 ) -> Any:
     """Describe groups."""
-    request = ConsumerGroupDescribeRequest(group_ids=groups, include_authorized_operations=asked)
-    return (await ask(home, DESCRIBE, request, version)).groups
+    wanted = request(DESCRIBE, 1, group_ids=groups, include_authorized_operations=asked)
+    return (await ask(home, DESCRIBE, wanted, version)).groups
 
 
 @pytest.mark.parametrize("version", range(2))

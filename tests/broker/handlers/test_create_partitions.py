@@ -1,41 +1,28 @@
 """CreatePartitions: more, never fewer; every topic of the request is answered."""
 
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from kio.schema.create_partitions.v3.request import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
 from kio.schema.errors import ErrorCode
 
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 37
 
 
-def _more(
-    name: str, count: int, assign: list[tuple[int, ...]] | None = None
-) -> CreatePartitionsTopic:
-    assignments = None
-    if assign is not None:
-        assignments = tuple(CreatePartitionsAssignment(broker_ids=each) for each in assign)
-    return CreatePartitionsTopic(name=name, count=count, assignments=assignments)
+def _more(name: str, count: int, assign: list[tuple[int, ...]] | None = None) -> dict[str, Any]:
+    rows = None if assign is None else [{"broker_ids": each} for each in assign]
+    return {"name": name, "count": count, "assignments": rows}
 
 
 async def _extend(
-    home: ServicesOnDisk,
-    *topics: CreatePartitionsTopic,
-    validate_only: bool = False,
-    version: int = 3,
+    home: ServicesOnDisk, *topics: Mapping[str, Any], validate_only: bool = False, version: int = 3
 ) -> list[Any]:
-    request = CreatePartitionsRequest(
-        topics=topics, timeout=timedelta(0), validate_only=validate_only
-    )
-    return list((await ask(home, KEY, request, version)).results)
+    wanted = request(KEY, 3, topics=topics, validate_only=validate_only)
+    return list((await ask(home, KEY, wanted, version)).results)
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -70,9 +57,7 @@ async def test_partitions_are_added(home: ServicesOnDisk, version: int) -> None:
         (_more("a", 20_000), ErrorCode.policy_violation),
     ],
 )
-async def test_refusals(
-    home: ServicesOnDisk, wanted: CreatePartitionsTopic, code: ErrorCode
-) -> None:
+async def test_refusals(home: ServicesOnDisk, wanted: dict[str, Any], code: ErrorCode) -> None:
     """The topic stays as it was."""
     await home.services.topics.create("a", 2, {})
     [result] = await _extend(home, wanted)

@@ -1,21 +1,15 @@
 """CreateTopics: Kafka's refusals in Kafka's order, and topics that exist when answered."""
 
-from datetime import timedelta
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.create_topics.v7.request import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v13.request import MetadataRequest
 
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 19
@@ -28,36 +22,31 @@ def wanted(
     *,
     assign: dict[int, tuple[int, ...]] | list[tuple[int, tuple[int, ...]]] | None = None,
     **configs: str | None,
-) -> CreatableTopic:
+) -> dict[str, Any]:
     """Return one topic of a request; an underscore in a setting's name is a dot."""
-    assignments = assign.items() if isinstance(assign, dict) else assign or ()
-    return CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        assignments=tuple(
-            CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
-            for index, brokers in assignments
-        ),
-        configs=tuple(
-            CreatableTopicConfig(name=key.replace("_", "."), value=value)
-            for key, value in configs.items()
-        ),
-    )
+    rows = assign.items() if isinstance(assign, dict) else assign or ()
+    return {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": replicas,
+        "assignments": [{"partition_index": index, "broker_ids": ids} for index, ids in rows],
+        "configs": [
+            {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
+        ],
+    }
 
 
 async def _create(
-    home: ServicesOnDisk, *topics: CreatableTopic, validate_only: bool = False, version: int = 7
+    home: ServicesOnDisk, *topics: Mapping[str, Any], validate_only: bool = False, version: int = 7
 ) -> list[Any]:
-    request = CreateTopicsRequest(topics=topics, timeout=timedelta(0), validate_only=validate_only)
-    return list((await ask(home, KEY, request, version)).topics)
+    asked = request(KEY, 7, topics=topics, validate_only=validate_only)
+    return list((await ask(home, KEY, asked, version)).topics)
 
 
 async def test_the_next_metadata_shows_the_topic(home: ServicesOnDisk) -> None:
     """Id, partitions and settings are those of the answer."""
     [result] = await _create(home, wanted("orders", 3, retention_ms="5000"))
-    everything = MetadataRequest(topics=None, include_topic_authorized_operations=False)
-    [topic] = (await ask(home, 3, everything)).topics
+    [topic] = (await ask(home, 3, request(3, 13))).topics
 
     assert result.error_code is ErrorCode.none
     assert (topic.name, topic.topic_id, len(topic.partitions)) == ("orders", result.topic_id, 3)
@@ -107,14 +96,14 @@ async def test_the_next_metadata_shows_the_topic(home: ServicesOnDisk) -> None:
         (wanted("t", 10_001), ErrorCode.policy_violation),
     ],
 )
-async def test_refusals(home: ServicesOnDisk, topic: CreatableTopic, code: ErrorCode) -> None:
+async def test_refusals(home: ServicesOnDisk, topic: dict[str, Any], code: ErrorCode) -> None:
     """The codes that Apache Kafka 4.3.1 was seen to answer, with a message, and no topic."""
     await home.services.topics.create("ta.ken", 1, {})
     [result] = await _create(home, topic)
 
     assert result.error_code is code
     assert result.error_message
-    assert (result.name, result.topic_id) == (topic.name, None)
+    assert (result.name, result.topic_id) == (topic["name"], None)
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, ())
     assert set(home.services.topics.topics) == {"ta.ken"}
 

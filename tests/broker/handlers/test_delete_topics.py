@@ -1,16 +1,14 @@
 """DeleteTopics: by name and by id, each topic once."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.index import load_request_schema
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.errors import ErrorCode
 
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 20
@@ -19,15 +17,11 @@ KEY = 20
 async def _delete(
     home: ServicesOnDisk, *topics: tuple[str | None, UUID | None], version: int = 6
 ) -> list[Any]:
-    request: Any = DeleteTopicsRequest(
-        topics=tuple(DeleteTopicState(name=name, topic_id=each) for name, each in topics),
-        timeout=timedelta(0),
-    )
+    rows = [{"name": name, "topic_id": each} for name, each in topics]
+    wanted = request(KEY, 6, topics=rows)
     if version < 6:
-        names = tuple(name for name, _ in topics)
-        old: Any = load_request_schema(KEY, version)
-        request = old(topic_names=names, timeout=timedelta(0))
-    return list((await ask(home, KEY, request, version)).responses)
+        wanted = request(KEY, version, topic_names=[name for name, _ in topics])
+    return list((await ask(home, KEY, wanted, version)).responses)
 
 
 async def test_by_name_and_by_id(home: ServicesOnDisk) -> None:

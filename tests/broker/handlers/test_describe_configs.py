@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
-from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 32
@@ -22,15 +21,12 @@ async def _describe(
     documentation: bool = False,
     version: int = 4,
 ) -> list[Any]:
-    request = DescribeConfigsRequest(
-        resources=tuple(
-            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-            for kind, name in resources
-        ),
-        include_synonyms=synonyms,
-        include_documentation=documentation,
-    )
-    return list((await ask(home, KEY, request, version)).results)
+    rows = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        for kind, name in resources
+    ]
+    shown = {"include_synonyms": synonyms, "include_documentation": documentation}
+    return list((await ask(home, 32, request(32, 4, resources=rows, **shown), version)).results)
 
 
 def _synonyms(config: Any) -> list[tuple[str, str, int]]:
@@ -199,7 +195,7 @@ async def test_resources_are_listed_by_type(home: ServicesOnDisk) -> None:
     await home.services.topics.create("t", 1, {})
 
     async def listed(*kinds: int, version: int = 1) -> Any:
-        return await ask(home, 74, ListConfigResourcesRequest(resource_types=kinds), version)
+        return await ask(home, 74, request(74, 1, resource_types=kinds), version)
 
     everything = (await listed()).config_resources
     assert [(each.resource_type, each.resource_name) for each in everything] == [

@@ -4,19 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.alter_partition_reassignments.v1.request import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0.request import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-)
 
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 NO_TIME = timedelta(0)
@@ -25,14 +16,8 @@ NO_TIME = timedelta(0)
 async def _elect(
     home: ServicesOnDisk, kind: int, *topics: tuple[str, tuple[int, ...]], version: int = 2
 ) -> Any:
-    request = ElectLeadersRequest(
-        election_type=kind,
-        topic_partitions=tuple(
-            TopicPartitions(topic=name, partitions=parts) for name, parts in topics
-        ),
-        timeout=NO_TIME,
-    )
-    return await ask(home, 43, request, version)
+    rows = [{"topic": name, "partitions": parts} for name, parts in topics]
+    return await ask(home, 43, request(43, 2, election_type=kind, topic_partitions=rows), version)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -56,8 +41,7 @@ async def test_no_election_is_needed(home: ServicesOnDisk, kind: int, version: i
 async def test_an_election_for_all_is_a_success(home: ServicesOnDisk) -> None:
     """Partitions that need none are left out."""
     await home.services.topics.create("t", 1, {})
-    request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout=NO_TIME)
-    answer = await ask(home, 43, request)
+    answer = await ask(home, 43, request(43, 2))
 
     assert (answer.error_code, answer.replica_election_results) == (ErrorCode.none, ())
 
@@ -98,16 +82,9 @@ async def test_reassignments(
 ) -> None:
     """To where it is: accepted. Anywhere else there is nothing."""
     await home.services.topics.create("t", 1, {})
-    request = AlterPartitionReassignmentsRequest(
-        timeout=NO_TIME,
-        topics=(
-            ReassignableTopic(
-                name=topic,
-                partitions=(ReassignablePartition(partition_index=partition, replicas=replicas),),
-            ),
-        ),
-    )
-    answer = await ask(home, 45, request, version)
+    row = {"partition_index": partition, "replicas": replicas}
+    wanted = request(45, 1, topics=[{"name": topic, "partitions": [row]}])
+    answer = await ask(home, 45, wanted, version)
     [result] = answer.responses[0].partitions
 
     assert answer.error_code is ErrorCode.none
@@ -118,9 +95,7 @@ async def test_reassignments(
 async def test_no_reassignment_is_ever_under_way(home: ServicesOnDisk) -> None:
     """Of all topics, or of those named."""
     await home.services.topics.create("t", 1, {})
-    named = (ListPartitionReassignmentsTopics(name="t", partition_indexes=(0,)),)
-    for topics in (None, named):
-        request = ListPartitionReassignmentsRequest(timeout=NO_TIME, topics=topics)
-        answer = await ask(home, 46, request)
+    for topics in (None, [{"name": "t", "partition_indexes": [0]}]):
+        answer = await ask(home, 46, request(46, 0, topics=topics))
 
         assert (answer.error_code, answer.topics) == (ErrorCode.none, ())

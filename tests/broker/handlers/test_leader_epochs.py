@@ -4,14 +4,10 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.schema.offset_for_leader_epoch.v4.request import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 
 from tests.support.appending import append
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 23
@@ -20,20 +16,9 @@ KEY = 23
 async def _ask(
     home: ServicesOnDisk, topic: str, partition: int, current: int, epoch: int, version: int = 4
 ) -> Any:
-    request = OffsetForLeaderEpochRequest(
-        replica_id=-1,
-        topics=(
-            OffsetForLeaderTopic(
-                topic=topic,
-                partitions=(
-                    OffsetForLeaderPartition(
-                        partition=partition, current_leader_epoch=current, leader_epoch=epoch
-                    ),
-                ),
-            ),
-        ),
-    )
-    [result] = (await ask(home, KEY, request, version)).topics
+    row = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
+    wanted = request(KEY, 4, replica_id=-1, topics=[{"topic": topic, "partitions": [row]}])
+    [result] = (await ask(home, KEY, wanted, version)).topics
     assert result.topic == topic
     return result.partitions[0]
 

@@ -1,20 +1,15 @@
 """ListOffsets: both ends of a partition, and the first record at or after a time."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.schema.list_offsets.v11.request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.support.appending import append
 from tests.support.ask import ask
 from tests.support.batches import TIMESTAMP
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 2
@@ -39,23 +34,13 @@ async def _ask(
     version: int = 11,
     replica: int = -1,
 ) -> list[Any]:
-    request = ListOffsetsRequest(
-        replica_id=replica,
-        isolation_level=isolation,
-        topics=(
-            ListOffsetsTopic(
-                name=topic,
-                partitions=tuple(
-                    ListOffsetsPartition(
-                        partition_index=index, current_leader_epoch=epoch, timestamp=timestamp
-                    )
-                    for index, epoch, timestamp in partitions
-                ),
-            ),
-        ),
-        timeout=timedelta(0),
-    )
-    [answer] = (await ask(home, KEY, request, version)).topics
+    rows = [
+        {"partition_index": index, "current_leader_epoch": epoch, "timestamp": timestamp}
+        for index, epoch, timestamp in partitions
+    ]
+    topics = [{"name": topic, "partitions": rows}]
+    wanted = request(KEY, 11, replica_id=replica, isolation_level=isolation, topics=topics)
+    [answer] = (await ask(home, KEY, wanted, version)).topics
     return list(answer.partitions)
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.errors import ErrorCode
 
 from siltstone.broker.handlers.log_dirs import describe
@@ -14,6 +13,7 @@ from siltstone.protocol.messages.describe_log_dirs import DescribeLogDirsRespons
 from siltstone.storage import files
 from tests.support.appending import append
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 35
@@ -25,9 +25,9 @@ async def _describe(
     everything: bool = False,
     version: int = 5,
 ) -> list[Any]:
-    wanted = tuple(DescribableLogDirTopic(topic=name, partitions=parts) for name, parts in topics)
-    request = DescribeLogDirsRequest(topics=None if everything else wanted)
-    answer = await ask(home, KEY, request, version)
+    rows = [{"topic": name, "partitions": parts} for name, parts in topics]
+    wanted = request(KEY, 5, topics=None if everything else rows)
+    answer = await ask(home, KEY, wanted, version)
     assert version < 3 or answer.error_code is ErrorCode.none
     return list(answer.results)
 

@@ -8,8 +8,6 @@ from uuid import UUID
 import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v0.request import MetadataRequest as FirstMetadataRequest
-from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
 from siltstone.broker.handlers import metadata
 from siltstone.broker.handlers.metadata import handle
@@ -20,29 +18,20 @@ from siltstone.config.server import ServerConfig
 from siltstone.protocol.messages.metadata import RESPONSE
 from siltstone.protocol.messages.metadata import MetadataRequest as Wanted
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.line import others_first
 from tests.support.services import HOST, PORT, ServicesOnDisk
 
 KEY = 3
 
 
-def _request(
-    *names: str | UUID | None, create: bool = False, operations: bool = False
-) -> MetadataRequest:
-    return MetadataRequest(
-        topics=tuple(
-            MetadataRequestTopic(
-                topic_id=each if isinstance(each, UUID) else None,
-                name=None if isinstance(each, UUID) else each,
-            )
-            for each in names
-        ),
-        allow_auto_topic_creation=create,
-        include_topic_authorized_operations=operations,
-    )
+def _request(*names: str | UUID | None, create: bool = False, operations: bool = False) -> Any:
+    rows = [{"topic_id" if isinstance(each, UUID) else "name": each} for each in names]
+    asked = {"include_topic_authorized_operations": operations}
+    return request(3, 13, topics=rows, allow_auto_topic_creation=create, **asked)
 
 
-ALL = MetadataRequest(topics=None, include_topic_authorized_operations=False)
+ALL = request(3, 13)
 
 
 async def test_the_broker_is_told_by_the_address_of_the_listener(home: ServicesOnDisk) -> None:
@@ -185,7 +174,7 @@ async def test_what_is_kept_of_an_answer_follows_the_topic(home: ServicesOnDisk)
 async def test_in_version_0_no_topic_means_all(home: ServicesOnDisk) -> None:
     """It has no null; from version 1 on none means none."""
     await home.services.topics.create("a", 1, {})
-    answer = await ask(home, KEY, FirstMetadataRequest(topics=()), 0)
+    answer = await ask(home, KEY, request(3, 0), 0)
 
     assert [each.name for each in answer.topics] == ["a"]
 

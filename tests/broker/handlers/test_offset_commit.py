@@ -5,10 +5,8 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from siltstone.broker.groups.group import GroupState
@@ -18,8 +16,7 @@ from siltstone.protocol.messages.offset_commit import REQUEST
 from siltstone.storage.log.log import Log
 from tests.support import group_requests as requests
 from tests.support.ask import ask
-from tests.support.kio_messages import encode
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import encode, request
 from tests.support.services import ServicesOnDisk
 from tests.support.stable_group import (
     SESSION_MS,
@@ -115,25 +112,12 @@ async def test_what_a_request_commits_is_one_batch(home: ServicesOnDisk) -> None
 async def test_topics_are_named_by_their_ids(home: ServicesOnDisk) -> None:
     """From version 10 on, and an id that nobody has is said to be one."""
     topic = home.services.topics.topics["orders"]
-    kind: Any = load_request_schema(COMMIT, 10)
-    row = request_class(COMMIT, 10, "OffsetCommitRequestPartition")
-    named = request_class(COMMIT, 10, "OffsetCommitRequestTopic")
-
-    def rows(topic_id: UUID, index: int) -> Any:
-        partition = row(partition_index=index, committed_offset=7, committed_metadata=None)
-        return named(topic_id=topic_id, partitions=(partition,))
-
     nobody = type(topic.id)(int=1 << 70)
-    answer = await ask(
-        home,
-        COMMIT,
-        kind(
-            group_id="alone",
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            topics=(rows(topic.id, 0), rows(nobody, 0), rows(topic.id, 20)),
-        ),
-    )
+    topics = [
+        {"topic_id": each, "partitions": [{"partition_index": index, "committed_offset": 7}]}
+        for each, index in ((topic.id, 0), (nobody, 0), (topic.id, 20))
+    ]
+    answer = await ask(home, COMMIT, request(COMMIT, 10, group_id="alone", topics=topics))
 
     assert [
         (each.topic_id, [(row.partition_index, row.error_code) for row in each.partitions])

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 
 from siltstone.storage.directory.catalog import CatalogState
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 22
@@ -23,13 +23,9 @@ async def _ask(
     producer: tuple[int, int] = (-1, -1),
     version: int = 5,
 ) -> Any:
-    request = InitProducerIdRequest(
-        transactional_id=transactional_id,
-        transaction_timeout=limit,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-    )
-    return await ask(home, KEY, request, version)
+    named = {"producer_id": producer[0], "producer_epoch": producer[1]}
+    wanted = request(KEY, 5, transactional_id=transactional_id, transaction_timeout=limit, **named)
+    return await ask(home, KEY, wanted, version)
 
 
 @pytest.mark.parametrize("version", range(6))

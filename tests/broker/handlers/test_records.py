@@ -1,18 +1,13 @@
 """DeleteRecords: records below an offset are gone at once."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.delete_records.v2.request import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from kio.schema.errors import ErrorCode
 
 from tests.support.appending import append
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 21
@@ -21,16 +16,9 @@ KEY = 21
 async def _delete(
     home: ServicesOnDisk, topic: str, partition: int, offset: int, version: int = 2
 ) -> Any:
-    request = DeleteRecordsRequest(
-        topics=(
-            DeleteRecordsTopic(
-                name=topic,
-                partitions=(DeleteRecordsPartition(partition_index=partition, offset=offset),),
-            ),
-        ),
-        timeout=timedelta(0),
-    )
-    [result] = (await ask(home, KEY, request, version)).topics
+    row = {"partition_index": partition, "offset": offset}
+    wanted = request(KEY, 2, topics=[{"name": topic, "partitions": [row]}])
+    [result] = (await ask(home, KEY, wanted, version)).topics
     assert result.name == topic
     [answer] = result.partitions
     assert answer.partition_index == partition

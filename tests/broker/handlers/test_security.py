@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import request
 from tests.support.running import Running, a_broker
 
 LITERAL = 3
@@ -18,52 +18,45 @@ home = a_broker()
 
 def acls(version: int, resource_type: int = 1) -> Any:
     """Return a DescribeAcls of everything."""
-    return request_class(29, version)(
-        resource_type_filter=resource_type,
-        resource_name_filter=None,
-        pattern_type_filter=1,
-        **NOBODY,
-    )
+    return request(29, version, resource_type_filter=resource_type, pattern_type_filter=1, **NOBODY)
 
 
 def new_acls(version: int, *principals: str) -> Any:
     """Return a CreateAcls."""
-    row = request_class(30, version, "AclCreation")
-    rows = [
-        row(
-            resource_type=2,
-            resource_name="t",
-            resource_pattern_type=LITERAL,
-            principal=each,
-            host="*",
-            operation=3,
-            permission_type=3,
-        )
-        for each in principals
-    ]
-    return request_class(30, version)(creations=tuple(rows))
+    row = {
+        "resource_type": 2,
+        "resource_name": "t",
+        "resource_pattern_type": LITERAL,
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    return request(30, version, creations=[row | {"principal": each} for each in principals])
 
 
 def no_acls(version: int, count: int) -> Any:
     """Return a DeleteAcls."""
-    row = request_class(31, version, "DeleteAclsFilter")
-    each = row(resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1, **NOBODY)
-    return request_class(31, version)(filters=(each,) * count)
+    row = {"resource_type_filter": 1, "pattern_type_filter": 1, **NOBODY}
+    return request(31, version, filters=[row] * count)
 
 
 def quotas(version: int, *components: tuple[str, int, str | None]) -> Any:
     """Return a DescribeClientQuotas."""
-    row = request_class(48, version, "ComponentData")
-    rows = tuple(
-        row(entity_type=kind, match_type=how, match=what) for kind, how, what in components
-    )
-    return request_class(48, version)(components=rows, strict=False)
+    rows = [
+        {"entity_type": kind, "match_type": how, "match": what} for kind, how, what in components
+    ]
+    return request(48, version, components=rows)
 
 
 def users(*names: str) -> Any:
     """Return a DescribeUserScramCredentials."""
-    row = request_class(50, 0, "UserName")
-    return request_class(50, 0)(users=tuple(row(name=each) for each in names) or None)
+    return request(50, 0, users=[{"name": each} for each in names] or None)
+
+
+def upsert(name: str, password: bytes) -> dict[str, Any]:
+    """Return a user of an AlterUserScramCredentials."""
+    made = {"name": name, "mechanism": 1, "iterations": 4096, "salt": b"s"}
+    return made | {"salted_password": password}
 
 
 BYTES: list[tuple[Any, str]] = [
@@ -221,21 +214,16 @@ async def test_unknown_elements_of_acls_end_the_connection(home: Running) -> Non
 
 async def test_credentials_are_stored_whoever_asks(home: Running) -> None:
     """Nobody is refused without an authorizer, nor a password of any length, as with Kafka."""
-    deletion = request_class(51, 0, "ScramCredentialDeletion")
-    upsertion = request_class(51, 0, "ScramCredentialUpsertion")
-    request = request_class(51, 0)(
-        deletions=(
-            deletion(name="b", mechanism=1),
-            deletion(name="", mechanism=1),
-            deletion(name="c", mechanism=9),
-        ),
-        upsertions=tuple(
-            upsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=password)
-            for name, password in (("a", b"short"), ("d", bytes(32)), ("d", bytes(32)))
-        ),
+    wanted = request(
+        51,
+        0,
+        deletions=[
+            {"name": name, "mechanism": kind} for name, kind in (("b", 1), ("", 1), ("c", 9))
+        ],
+        upsertions=[upsert("a", b"short"), upsert("d", bytes(32)), upsert("d", bytes(32))],
     )
     caller = await home.call()
-    results = (await caller.ask(request)).results
+    results = (await caller.ask(wanted)).results
     described = (await caller.ask(users("a", "d"))).results
 
     assert {each.user: (each.error_code, each.error_message) for each in results} == {
@@ -259,12 +247,9 @@ async def test_credentials_are_stored_whoever_asks(home: Running) -> None:
 
 async def test_a_credential_is_deleted_once(home: Running) -> None:
     """Of two deletions side by side the second is told that it is gone, as by Kafka."""
-    deletion = request_class(51, 0, "ScramCredentialDeletion")
-    upsertion = request_class(51, 0, "ScramCredentialUpsertion")
-    made = upsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=bytes(32))
-    gone = request_class(51, 0)(deletions=(deletion(name="a", mechanism=1),), upsertions=())
+    gone = request(51, 0, deletions=[{"name": "a", "mechanism": 1}])
     first, second = await home.call(), await home.call()
-    await first.ask(request_class(51, 0)(deletions=(), upsertions=(made,)))
+    await first.ask(request(51, 0, upsertions=[upsert("a", bytes(32))]))
     answers = await asyncio.gather(first.ask(gone), second.ask(gone))
 
     assert sorted(each.results[0].error_code for each in answers) == [

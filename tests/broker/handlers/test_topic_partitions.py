@@ -1,13 +1,9 @@
 """DescribeTopicPartitions: pages of topics in the order of their names."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kio.schema.describe_topic_partitions.v0.request import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
 from kio.schema.errors import ErrorCode
 
 from siltstone.broker.handlers.topic_partitions import describe
@@ -16,6 +12,7 @@ from siltstone.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest as DescribeRequest,
 )
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KEY = 75
@@ -29,14 +26,10 @@ async def topics(home: ServicesOnDisk) -> ServicesOnDisk:
     return home
 
 
-def _request(
-    *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
-) -> DescribeTopicPartitionsRequest:
-    return DescribeTopicPartitionsRequest(
-        topics=tuple(TopicRequest(name=name) for name in names),
-        response_partition_limit=limit,
-        cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
-    )
+def _request(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
+    place = cursor and dict(zip(("topic_name", "partition_index"), cursor, strict=True))
+    topics = [{"name": name} for name in names]
+    return request(75, 0, topics=topics, response_partition_limit=limit, cursor=place)
 
 
 async def test_no_name_means_all_sorted(topics: ServicesOnDisk) -> None:

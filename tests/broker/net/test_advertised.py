@@ -6,17 +6,16 @@ import struct
 from pathlib import Path
 
 import pytest
-from kio.schema.api_versions.v3.request import ApiVersionsRequest
-from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-from kio.schema.metadata.v12.request import MetadataRequest
 
 from siltstone.broker.net.advertised import find_faults, try_all, who_for
 from siltstone.broker.server import Broker
 from siltstone.config.load import load
 from siltstone.storage.clock import Clock
+from tests.support import group_requests
+from tests.support.common_requests import metadata, software
 from tests.support.http_client import exchange, parse
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import request
+from tests.support.limited import alter_configs
 from tests.support.ports import free_ports
 from tests.support.running import Caller, Client, running
 from tests.support.waiting import PATIENCE
@@ -111,22 +110,12 @@ async def test_auto_tells_each_client_the_address_that_it_reached(
             for host in ("127.0.0.1", "127.0.0.2", "127.0.0.1"):
                 reader, writer = await asyncio.open_connection(host, port)
                 caller = Caller(Client(reader, writer))
-                metadata = await caller.ask(
-                    MetadataRequest(
-                        topics=None,
-                        allow_auto_topic_creation=False,
-                        include_topic_authorized_operations=False,
-                    )
-                )
-                coordinator = await caller.ask(
-                    FindCoordinatorRequest(key_type=0, coordinator_keys=("g",))
-                )
-                cluster = await caller.ask(
-                    DescribeClusterRequest(include_cluster_authorized_operations=False)
-                )
+                addresses = await caller.ask(request(3, 12))
+                coordinator = await caller.ask(group_requests.find("g"))
+                cluster = await caller.ask(request(60, 1))
                 writer.close()
 
-                for each in (*metadata.brokers, *coordinator.coordinators, *cluster.brokers):
+                for each in (*addresses.brokers, *coordinator.coordinators, *cluster.brokers):
                     assert (each.host, each.port) == (host, port)
 
     assert f"address=auto:{port} for='each client as the address that it has reached'" in (
@@ -143,14 +132,10 @@ async def test_debug_lines_show_connections_and_software(
         async with running(tmp_path) as broker:
             caller = await broker.call()
             caller.client_id = "billing"
-            await caller.ask(
-                ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.6")
-            )
+            await caller.ask(software("librdkafka", "2.6"))
             (named,) = [each for each in broker.listeners[0].connections if each.software[0]]
             assert named.software == ("librdkafka", "2.6")
-            await caller.ask(
-                ApiVersionsRequest(client_software_name="-", client_software_version="1")
-            )
+            await caller.ask(software("-", "1"))
             newer = struct.pack(">hhih", 18, 99, 1, -1)
             await caller.client.ask(newer)
             peer = named.peer
@@ -202,24 +187,13 @@ async def test_the_start_tells_where_and_for_whom(
 
 async def alter(caller: Caller, value: str, name: str = "1") -> tuple[int, str | None]:
     """Set advertised.listeners as kafka-configs does; return the error of the answer."""
-    kinds = (44, 1)
-    config = request_class(*kinds, "AlterableConfig")(
-        name="advertised.listeners", config_operation=0, value=value
-    )
-    resource = request_class(*kinds, "AlterConfigsResource")(
-        resource_type=4, resource_name=name, configs=(config,)
-    )
-    answer = await caller.ask(request_class(*kinds)(resources=(resource,), validate_only=False))
-    (told,) = answer.responses
+    (told,) = (await caller.ask(alter_configs(4, [name], advertised_listeners=value))).responses
     return told.error_code, told.error_message
 
 
 async def told_to(caller: Caller) -> list[tuple[str, int]]:
     """Return the addresses in Metadata."""
-    answer = await caller.ask(
-        request_class(3, 12)(topics=(), include_topic_authorized_operations=False)
-    )
-    return [(each.host, each.port) for each in answer.brokers]
+    return [(each.host, each.port) for each in (await caller.ask(metadata())).brokers]
 
 
 async def test_it_is_altered_while_the_broker_runs(

@@ -21,7 +21,8 @@ from siltstone.broker.security.plain import PlainServer
 from siltstone.broker.security.scram import MECHANISMS, SaslFailure, make_verifier
 from siltstone.broker.security.users import FILE_NAME, UserStore
 from siltstone.config.errors import StartError
-from tests.support.kio_schemas import request_class
+from tests.support.common_requests import authenticate, handshake, metadata
+from tests.support.kio_messages import request
 from tests.support.running import Caller, Running, running
 from tests.support.waiting import give_turns_until
 
@@ -52,26 +53,9 @@ async def home(tmp_path: Path) -> AsyncIterator[Running]:
         yield started
 
 
-def handshake(version: int = 1, mechanism: str = "PLAIN") -> Any:
-    """Return a SaslHandshake."""
-    return request_class(17, version)(mechanism=mechanism)
-
-
-def authenticate(token: bytes = ALICE, version: int = 2) -> Any:
-    """Return a SaslAuthenticate."""
-    return request_class(36, version)(auth_bytes=token)
-
-
 def versions(version: int = 3) -> Any:
     """Return an ApiVersions."""
-    return request_class(18, version)(client_software_name="a", client_software_version="1")
-
-
-def metadata() -> Any:
-    """Return a Metadata of the brokers alone."""
-    return request_class(3, 12)(
-        topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
+    return request(18, version, client_software_name="a", client_software_version="1")
 
 
 async def log_in(caller: Caller, token: bytes = ALICE, version: int = 2) -> Any:
@@ -85,7 +69,7 @@ async def test_nobody_is_served_before_the_login_and_everybody_after(home: Runni
     caller = await home.call()
     assert (await caller.ask(versions())).error_code is ErrorCode.none
     shaken = await caller.ask(handshake())
-    done = await caller.ask(authenticate())
+    done = await caller.ask(authenticate(ALICE))
 
     assert shaken.mechanisms == ("PLAIN", "SCRAM-SHA-256")
     assert (done.error_code, done.auth_bytes) == (ErrorCode.none, b"")
@@ -101,7 +85,7 @@ async def test_nobody_is_served_before_the_login_and_everybody_after(home: Runni
         [metadata()],
         [versions(), metadata()],
         [versions(), versions()],
-        [authenticate()],
+        [authenticate(ALICE)],
         [handshake(), metadata()],
         [handshake(), versions()],
     ],
@@ -112,8 +96,8 @@ async def test_what_may_not_come_yet_ends_the_connection(
 ) -> None:
     """And leaves a line that says what would have to come."""
     caller = await home.call()
-    for request in requests[:-1]:
-        await caller.ask(request)
+    for each in requests[:-1]:
+        await caller.ask(each)
     with caplog.at_level(logging.WARNING):
         await caller.client.send(caller.frame(requests[-1]))
         assert await caller.client.is_closed()
@@ -171,9 +155,9 @@ async def test_what_is_sent_behind_a_login_waits_for_it(home: Running, cut: int)
         await caller.client.send(whole[cut:])
         assert (await caller.receive(handshake())).error_code is ErrorCode.none
 
-    assert (await good.receive(authenticate())).error_code is ErrorCode.none
+    assert (await good.receive(authenticate(ALICE))).error_code is ErrorCode.none
     assert len((await good.receive(metadata())).brokers) == 1
-    refused = await bad.receive(authenticate())
+    refused = await bad.receive(authenticate(ALICE))
     assert refused.error_code is ErrorCode.sasl_authentication_failed
     assert await bad.client.is_closed()
 
@@ -194,7 +178,7 @@ async def test_strangers_do_not_take_all_io_threads(
     callers = [await home.call() for _ in range(6)]
     for caller in callers:
         await caller.ask(handshake())
-        await caller.client.send(caller.frame(authenticate()))
+        await caller.client.send(caller.frame(authenticate(ALICE)))
     await give_turns_until(lambda: len(begun) >= 2, "two checks")
     try:
         for caller in callers[:2]:
@@ -206,7 +190,7 @@ async def test_strangers_do_not_take_all_io_threads(
     finally:
         go_on.set()
     for caller in callers[2:]:
-        answer = await caller.receive(authenticate())
+        answer = await caller.receive(authenticate(ALICE))
         assert answer.error_code is ErrorCode.sasl_authentication_failed
 
 
@@ -248,7 +232,7 @@ async def test_many_of_one_address_do_not_hold_up_another(
     places.release(8)
 
     assert b"\0bob\0other" in begun[2:4]
-    assert (await bob.receive(authenticate())).error_code is ErrorCode.none
+    assert (await bob.receive(authenticate(ALICE))).error_code is ErrorCode.none
 
 
 async def test_who_leaves_before_the_answer_leaves_nothing_in_the_log(
@@ -266,7 +250,7 @@ async def test_who_leaves_before_the_answer_leaves_nothing_in_the_log(
     async with broker(tmp_path / "data") as home:
         caller = await home.call()
         await caller.ask(handshake())
-        await caller.client.send(caller.frame(authenticate()))
+        await caller.client.send(caller.frame(authenticate(ALICE)))
         await give_turns_until(begun.is_set, "the check")
         try:
             await caller.client.close()
@@ -385,7 +369,7 @@ async def test_a_login_that_does_not_end_is_not_made_again(home: Running) -> Non
 
     assert answer.session_lifetime == timedelta(0)
     assert (await caller.ask(handshake())).error_code is ErrorCode.illegal_sasl_state
-    late = await caller.ask(authenticate())
+    late = await caller.ask(authenticate(ALICE))
     assert late.error_code is ErrorCode.illegal_sasl_state
     assert late.error_message == "SaslAuthenticate request received after successful authentication"
     assert len((await caller.ask(metadata())).brokers) == 1
@@ -397,7 +381,7 @@ async def test_a_login_ends_and_is_made_again(tmp_path: Path) -> None:
         caller, late = await home.call(), await home.call()
         assert (await log_in(caller)).session_lifetime == timedelta(seconds=60)
         assert (await caller.ask(handshake())).error_code is ErrorCode.none
-        assert (await caller.ask(authenticate(version=1))).error_code is ErrorCode.none
+        assert (await caller.ask(authenticate(ALICE, 1))).error_code is ErrorCode.none
         assert len((await caller.ask(metadata())).brokers) == 1
         # At most once a second.
         assert (await caller.ask(handshake())).error_code is ErrorCode.illegal_sasl_state
@@ -440,18 +424,11 @@ async def test_users_are_made_and_removed_while_the_broker_runs(home: Running) -
     salted = hashlib.pbkdf2_hmac("sha256", b"new", b"salt", 4096)
     admin = await home.call()
     await log_in(admin)
-    upsertion = request_class(51, 0, "ScramCredentialUpsertion")
-    deletion = request_class(51, 0, "ScramCredentialDeletion")
-    request = request_class(51, 0)(
-        deletions=(deletion(name="carol", mechanism=mechanism.code),),
-        upsertions=(
-            upsertion(
-                name="dave", mechanism=1, iterations=4096, salt=b"salt", salted_password=salted
-            ),
-        ),
-    )
-    results = (await admin.ask(request)).results
-    described = (await admin.ask(request_class(50, 0)(users=None))).results
+    dave = {"name": "dave", "mechanism": 1, "iterations": 4096, "salt": b"salt"}
+    dave["salted_password"] = salted
+    gone = {"name": "carol", "mechanism": mechanism.code}
+    results = (await admin.ask(request(51, 0, deletions=[gone], upsertions=[dave]))).results
+    described = (await admin.ask(request(50, 0))).results
 
     assert [(each.user, each.error_code) for each in results] == [
         ("carol", ErrorCode.none),
@@ -461,8 +438,8 @@ async def test_users_are_made_and_removed_while_the_broker_runs(home: Running) -
     (info,) = described[0].credential_infos
     assert (info.mechanism, info.iterations) == (1, 4096)
     answers = [await scram(await home.call(), *who) for who in (("new",), ("scram",))]
-    dave = await scram(await home.call(), "new", user="dave")
-    assert dave.error_code is ErrorCode.none
+    entered = await scram(await home.call(), "new", user="dave")
+    assert entered.error_code is ErrorCode.none
     assert {each.error_code for each in answers} == {ErrorCode.sasl_authentication_failed}
 
 
@@ -490,10 +467,7 @@ async def test_credentials_that_cannot_be_taken(
         "salted_password": bytes(32),
         **change,
     }
-    request = request_class(51, 0)(
-        deletions=(), upsertions=(request_class(51, 0, "ScramCredentialUpsertion")(**row),)
-    )
-    (result,) = (await admin.ask(request)).results
+    (result,) = (await admin.ask(request(51, 0, upsertions=[row]))).results
 
     assert result.error_code is code
     assert result.error_message.startswith(message)

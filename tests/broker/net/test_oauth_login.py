@@ -13,7 +13,9 @@ from kio.schema.errors import ErrorCode
 from siltstone.config.errors import StartError
 from siltstone.config.oauth import UNSECURED
 from tests.support.clock import FakeClock
-from tests.support.kio_schemas import request_class
+from tests.support.common_requests import authenticate, metadata
+from tests.support.common_requests import handshake as handshake_of
+from tests.support.kio_messages import request
 from tests.support.quotas import set_quota
 from tests.support.running import Caller, Running, running
 from tests.support.tokens import AUDIENCE, ISSUER, Issuer, claims, message, unsigned
@@ -57,19 +59,7 @@ async def home(tmp_path: Path, issuer: Issuer) -> AsyncIterator[Running]:
 
 def handshake(version: int = 1) -> Any:
     """Return a SaslHandshake."""
-    return request_class(17, version)(mechanism="OAUTHBEARER")
-
-
-def authenticate(token: bytes) -> Any:
-    """Return a SaslAuthenticate."""
-    return request_class(36, 2)(auth_bytes=token)
-
-
-def metadata() -> Any:
-    """Return a Metadata of the brokers alone."""
-    return request_class(3, 12)(
-        topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
+    return handshake_of(version, "OAUTHBEARER")
 
 
 async def log_in(caller: Caller, token: str) -> Any:
@@ -124,7 +114,7 @@ async def test_a_login_has_no_quota_and_the_next_one_has(home: Running, issuer: 
     await set_quota(admin, "request_percentage", 50.0)
     meter = home.broker.meter.get()
     known = meter.known_count
-    await caller.ask(request_class(18, 0)())
+    await caller.ask(request(18, 0))
     await log_in(caller, issuer.sign(claims(NOW_MS, "bob")))
     assert meter.known_count == known
     answer = await log_in(caller, issuer.sign(claims(NOW_MS, "bob")))

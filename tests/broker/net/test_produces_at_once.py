@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.schema.list_offsets.v7.request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 
 from siltstone.protocol.messages.fetch import FetchPartition
 from tests.support.batches import make_batch, make_producer_batch, make_rows
 from tests.support.clock import now
+from tests.support.common_requests import list_offsets as latest
 from tests.support.faults import Disk, install
 from tests.support.fetch_requests import FetchRequest
 from tests.support.fetch_requests import request_entity as fetch_entity
@@ -38,13 +34,6 @@ def produce(
 
 
 FAILED = (ErrorCode.kafka_storage_error, -1)
-
-
-def latest() -> Any:
-    """Return a request for the end of a partition."""
-    partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=-1)
-    topic = ListOffsetsTopic(name="t", partitions=(partition,))
-    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
 
 
 def rows_of(answer: Any) -> list[tuple[ErrorCode, int]]:

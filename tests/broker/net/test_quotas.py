@@ -11,11 +11,14 @@ from kio.schema.errors import ErrorCode
 
 from siltstone.broker.http.metrics.quotas import QUOTA_METRICS
 from siltstone.protocol.messages.fetch import FetchPartition
+from tests.support import group_requests
 from tests.support.batches import make_batch, make_rows
 from tests.support.clock import now
+from tests.support.common_requests import create_topics
 from tests.support.fetch_requests import FetchRequest
 from tests.support.fetch_requests import request_entity as fetch_entity
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import request
+from tests.support.limited import create_partitions
 from tests.support.metrics import make_sources, rows_of
 from tests.support.produce_requests import request_entity as produce_entity
 from tests.support.quotas import set_quota
@@ -106,9 +109,7 @@ async def test_time_of_requests_is_counted_of_any_api(home: Running) -> None:
     """A millionth of the loop is less than one answer takes."""
     await set_quota(await home.call(), "request_percentage", 0.000_001, (("client-id", "app"),))
     caller = await call(home)
-    told = await caller.ask(
-        request_class(12, 4)(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
-    )
+    told = await caller.ask(group_requests.beat("g", "m", 1))
 
     assert told.throttle_time == timedelta(seconds=11)
 
@@ -187,24 +188,11 @@ async def test_quotas_count_after_a_start(tmp_path: Path) -> None:
         assert (await caller.ask(produce(1000))).throttle_time > NO_TIME
 
 
-def create(version: int, *names: str) -> Any:
-    """Return a CreateTopics of 10 partitions each."""
-    row = request_class(19, version, "CreatableTopic")
-    return request_class(19, version)(
-        topics=tuple(
-            row(name=name, num_partitions=10, replication_factor=1, assignments=(), configs=())
-            for name in names
-        ),
-        timeout=timedelta(seconds=5),
-        validate_only=False,
-    )
-
-
 async def test_a_client_that_mutates_too_much_is_refused(home: Running) -> None:
     """From version 6 on, when there is a debt: of three topics the last is not made."""
     await set_quota(await home.call(), "controller_mutation_rate", 1.0)
     caller = await call(home)
-    told = await caller.ask(create(7, "a", "b", "c"))
+    told = await caller.ask(create_topics("a", "b", "c", partitions=10))
     codes = {str(each.name): each.error_code for each in told.topics}
 
     assert codes == {
@@ -220,7 +208,7 @@ async def test_an_older_client_that_mutates_too_much_waits(home: Running) -> Non
     """It does not know the error."""
     await set_quota(await home.call(), "controller_mutation_rate", 1.0)
     caller = await call(home)
-    told = await caller.ask(create(5, "a", "b", "c"))
+    told = await caller.ask(create_topics("a", "b", "c", partitions=10, version=5))
 
     assert {each.error_code for each in told.topics} == {ErrorCode.none}
     assert timedelta(seconds=18) < told.throttle_time <= timedelta(seconds=19)
@@ -230,23 +218,14 @@ async def test_partitions_that_are_added_or_deleted_are_mutations_too(home: Runn
     """Each by the number of partitions; what is refused for another reason does not count."""
     await home.topics.create("large", 30, {})
     await set_quota(await home.call(), "controller_mutation_rate", 1.0)
-    state = request_class(20, 6, "DeleteTopicState")
 
     def delete(name: str) -> Any:
-        topics = (state(name=name, topic_id=None),)
-        return request_class(20, 6)(topics=topics, timeout=timedelta(seconds=5))
+        return request(20, 6, topics=[{"name": name}], timeout=5_000)
 
     caller = await call(home)
     missing = await caller.ask(delete("nothing"))
     (deleted,) = (first := await caller.ask(delete("large"))).responses
-    row = request_class(37, 3, "CreatePartitionsTopic")
-    other = await call(home)
-    more = request_class(37, 3)(
-        topics=(row(name="t", count=2, assignments=None),),
-        timeout=timedelta(seconds=5),
-        validate_only=False,
-    )
-    told = await other.ask(more)
+    told = await (await call(home)).ask(create_partitions("t", 2))
 
     assert missing.throttle_time == first.throttle_time == NO_TIME
     assert deleted.error_code is ErrorCode.none
@@ -258,7 +237,7 @@ async def test_an_address_opens_no_more_connections_than_its_rate(tmp_path: Path
     """One too many is kept without an answer for a moment, then closed; the next one may come."""
     async with running(tmp_path, "quota.window.num=2") as home:
         await set_quota(await home.call(), "connection_creation_rate", 4.0, (("ip", None),))
-        versions = request_class(18, 0)()
+        versions = request(18, 0)
         for _ in range(2):
             await (await call(home)).ask(versions)
         began = asyncio.get_running_loop().time()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -11,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from siltstone.config.errors import StartError
 from siltstone.config.security import STANDARD_AUTHORIZER
 from tests.support.acl_requests import allow, every
-from tests.support.kio_schemas import request_class
+from tests.support.common_requests import authenticate, create_topics, enter, handshake
 from tests.support.running import Caller, Running, running
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -34,24 +33,6 @@ async def home(tmp_path: Path) -> AsyncIterator[Running]:
         yield started
 
 
-async def enter(home: Running, user: str, password: str) -> Caller:
-    """Return a connection that has logged in."""
-    caller = await home.call()
-    await caller.ask(request_class(17, 1)(mechanism="PLAIN"))
-    token = f"\0{user}\0{password}".encode()
-    answer = await caller.ask(request_class(36, 2)(auth_bytes=token))
-    assert answer.error_code is ErrorCode.none
-    return caller
-
-
-def create(name: str) -> Any:
-    """Return a CreateTopics."""
-    topic = request_class(19, 7, "CreatableTopic")(
-        name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()
-    )
-    return request_class(19, 7)(topics=(topic,))
-
-
 async def test_a_right_bites_from_the_next_request_on(home: Running) -> None:
     """Given and taken away while the client stays connected."""
     admin, bob = await enter(home, "admin", "a"), await enter(home, "bob", "b")
@@ -59,7 +40,7 @@ async def test_a_right_bites_from_the_next_request_on(home: Running) -> None:
     for change in (None, allow(5, 2, "t1"), every(31)):
         if change is not None:
             await admin.ask(change)
-        codes.append((await bob.ask(create("t1"))).topics[0].error_code)
+        codes.append((await bob.ask(create_topics("t1"))).topics[0].error_code)
 
     assert codes == [
         ErrorCode.topic_authorization_failed,
@@ -89,7 +70,7 @@ async def test_rules_are_told_and_removed_by_filters(home: Running) -> None:
 async def test_who_did_not_log_in_is_anonymous(home: Running) -> None:
     """On a listener that asks nobody, and without rights unless a rule gives them."""
     caller = Caller(await home.connect(1))
-    answer = await caller.ask(create("t"))
+    answer = await caller.ask(create_topics("t"))
 
     assert answer.topics[0].error_code is ErrorCode.topic_authorization_failed
 
@@ -101,7 +82,7 @@ async def test_rules_are_in_force_after_a_restart(tmp_path: Path) -> None:
             if not start:
                 await (await enter(home, "admin", "a")).ask(allow(5, 2, "t"))
             else:
-                answer = await (await enter(home, "bob", "b")).ask(create("t"))
+                answer = await (await enter(home, "bob", "b")).ask(create_topics("t"))
 
     assert answer.topics[0].error_code is ErrorCode.none
 
@@ -112,11 +93,11 @@ async def test_nobody_is_another_by_what_a_request_says(home: Running) -> None:
     A token that asks to act for somebody else is refused; a client id gives no rights.
     """
     caller = await home.call()
-    await caller.ask(request_class(17, 1)(mechanism="PLAIN"))
-    refused = await caller.ask(request_class(36, 2)(auth_bytes=b"admin\0bob\0b"))
+    await caller.ask(handshake())
+    refused = await caller.ask(authenticate(b"admin\0bob\0b"))
     bob = await enter(home, "bob", "b")
     bob.client_id = "admin"
-    answer = await bob.ask(create("t"))
+    answer = await bob.ask(create_topics("t"))
 
     assert refused.error_code is ErrorCode.sasl_authentication_failed
     assert answer.topics[0].error_code is ErrorCode.topic_authorization_failed
@@ -124,11 +105,11 @@ async def test_nobody_is_another_by_what_a_request_says(home: Running) -> None:
 
 async def test_the_audit_log_tells_it_all(home: Running, tmp_path: Path) -> None:
     """Logins that succeed and fail, refusals and changes; no password."""
-    await (await enter(home, "bob", "b")).ask(create("t"))
+    await (await enter(home, "bob", "b")).ask(create_topics("t"))
     caller = await home.call()
-    await caller.ask(request_class(17, 1)(mechanism="PLAIN"))
-    await caller.ask(request_class(36, 2)(auth_bytes=b"\0bob\0swordfish"))
-    await (await enter(home, "admin", "a")).ask(create("t"))
+    await caller.ask(handshake())
+    await caller.ask(authenticate(b"\0bob\0swordfish"))
+    await (await enter(home, "admin", "a")).ask(create_topics("t"))
     text = (tmp_path / "audit.log").read_text()
     told = [json.loads(line) for line in text.splitlines()]
 

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from siltstone.config.security import STANDARD_AUTHORIZER
 from siltstone.protocol.messages.fetch import FetchPartition
 from tests.support.acl_requests import allow, every
 from tests.support.appending import append
 from tests.support.authority import Authority, Pair
+from tests.support.common_requests import create_topics, enter, list_offsets
 from tests.support.fetch_requests import FetchRequest, request_entity
 from tests.support.group_requests import find, old_join
-from tests.support.kio_schemas import request_class
 from tests.support.running import Caller, Running, a_broker, running
 from tests.support.tls_clients import trusting
 from tests.support.waiting import give_turns_until, within
@@ -47,16 +46,6 @@ async def secured(tmp_path: Path) -> AsyncIterator[Running]:
         for name in ("t", "u"):
             await admin.ask(allow(READ, TOPIC, name))
         yield started
-
-
-async def enter(home: Running, user: str, password: str) -> Caller:
-    """Return a connection that has logged in."""
-    caller = await home.call()
-    await caller.ask(request_class(17, 1)(mechanism="PLAIN"))
-    token = f"\0{user}\0{password}".encode()
-    answer = await caller.ask(request_class(36, 2)(auth_bytes=token))
-    assert answer.error_code is ErrorCode.none
-    return caller
 
 
 def fetch(home: Running, *names: str, version: int = 12, session: tuple[int, int] = (0, -1)) -> Any:
@@ -191,23 +180,6 @@ async def test_no_request_waits_longer_than_a_connection_may_be_idle(
     await give_turns_until(lambda: home.waiting.count == 0, "no parked fetch")
 
 
-def create(name: str) -> Any:
-    """Return a CreateTopics."""
-    topic = request_class(19, 7, "CreatableTopic")(
-        name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()
-    )
-    return request_class(19, 7)(topics=(topic,))
-
-
-def times() -> Any:
-    """Return a ListOffsets by time, which a thread answers."""
-    partition = request_class(2, 7, "ListOffsetsPartition")(
-        partition_index=0, current_leader_epoch=-1, timestamp=5
-    )
-    topic = request_class(2, 7, "ListOffsetsTopic")(name="t", partitions=(partition,))
-    return request_class(2, 7)(replica_id=-1, isolation_level=0, topics=(topic,))
-
-
 @pytest.mark.parametrize("what", ["fetch", "times", "create"])
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_client_that_ends_its_side_gets_its_answers(
@@ -215,13 +187,13 @@ async def test_a_client_that_ends_its_side_gets_its_answers(
 ) -> None:
     """Those of the requests behind one that waits, too; then the connection closes."""
     caller, other = await home.call(), await home.call()
-    requests = {"fetch": fetch(home, "t"), "times": times(), "create": create("new")}
+    requests = {"fetch": fetch(home, "t"), "times": list_offsets(5), "create": create_topics("new")}
     asked = [requests[what], *[find("g")] * (count - 1)]
     await caller.client.send(b"".join(map(caller.frame, asked)))
     caller.client.end()
     if what == "fetch":
         await give_turns_until(lambda: home.waiting.count, "a parked fetch")
-        await other.ask(times())
+        await other.ask(list_offsets(5))
         append(home.topics.logs["t", 0])
 
     answers = [await within(caller.receive(each), "an answer") for each in asked]

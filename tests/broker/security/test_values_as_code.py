@@ -19,7 +19,7 @@ from siltstone.config.layers import Layers
 from siltstone.config.load import load
 from siltstone.pipeline.client.login import read_login
 from siltstone.pipeline.errors import BadOption
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import request
 from tests.support.running import Running, a_broker
 
 JNDI = "com.sun.security.auth.module.JndiLoginModule"
@@ -56,13 +56,9 @@ home = a_broker()
 
 async def alter(home: Running, name: str, value: str, resource: str = "1") -> Any:
     """Return the answer to a change of one setting of the broker."""
-    change = request_class(44, 1, "AlterableConfig")(name=name, config_operation=0, value=value)
-    row = request_class(44, 1, "AlterConfigsResource")(
-        resource_type=BROKER, resource_name=resource, configs=(change,)
-    )
-    answer = await (await home.call()).ask(
-        request_class(44, 1)(resources=(row,), validate_only=False)
-    )
+    change = {"name": name, "value": value}
+    row = {"resource_type": BROKER, "resource_name": resource, "configs": [change]}
+    answer = await (await home.call()).ask(request(44, 1, resources=[row]))
     (result,) = answer.responses
     return result
 

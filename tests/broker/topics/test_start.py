@@ -5,7 +5,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from kio.schema.metadata.v13.request import MetadataRequest
 
 from siltstone.broker.http.health import Health, LoopWatch
 from siltstone.broker.http.values import HttpRequest
@@ -16,6 +15,7 @@ from siltstone.storage.directory.catalog import FILE_NAME
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from tests.support.appending import append
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 KAFKAS = Path(__file__).parents[2] / "data" / "settings"
@@ -151,9 +151,7 @@ async def test_a_damaged_partition_is_offline(tmp_path: Path) -> None:
     (tmp_path / "data-0" / FILE_NAME).unlink()  # the folder names the topic as before
     home = await ServicesOnDisk(tmp_path).open()
     topics = home.services.topics
-    answer = await ask(
-        home, 3, MetadataRequest(topics=None, include_topic_authorized_operations=False)
-    )
+    answer = await ask(home, 3, request(3, 13))
 
     (topic,) = answer.topics
     assert topic.topic_id == topic_id

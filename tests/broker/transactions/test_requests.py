@@ -6,32 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
-from kio.schema.api_versions.v4.request import ApiVersionsRequest
-from kio.schema.describe_producers.v0.request import DescribeProducersRequest
-from kio.schema.describe_producers.v0.request import TopicRequest as ProducersTopic
-from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.list_transactions.v2.request import ListTransactionsRequest
-from kio.schema.txn_offset_commit.v5.request import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from kio.schema.update_features.v0.request import FeatureUpdateKey as OldFeatureUpdateKey
-from kio.schema.update_features.v0.request import UpdateFeaturesRequest as OldUpdateFeaturesRequest
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
-from kio.schema.write_txn_markers.v2.request import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 
 from siltstone.broker.topics.features import SUPPORTED
 from siltstone.broker.transactions.transaction import TransactionState
 from siltstone.protocol.errors import InvalidRequest, OutOfOrderSequence
 from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 from tests.support.transactional import (
     COPY,
@@ -214,20 +196,19 @@ async def commit(
     member: str = "",
 ) -> ErrorCode:
     """Commit offset 5 of partition 0, and return its code."""
-    partition = TxnOffsetCommitRequestPartition(
-        partition_index=0, committed_offset=5, committed_metadata=metadata
-    )
-    request = TxnOffsetCommitRequest(
+    row = {"partition_index": 0, "committed_offset": 5, "committed_metadata": metadata}
+    wanted = request(
+        28,
+        5,
         transactional_id=COPY,
         group_id=group,
         producer_id=producer.id,
         producer_epoch=producer.epoch,
         generation_id=generation,
         member_id=member,
-        group_instance_id=None,
-        topics=(TxnOffsetCommitRequestTopic(name=topic, partitions=(partition,)),),
+        topics=[{"name": topic, "partitions": [row]}],
     )
-    answer = await ask(home, 28, request, version)
+    answer = await ask(home, 28, wanted, version)
     code: ErrorCode = answer.topics[0].partitions[0].error_code
     return code
 
@@ -245,13 +226,9 @@ async def test_what_cannot_be_committed_begins_no_transaction(home: ServicesOnDi
 
 async def add_offsets(home: ServicesOnDisk, producer: Producer, version: int = 3) -> ErrorCode:
     """Make the group part of the transaction."""
-    request = AddOffsetsToTxnRequest(
-        transactional_id=COPY,
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        group_id=GROUP,
-    )
-    code: ErrorCode = (await ask(home, 25, request, version)).error_code
+    named = {"producer_id": producer.id, "producer_epoch": producer.epoch}
+    wanted = request(25, 4, transactional_id=COPY, group_id=GROUP, **named)
+    code: ErrorCode = (await ask(home, 25, wanted, version)).error_code
     return code
 
 
@@ -312,15 +289,14 @@ async def mark(
     version: int = 2,
 ) -> ErrorCode:
     """Have an administrator's abort written."""
-    marker = WritableTxnMarker(
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        transaction_result=False,
-        topics=(WritableTxnMarkerTopic(name="orders", partition_indexes=(partition,)),),
-        coordinator_epoch=coordinator_epoch,
-        transaction_version=rules,
-    )
-    answer = await ask(home, 27, WriteTxnMarkersRequest(markers=(marker,)), version)
+    marker = {
+        "producer_id": producer.id,
+        "producer_epoch": producer.epoch,
+        "topics": [{"name": "orders", "partition_indexes": [partition]}],
+        "coordinator_epoch": coordinator_epoch,
+        "transaction_version": rules,
+    }
+    answer = await ask(home, 27, request(27, 2, markers=[marker]), version)
     code: ErrorCode = answer.markers[0].topics[0].partitions[0].error_code
     return code
 
@@ -365,14 +341,10 @@ async def test_producers_of_a_partition(home: ServicesOnDisk) -> None:
     """With where their transaction began; idempotent ones are listed too."""
     producer = await init(home)
     produce(home, producer)
-    request = DescribeProducersRequest(
-        topics=(
-            ProducersTopic(name="orders", partition_indexes=(0, 1, 9)),
-            ProducersTopic(name="no name!", partition_indexes=(0,)),
-        )
-    )
+    asked = {"orders": (0, 1, 9), "no name!": (0,)}
+    topics = [{"name": name, "partition_indexes": each} for name, each in asked.items()]
 
-    orders, wrong = (await ask(home, 61, request)).topics
+    orders, wrong = (await ask(home, 61, request(61, 0, topics=topics))).topics
 
     (found,) = orders.partitions[0].active_producers
     assert (found.producer_id, found.producer_epoch) == producer
@@ -389,9 +361,9 @@ async def test_transactions_are_described(home: ServicesOnDisk) -> None:
     producer = await init(home)
     produce(home, producer)
     produce(home, producer, 1)
-    request = DescribeTransactionsRequest(transactional_ids=(COPY, "unknown", ""))
+    wanted = request(65, 0, transactional_ids=(COPY, "unknown", ""))
 
-    found, unknown, empty = (await ask(home, 65, request)).transaction_states
+    found, unknown, empty = (await ask(home, 65, wanted)).transaction_states
 
     assert (found.error_code, found.transaction_state) == (E.none, "Ongoing")
     assert (found.producer_id, found.producer_epoch) == producer
@@ -404,7 +376,7 @@ async def test_transactions_are_described(home: ServicesOnDisk) -> None:
 
 async def listed(home: ServicesOnDisk, version: int = 2, **filters: Any) -> list[str]:
     """Return the ids that filters let through."""
-    answer = await ask(home, 66, ListTransactionsRequest(**filters), version)
+    answer = await ask(home, 66, request(66, 2, **filters), version)
     assert answer.error_code is E.none
     return sorted(each.transactional_id for each in answer.transaction_states)
 
@@ -429,8 +401,8 @@ async def test_transactions_are_listed_by_filters(home: ServicesOnDisk) -> None:
 
 async def test_filters_that_nobody_knows(home: ServicesOnDisk) -> None:
     """A state is named in the answer; a malformed expression is refused."""
-    states = await ask(home, 66, ListTransactionsRequest(state_filters=("Nonsense", "Dead")))
-    pattern = await ask(home, 66, ListTransactionsRequest(transactional_id_pattern="("))
+    states = await ask(home, 66, request(66, 2, state_filters=("Nonsense", "Dead")))
+    pattern = await ask(home, 66, request(66, 2, transactional_id_pattern="("))
 
     assert states.unknown_state_filters == ("Nonsense",)
     assert states.transaction_states == ()
@@ -441,15 +413,12 @@ async def update(
     home: ServicesOnDisk, *updates: tuple[str, int, int], version: int = 2, validate: bool = False
 ) -> Any:
     """Ask for levels of features."""
-    request = UpdateFeaturesRequest(
-        timeout=SECOND,
-        feature_updates=tuple(
-            FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
-            for feature, level, kind in updates
-        ),
-        validate_only=validate,
-    )
-    return await ask(home, 57, request, version)
+    rows = [
+        {"feature": feature, "max_version_level": level, "upgrade_type": kind}
+        for feature, level, kind in updates
+    ]
+    wanted = request(57, 2, timeout=SECOND, feature_updates=rows, validate_only=validate)
+    return await ask(home, 57, wanted, version)
 
 
 async def test_levels_of_features_last(tmp_path: Path) -> None:
@@ -501,11 +470,9 @@ async def test_levels_that_are_refused(
 @pytest.mark.parametrize("may_go_down", [True, False])
 async def test_in_version_0_no_level_goes_down(home: ServicesOnDisk, may_go_down: bool) -> None:
     """Apache Kafka does not look at what became the upgrade type."""
-    update = OldFeatureUpdateKey(
-        feature="transaction.version", max_version_level=1, allow_downgrade=may_go_down
-    )
-    request = OldUpdateFeaturesRequest(timeout=SECOND, feature_updates=(update,))
-    answer = await ask(home, 57, request, 0)
+    update = {"feature": "transaction.version", "max_version_level": 1}
+    updates = [update | {"allow_downgrade": may_go_down}]
+    answer = await ask(home, 57, request(57, 0, timeout=SECOND, feature_updates=updates), 0)
 
     assert answer.error_code is E.invalid_update_version
     assert home.services.features.level("transaction.version") == 2
@@ -525,9 +492,9 @@ async def test_features_are_told_to_clients(
 ) -> None:
     """Old Java clients cannot read one that begins at 0; what is off is not finalized."""
     await update(home, ("group.version", 0, SAFE))
-    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
-
-    answer = await ask(home, 18, request, version)
+    answer = await ask(
+        home, 18, request(18, 4, client_software_name="t", client_software_version="1"), version
+    )
 
     finalized = {each.name: each.max_version_level for each in answer.finalized_features}
     assert {each.name for each in answer.supported_features} == supported

@@ -7,19 +7,17 @@ import os
 import re
 import sys
 import termios
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
-from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.kafka.broker import Refused, why
 from siltstone.broker.commands.kafka.consume import BadFormat, read_format, read_offset
 from siltstone.broker.commands.kafka.produce import lines_of, murmur2, partition_for
+from tests.support import group_requests
 from tests.support.authority import Authority
 from tests.support.broker import siltstone
 from tests.support.commits import commit
@@ -403,23 +401,12 @@ async def test_members_that_have_committed_nothing(shell: Shell, broker: Running
     """Their partitions are listed with the ends; a member without one has a line, too."""
     await shell.run("topics", "create", "orders")
     await shell.run("produce", "orders", given=b"1\n2\n3\n")
-    await (await broker.call()).ask(
-        FindCoordinatorRequest(key_type=0, coordinator_keys=("billing",))
-    )
+    await (await broker.call()).ask(group_requests.find("billing"))
     await broker.groups.loaded.wait()
     for name in ("first", "second"):
         caller = await broker.call()
         caller.client_id = name
-        answer = await caller.ask(
-            ConsumerGroupHeartbeatRequest(
-                group_id="billing",
-                member_id=name,
-                member_epoch=0,
-                rebalance_timeout=timedelta(minutes=1),
-                subscribed_topic_names=("orders",),
-                topic_partitions=(),
-            )
-        )
+        answer = await caller.ask(group_requests.consumer_beat("billing", name, 0))
         assert answer.error_code == 0
 
     described = (await shell.run("groups", "describe", "billing")).splitlines()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
 from siltstone.broker.http.api import groups
 from siltstone.broker.http.api.broker import MAX_ROWS
@@ -16,6 +15,7 @@ from siltstone.broker.http.control.token import read_address
 from siltstone.cleaner.explaining.explanation import Rule
 from siltstone.protocol.names import uuid_text
 from tests.support.commits import commit
+from tests.support.common_requests import software
 from tests.support.http_client import Answer, ask
 from tests.support.ports import address_of
 from tests.support.running import Running, a_broker, running
@@ -150,9 +150,7 @@ async def test_connections_by_software(broker: Running) -> None:
     """Names that clients say of themselves, and their ids; those without a name are one sort."""
     caller = await broker.call()
     caller.client_id = "billing"
-    await caller.ask(
-        ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.6")
-    )
+    await caller.ask(software("librdkafka", "2.6"))
     await broker.connect()
 
     async def both() -> bool:
@@ -170,10 +168,7 @@ async def test_what_strangers_call_themselves_has_a_bound(broker: Running) -> No
     callers = [await broker.call() for _ in range(MAX_ROWS + 10)]
     for number, caller in enumerate(callers):
         caller.client_id = f"{number}-{LONG}"[:30_000]
-        request = ApiVersionsRequest(
-            client_software_name=f"{number}-{LONG}", client_software_version=LONG
-        )
-        await caller.ask(request)
+        await caller.ask(software(f"{number}-{LONG}", LONG))
 
     answer = await get(broker, "connections")
     told = json.loads(answer.body)

@@ -19,8 +19,9 @@ from siltstone.storage.clock import Clock
 from tests.support import group_requests as group
 from tests.support.batches import make_batch, make_producer_batch
 from tests.support.clock import now
+from tests.support.common_requests import metadata
 from tests.support.http_client import ask
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import request
 from tests.support.produce_requests import request_entity
 from tests.support.running import Caller, Running
 from tests.support.waiting import give_turns_until
@@ -188,15 +189,10 @@ async def test_connections_that_close(home: Trying) -> None:
 async def test_metadata_fails_without_the_loss_of_the_broker(home: Trying) -> None:
     """The topics are in error, all of them without a name; the broker is still told."""
     caller = await home.call()
-    metadata = request_class(3, 12)
-    named = request_class(3, 12, "MetadataRequestTopic")
-    orders, new = (named(topic_id=None, name=name) for name in ("orders", "new"))
     await home.post("fail?api=Metadata&error=LEADER_NOT_AVAILABLE&times=2")
 
-    answers = [
-        await caller.ask(metadata(topics=topics, include_topic_authorized_operations=False))
-        for topics in ((orders, new), None)
-    ]
+    named = metadata("orders", "new", create=True)
+    answers = [await caller.ask(each) for each in (named, request(3, 12))]
 
     for answer in answers:
         assert [each.port for each in answer.brokers] == [home.listeners[0].port]
@@ -215,13 +211,12 @@ async def test_a_slow_disk_holds_up_nobody_else(home: Trying) -> None:
 
     began = time.monotonic()
     requests = [produce("orders", records=bytes(make_batch(size))) for size in (3, 5)]
-    for request in requests:
-        await slow.client.send(slow.frame(request))
-    topics = request_class(3, 12)(topics=(), include_topic_authorized_operations=False)
-    await other.ask(topics)
+    for each in requests:
+        await slow.client.send(slow.frame(each))
+    await other.ask(metadata())
     assert log.log_end_offset == 0
-    for request in requests:
-        assert errors_of(await slow.receive(request)) == [ErrorCode.none]
+    for each in requests:
+        assert errors_of(await slow.receive(each)) == [ErrorCode.none]
 
     assert time.monotonic() - began >= 0.6
     assert log.log_end_offset == 8

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from siltstone.config.errors import StartError
 from tests.support.authority import Authority, Pair
-from tests.support.kio_schemas import request_class
+from tests.support.kio_messages import request
 from tests.support.running import Caller, Running, running
 from tests.support.tls_clients import trusting
 
@@ -41,18 +41,12 @@ async def alter(
     """Set settings of a broker, or of all, or delete those without a value; return the code."""
     port = home.listeners[1].port
     caller = Caller(home.keep(await asyncio.open_connection("127.0.0.1", port)))
-    config = request_class(44, 1, "AlterableConfig")
-    resource = request_class(44, 1, "AlterConfigsResource")(
-        resource_type=BROKER,
-        resource_name=of,
-        configs=tuple(
-            config(name=name, config_operation=int(value is None), value=value)
-            for name, value in settings
-        ),
-    )
-    answer = await caller.ask(
-        request_class(44, 1)(resources=(resource,), validate_only=only_checks)
-    )
+    configs = [
+        {"name": name, "config_operation": int(value is None), "value": value}
+        for name, value in settings
+    ]
+    row = {"resource_type": BROKER, "resource_name": of, "configs": configs}
+    answer = await caller.ask(request(44, 1, resources=[row], validate_only=only_checks))
     code: ErrorCode = answer.responses[0].error_code
     return code
 

@@ -12,14 +12,10 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.api_versions.v0.request import ApiVersionsRequest
-from kio.schema.fetch.v12 import request as fetch12
-from kio.schema.produce.v9 import request as produce9
 
 from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.tls import handshakes as module
@@ -30,7 +26,9 @@ from siltstone.config.tls import TlsConfig
 from siltstone.storage.files import disk
 from tests.support.authority import Authority, Pair
 from tests.support.batches import make_batch
+from tests.support.kio_messages import request
 from tests.support.latency import measure
+from tests.support.produce_requests import request_entity
 from tests.support.quotas import set_quota
 from tests.support.running import Caller, Running, running
 from tests.support.tls_clients import LOWEST, client_hello, connect, trusting
@@ -56,43 +54,14 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def produce(records: bytes) -> Any:
     """Return a request that appends records to the topic."""
-    return produce9.ProduceRequest(
-        transactional_id=None,
-        acks=1,
-        timeout=timedelta(seconds=5),
-        topic_data=(
-            produce9.TopicProduceData(
-                name="t", partition_data=(produce9.PartitionProduceData(index=0, records=records),)
-            ),
-        ),
-    )
+    return request_entity(9, 1, 5_000, None, [("t", [(0, records)])])
 
 
 def fetch(offset: int, max_bytes: int) -> Any:
     """Return a request for what lies behind an offset."""
-    return fetch12.FetchRequest(
-        max_wait=timedelta(0),
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        forgotten_topics_data=(),
-        rack_id="",
-        topics=(
-            fetch12.FetchTopic(
-                topic="t",
-                partitions=(
-                    fetch12.FetchPartition(
-                        partition=0,
-                        fetch_offset=offset,
-                        log_start_offset=-1,
-                        partition_max_bytes=max_bytes,
-                    ),
-                ),
-            ),
-        ),
-    )
+    row = {"fetch_offset": offset, "log_start_offset": -1, "partition_max_bytes": max_bytes}
+    topics = [{"topic": "t", "partitions": [row]}]
+    return request(1, 12, min_bytes=1, max_bytes=max_bytes, topics=topics)
 
 
 def batch(size: int) -> bytes:
@@ -394,7 +363,7 @@ async def test_a_byte_a_second_costs_nothing(
         await writer.drain()
         await asyncio.sleep(0)
     other = await connect(home, trusting(authority))
-    await other.ask(ApiVersionsRequest())
+    await other.ask(request(18, 0))
     before = steps
     writer.write(hello[-1:])
 
@@ -493,7 +462,7 @@ async def test_an_address_has_a_limit_in_handshakes_and_after(
     """Each connection counts once from its first byte to its end, whether it gets in or not."""
     addresses = home.broker.addresses
     caller = await connect(home, trusting(authority))
-    assert await caller.ask(ApiVersionsRequest())
+    assert await caller.ask(request(18, 0))
     stranger = await home.connect(ENCRYPTED)
     await stranger.send(ASK)
     assert await stranger.is_closed()
@@ -565,7 +534,7 @@ def mutual(server: Pair, authority: Authority, auth: str, *more: str) -> tuple[s
 async def ask_once(home: Running, context: ssl.SSLContext) -> None:
     """Connect and have one answer."""
     caller = await connect(home, context)
-    await caller.ask(ApiVersionsRequest())
+    await caller.ask(request(18, 0))
 
 
 async def principal_of(home: Running, context: ssl.SSLContext) -> str:
@@ -673,7 +642,7 @@ async def test_a_reload_takes_new_certificates(
         store.write_bytes(authority.issue("second").store.read_bytes())
         await home.broker.reload()
 
-        await old.ask(ApiVersionsRequest())
+        await old.ask(request(18, 0))
         new = await connect(home, trusting(authority))
         assert subject_of(new) == "second"
         assert any("CN=second" in each.getMessage() for each in caplog.records)
