@@ -161,25 +161,19 @@ class PlainChannel(Transport):
     def _send_file(self, head: FileSlice, budget: int) -> int:
         """Send a piece of one file range; return its size, or -1 if the socket is full."""
         count = min(head.size, budget)
-        file = head.file.fileno()
-        last = head.position + count - 1
-        for position in (head.position, last):
-            if not self.is_in_memory(file, position):
-                return self._warm(head, count)
+        if not self.is_in_memory(head, count):
+            return self._warm(head, count)
         if count >= HANDED_BYTES:
             senders = self._sending.find_senders()
             if senders is not None and senders.can_take(self.fileno):
                 return self._hand_over(senders, head, count)
         try:
-            sent = sockets.send_file(self.fileno, file, head.position, count)
+            sent = sockets.send_file(self.fileno, head.file.fileno(), head.position, count)
         except (BlockingIOError, InterruptedError):
             return SOCKET_IS_FULL
         if not sent:
-            raise OSError(errno.EIO, f"file ends before position {last + 1}")
-        if sent == head.size:
-            self.unsent.popleft()
-        else:
-            self.unsent[0] = FileSlice(head.file, head.position + sent, head.size - sent)
+            raise OSError(errno.EIO, f"file ends before position {head.position + count}")
+        self.drop(sent)
         return sent
 
     def _hand_over(self, senders: Senders, head: FileSlice, count: int) -> int:

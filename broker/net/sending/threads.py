@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
-
-from siltstone.broker.process.first_use import OnFirstUse
 
 if TYPE_CHECKING:
     from siltstone.broker.net.sending.senders import Senders
@@ -21,36 +18,30 @@ class SendingThreads:
 
     def __init__(self, io: IoThreads, count: int) -> None:
         self.io = io
-        self._senders = OnFirstUse(partial(_start_senders, count)) if count else None
-        self._tls_senders = OnFirstUse(partial(_start_tls_senders, count)) if count else None
+        self._count = count
+        self._senders: Senders | None = None
+        self._tls_senders: TlsSenders | None = None
 
     def find_senders(self) -> Senders | None:
         """Return the sender threads; the first call starts them."""
-        senders = self._senders
-        return None if senders is None else senders.get()
+        if self._count and self._senders is None:
+            from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415
+
+            self._senders = Senders(self._count)
+        return self._senders
 
     def find_tls_senders(self) -> TlsSenders | None:
         """Return the sender threads that encrypt; the first call starts them."""
-        senders = self._tls_senders
-        return None if senders is None else senders.get()
+        if self._count and self._tls_senders is None:
+            from siltstone.broker.net.tls.senders import TlsSenders  # noqa: PLC0415
+
+            self._tls_senders = TlsSenders(self._count)
+        return self._tls_senders
 
     def close(self) -> None:
         """End the sender threads; what they have not sent is dropped."""
-        senders, self._senders = self._senders, None
-        if senders is not None and senders.built is not None:
-            senders.built.close()
-        tls_senders, self._tls_senders = self._tls_senders, None
-        if tls_senders is not None and tls_senders.built is not None:
-            tls_senders.built.close()
-
-
-def _start_senders(count: int) -> Senders:
-    from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415
-
-    return Senders(count)
-
-
-def _start_tls_senders(count: int) -> TlsSenders:
-    from siltstone.broker.net.tls.senders import TlsSenders  # noqa: PLC0415
-
-    return TlsSenders(count)
+        running = self._senders, self._tls_senders
+        self._count, self._senders, self._tls_senders = 0, None, None
+        for senders in running:
+            if senders is not None:
+                senders.close()

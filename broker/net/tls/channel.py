@@ -188,23 +188,13 @@ class TlsChannel(Transport):
             size = min(len(part), left)
             if not size:
                 break
-            if isinstance(part, FileSlice) and not self._is_in_memory(part, size):
+            if isinstance(part, FileSlice) and not self.is_in_memory(part, size):
                 if 0 < INLINE_BYTES - left >= self._offered:
                     break
                 self._outlet.warm(part, size)
                 return None
             left -= size
         return _SCRATCH[: fill(self.unsent, _SCRATCH[: INLINE_BYTES - left])]
-
-    def _is_in_memory(self, part: FileSlice, size: int) -> bool:
-        """Return whether the first and the last byte of the next piece of a range are in memory.
-
-        Raises:
-            OSError: The file is shorter than the range.
-        """
-        file = part.file.fileno()
-        last = part.position + size - 1
-        return self.is_in_memory(file, part.position) and self.is_in_memory(file, last)
 
     def _hand_over(self) -> bool:
         """Hand unsent parts to a sender if they are large; return whether it has the socket now."""
@@ -226,7 +216,7 @@ class TlsChannel(Transport):
             parts[-1] = FileSlice(last.file, last.position, last.size - over)
             total -= over
         for part in parts:
-            if isinstance(part, FileSlice) and not self._is_in_memory(part, part.size):
+            if isinstance(part, FileSlice) and not self.is_in_memory(part, part.size):
                 self._outlet.warm(part, part.size)
                 return True
         senders.send(self._socket, parts, self._on_sent)

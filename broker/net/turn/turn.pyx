@@ -163,16 +163,22 @@ cdef class Transport:
             joined.count -= 1
         return sent
 
-    cpdef bint is_in_memory(self, int file, long long position) except -1:
-        """Tell whether a byte of a file can be read without waiting for the disk.
+    cpdef bint is_in_memory(self, object part, Py_ssize_t count) except -1:
+        """Tell whether the first and the last of ``count`` bytes of a range need no disk to be read.
 
         Raises:
-            OSError: The file fails, or ends before this byte.
+            OSError: The file fails, or ends before these bytes do.
         """
         cdef Target room = no_target()
+        cdef int file = part.file.fileno()
+        cdef long long position = part.position
+        cdef long long last = position + count - 1
         cdef Py_ssize_t got
         acquire_target(SCRATCH, room)
         got = read_resident(file, room.buf, 0, 1, position)
+        if got > 0:
+            position = last
+            got = read_resident(file, room.buf, 0, 1, position)
         release_target(room)
         check_read(got, position)
         return got > 0
