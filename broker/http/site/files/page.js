@@ -88,14 +88,10 @@ function searchBar(view, words, more = []) {
   return { count, bar: make("div", { class: "bar" }, input, more, count) };
 }
 
-// Views: each sends requests and shows the answers in its own element
+// Views: each sends requests and shows the answers in `main`; `mount` makes what stays between answers
 
 class Overview {
   title = "Overview";
-
-  mount(place) {
-    this.place = place;
-  }
 
   async ask() {
     const [overview, topics] = await Promise.all([ask("overview"), ask("topics", { limit: 5, sort: "size" })]);
@@ -108,7 +104,7 @@ class Overview {
     const health = overview.ready
       ? message("good", "Ready: a record makes its round trip through the broker.")
       : message("bad", `Not ready: ${overview.fault}`);
-    this.place.replaceChildren(
+    main.replaceChildren(
       health,
       ...overview.disks.filter((each) => each.trouble && !overview.fault?.includes(`log directory ${each.path} `)).map((each) => message("bad", `Log directory ${each.path} ${each.trouble}.`)),
       ...overview.remarks.map((each) => message("warn", each)),
@@ -185,7 +181,7 @@ class Topics {
   title = "Topics";
   query = { q: "", sort: "name" };
 
-  mount(place) {
+  mount() {
     const sort = make("select", { "aria-label": "sort by" }, ["name", "size", "in", "out", "partitions"].map((each) => make("option", { value: each, selected: each === this.query.sort }, `by ${each}`)));
     sort.addEventListener("change", () => {
       this.query.sort = sort.value;
@@ -194,7 +190,7 @@ class Topics {
     const { bar, count } = searchBar(this, "part of a topic's name", [sort]);
     this.count = count;
     this.list = make("div", {});
-    place.replaceChildren(bar, card(null, this.list));
+    main.replaceChildren(bar, card(null, this.list));
   }
 
   async ask() {
@@ -216,10 +212,6 @@ class Topic {
     this.query = { name, from: "" };
   }
 
-  mount(place) {
-    this.place = place;
-  }
-
   async ask() {
     const answer = await ask("topic", this.query);
     note(answer, [answer], false);
@@ -232,8 +224,8 @@ class Topic {
     const given = topic.settings.filter((each) => each.source !== "default");
     const rest = topic.settings.filter((each) => each.source === "default");
     const next = topic.from + topic.partition_details.length;
-    const isOpen = this.place.querySelector("details")?.open ?? false;
-    this.place.replaceChildren(
+    const isOpen = main.querySelector("details")?.open ?? false;
+    main.replaceChildren(
       make("p", {}, make("a", { href: "#topics" }, "← all topics")),
       card(topic.name, facts([
         ["policy", topic.cleanup_policy || "none: everything is kept"],
@@ -294,19 +286,15 @@ function settingsTable(rows) {
 class Cleaner {
   title = "Cleaner";
 
-  mount(place) {
-    this.place = place;
-  }
-
   ask() {
     return ask("cleaner", { limit: 100 });
   }
 
   show(answer) {
-    const drawn = timeline(answer.passes, answer.partitions, answer.now_ms, Math.min(1200, this.place.clientWidth - 34));
+    const drawn = timeline(answer.passes, answer.partitions, answer.now_ms, Math.min(1200, main.clientWidth - 34));
     const owed = answer.partitions;
     const coming = owed.slice(0, 100);
-    this.place.replaceChildren(
+    main.replaceChildren(
       ...[answer.off && message("warn", `Nothing is cleaned while ${answer.off}.`)].filter(Boolean),
       ...answer.working_on.map((each) => message("good", `${each.topic}-${each.partition}: ${each.phase}, ${bytes(each.bytes_done)} of ${bytes(each.bytes_total)}, in ${each.thread}`)),
       card(["Timeline ", make("small", {}, "bars are passes, rings what comes")], drawn ?? make("p", { class: "soft" }, "No pass yet, and nothing to clean.")),
@@ -343,11 +331,11 @@ class Groups {
   title = "Groups";
   query = { q: "" };
 
-  mount(place) {
+  mount() {
     const { bar, count } = searchBar(this, "part of a group's name");
     this.count = count;
     this.list = make("div", {});
-    place.replaceChildren(bar, card(null, this.list));
+    main.replaceChildren(bar, card(null, this.list));
   }
 
   ask() {
@@ -378,16 +366,12 @@ class Group {
     this.query = { id };
   }
 
-  mount(place) {
-    this.place = place;
-  }
-
   ask() {
     return ask("group", this.query);
   }
 
   show(group) {
-    this.place.replaceChildren(
+    main.replaceChildren(
       make("p", {}, make("a", { href: "#groups" }, "← all groups")),
       card(named(group.id), facts([
         ["state", groupState(group)],
@@ -413,16 +397,12 @@ class Group {
 class Connections {
   title = "Connections";
 
-  mount(place) {
-    this.place = place;
-  }
-
   ask() {
     return ask("connections");
   }
 
   show(answer) {
-    this.place.replaceChildren(card([`${counted(answer.total, "connection")} `, make("small", {}, "by what the clients say that they are")], table([
+    main.replaceChildren(card([`${counted(answer.total, "connection")} `, make("small", {}, "by what the clients say that they are")], table([
       ["Software", "name", (row) => named(row.software)],
       ["Listener", "", (row) => row.listener],
       ["Connections", "number", (row) => whole(row.count)],
@@ -438,13 +418,13 @@ class Settings {
   title = "Settings";
   query = { q: "" };
 
-  mount(place) {
+  mount() {
     this.given = make("input", { type: "checkbox", id: "given" });
     this.given.addEventListener("change", () => look());
     const { bar, count } = searchBar(this, "part of a setting's name", [make("label", {}, this.given, " only what is set")]);
     this.count = count;
     this.list = make("div", {});
-    place.replaceChildren(bar, card(null, this.list));
+    main.replaceChildren(bar, card(null, this.list));
   }
 
   ask() {
@@ -466,10 +446,9 @@ class Settings {
 // The current view, and when it is requested again
 
 const views = { overview: Overview, topics: Topics, cleaner: Cleaner, groups: Groups, connections: Connections, settings: Settings };
-const titles = { overview: "Overview", topics: "Topics", cleaner: "Cleaner", groups: "Groups", connections: "Connections", settings: "Settings" };
 
-for (const [name, title] of Object.entries(titles)) {
-  document.getElementById("views").append(make("a", { href: `#${name}`, "data-view": name }, title));
+for (const [name, View] of Object.entries(views)) {
+  document.getElementById("views").append(make("a", { href: `#${name}`, "data-view": name }, new View().title));
 }
 
 function hashOf(where) {
@@ -537,7 +516,7 @@ function show(view, answer) {
     return;
   }
   if (!view.isMounted) {
-    view.mount(main);
+    view.mount?.();
     view.isMounted = true;
   }
   keepPlace(() => view.show(answer));
