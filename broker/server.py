@@ -586,7 +586,7 @@ class Broker:
         from siltstone.broker.http.pages import Pages  # noqa: PLC0415
 
         pages = Pages(
-            self._services,
+            services=self._services,
             version=VERSION,
             began=self._began,
             requests=self.requests,

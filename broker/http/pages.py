@@ -6,7 +6,7 @@ its imports.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.api.broker import BrokerPages
@@ -22,11 +22,9 @@ from siltstone.broker.http.control.settings import SettingsPages
 from siltstone.broker.http.health import DiskCheck, Health
 from siltstone.broker.http.metrics.exposition import Scrapes
 from siltstone.broker.http.metrics.metric_sources import (
-    FlushCounts,
     ListenerCounts,
     MetricSources,
     SessionCounts,
-    Software,
 )
 from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.http.readiness import LOADING
@@ -55,65 +53,49 @@ _CONNECTIONS_AT_A_TIME = 1024
 _MAX_SOFTWARE = 64  # characters of a name or of a version
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
     """Builds the routes from the broker's parts (loop only); ``began`` is the monotonic start."""
 
-    def __init__(  # noqa: PLR0913  # what the pages show
-        self,
-        services: Services,
-        *,
-        version: str,
-        began: float,
-        requests: RequestStats,
-        listeners: Sequence[Listener],
-        loop_watch: LoopWatch,
-        readiness: Readiness,
-        cleaning: Cleaning,
-        pins: PinRoom,
-        certificates: Endpoints | None,
-        meter: OnFirstUse[Meter],
-        buffers: Buffers,
-        trial: TrialPages | None = None,
-    ) -> None:
-        self._services = services
-        self._version = version
-        self._began = began
-        self._requests = requests
-        self._listeners = listeners
-        self._loop_watch = loop_watch
-        self._readiness = readiness
-        self._cleaning = cleaning
-        self._pins = pins
-        self._certificates = certificates
-        self._meter = meter
-        self._buffers = buffers
-        self._trial = trial
+    services: Services
+    version: str
+    began: float
+    requests: RequestStats
+    listeners: Sequence[Listener]
+    loop_watch: LoopWatch
+    readiness: Readiness
+    cleaning: Cleaning
+    pins: PinRoom
+    certificates: Endpoints | None
+    meter: OnFirstUse[Meter]
+    buffers: Buffers
+    trial: TrialPages | None
 
     def routes(self, is_trusted: Callable[[Mapping[bytes, bytes]], bool]) -> Iterator[Route]:
         """Yield every page; pages that change something call ``is_trusted`` to check the token."""
-        services = self._services
+        services = self.services
         logs, io, clock = services.logs, services.io, services.clock
         health = Health(
-            self._loop_watch,
+            self.loop_watch,
             [DiskCheck(each.path, io, clock, directory=each) for each in logs.directories],
             lambda: logs.set_aside,
         )
         yield Route("GET", "/metrics", Scrapes(self._sources()).answer)
         yield Route("GET", "/healthz", health.answer, is_urgent=True)
-        yield Route("GET", "/readyz", self._readiness.answer, is_urgent=True)
+        yield Route("GET", "/readyz", self.readiness.answer, is_urgent=True)
         control = ControlChannel(is_trusted, io, self._status, logs.all_logs)
         yield from control.routes()
-        explainer = Explainer(self._cleaning, services.topics, services.settings, clock)
-        cleaner_pages = CleanerPages(self._cleaning, explainer, io, clock)
-        pin_pages = PinPages(self._pins, services.topics, io, lambda: logs.cluster_id)
+        explainer = Explainer(self.cleaning, services.topics, services.settings, clock)
+        cleaner_pages = CleanerPages(self.cleaning, explainer, io, clock)
+        pin_pages = PinPages(self.pins, services.topics, io, lambda: logs.cluster_id)
         after_start = (
-            *SettingsPages(services.settings, io, logs.directories, self._certificates).routes(
+            *SettingsPages(services.settings, io, logs.directories, self.certificates).routes(
                 control.guarded
             ),
             *cleaner_pages.routes(control.guarded),
             *pin_pages.routes(control.guarded),
             *self._api(explainer),
-            *(() if self._trial is None else self._trial.routes(control.guarded)),
+            *(() if self.trial is None else self.trial.routes(control.guarded)),
         )
         yield from site.routes()
         for route in after_start:
@@ -121,16 +103,16 @@ class Pages:
 
     def _api(self, explainer: Explainer) -> Iterator[Route]:
         """Yield the pages that the web page requests."""
-        services = self._services
+        services = self.services
         topics, groups = TopicPages(services, explainer), GroupPages(services)
         broker = BrokerPages(
-            services, self._listeners, self._loop_watch, self._readiness, self._status
+            services, self.listeners, self.loop_watch, self.readiness, self._status
         )
         for name, answer in (
             ("overview", broker.overview),
             ("topics", topics.all),
             ("topic", topics.one),
-            ("cleaner", CleanerTimeline(services, self._cleaning, explainer).show),
+            ("cleaner", CleanerTimeline(services, self.cleaning, explainer).show),
             ("groups", groups.all),
             ("group", groups.one),
             ("connections", broker.connections),
@@ -142,7 +124,7 @@ class Pages:
         """Return a page that needs the topics; until they are known, it answers so."""
 
         async def page(request: HttpRequest) -> HttpResponse:
-            if self._readiness.is_starting:
+            if self.readiness.is_starting:
                 return text(
                     503,
                     f"the broker is still starting: {LOADING}; ask again when /readyz is ready",
@@ -153,16 +135,16 @@ class Pages:
         return page
 
     def _status(self) -> Status:
-        services = self._services
+        services = self.services
         return Status(
-            version=self._version,
-            ready=self._readiness.is_ready,
+            version=self.version,
+            ready=self.readiness.is_ready,
             uptime_seconds=self._uptime_seconds(),
             cluster_id=services.logs.cluster_id,
             node_id=services.settings.server.node_id,
             topics=len(services.topics.topics),
             partitions=len(services.logs.logs),
-            connections=sum(len(listener.connections) for listener in self._listeners),
+            connections=sum(len(listener.connections) for listener in self.listeners),
             advertised={
                 name: show_address(host, port) for name, (host, port) in services.advertised.items()
             },
@@ -173,56 +155,56 @@ class Pages:
         )
 
     def _sources(self) -> MetricSources:
-        services = self._services
+        services = self.services
         sessions, logs = services.sessions, services.logs
         return MetricSources(
-            version=self._version,
+            version=self.version,
             started=services.clock.now_ms() / 1000 - self._uptime_seconds(),
             topics=services.topics,
-            requests=self._requests,
+            requests=self.requests,
             recent=Recent(
-                services.clock, self._requests, self._loop_watch.lag, self._count_connections
+                services.clock, self.requests, self.loop_watch.lag, self._count_connections
             ),
-            loop_lag=self._loop_watch.lag,
+            loop_lag=self.loop_watch.lag,
             listeners=self._count_connections,
             sessions=lambda: SessionCounts(
                 len(sessions), sessions.partition_count, sessions.evicted_count
             ),
             waiting_fetches=lambda: services.waiting.count,
-            flushes=lambda: FlushCounts(logs.flush_stats.flushes, logs.flush_stats.seconds),
+            flushes=logs.flush_stats,
             offline_directories=lambda: {
                 str(directory.path): directory.failure is not None for directory in logs.directories
             },
-            dead_threads=self._readiness.find_dead_threads,
-            ready=lambda: self._readiness.is_ready,
-            starting=lambda: self._readiness.is_starting,
+            dead_threads=self.readiness.find_dead_threads,
+            ready=lambda: self.readiness.is_ready,
+            starting=lambda: self.readiness.is_starting,
             software=self._list_software,
             max_lag_series=lambda: services.settings.server.metrics_max_lag_series,
             disks=lambda: {str(each.path): each.room for each in logs.directories},
-            cleaning=self._cleaning,
-            pins=self._pins,
+            cleaning=self.cleaning,
+            pins=self.pins,
             moves=services.moves,
             coordinators=services.coordinators,
             telemetry=services.telemetry,
             max_client_series=lambda: services.settings.server.metrics_max_client_series,
-            certificates=self._certificates,
-            meter=self._meter,
-            buffers=self._buffers,
+            certificates=self.certificates,
+            meter=self.meter,
+            buffers=self.buffers,
             limits=services.settings.limits,
         )
 
     def _uptime_seconds(self) -> float:
-        return self._services.clock.monotonic() - self._began
+        return self.services.clock.monotonic() - self.began
 
     def _count_connections(self) -> Iterator[ListenerCounts]:
-        for listener in self._listeners:
+        for listener in self.listeners:
             yield ListenerCounts(listener.name, len(listener.connections), listener.accepted_count)
 
-    def _list_software(self) -> Iterator[Software | None]:
-        for listener in self._listeners:
+    def _list_software(self) -> Iterator[tuple[str, str, str] | None]:
+        for listener in self.listeners:
             for number, connection in enumerate(tuple(listener.connections), 1):
                 name, version = connection.software
                 if name:
-                    yield Software(name[:_MAX_SOFTWARE], version[:_MAX_SOFTWARE], listener.name)
+                    yield name[:_MAX_SOFTWARE], version[:_MAX_SOFTWARE], listener.name
                 if not number % _CONNECTIONS_AT_A_TIME:
                     yield None

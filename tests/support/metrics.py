@@ -10,11 +10,9 @@ from siltstone.broker.coordinators import Coordinators
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.http.metrics.metric import Column, Metric
 from siltstone.broker.http.metrics.metric_sources import (
-    FlushCounts,
     ListenerCounts,
     MetricSources,
     SessionCounts,
-    Software,
 )
 from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.process.first_use import OnFirstUse
@@ -23,6 +21,7 @@ from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.storage.clock import Clock
+from siltstone.storage.log.services import FlushStats
 from tests.support.committed import new_offsets
 
 HIDDEN = "siltstone probe 00"
@@ -64,6 +63,9 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
     }
     loop_lag = Histogram()
     loop_lag.observe(0.001)
+    flushes = FlushStats()
+    for _ in range(2):
+        flushes.add(0.25)
     listeners = [ListenerCounts("PLAINTEXT", 3, 10)]
     registry = SimpleNamespace(logs=logs, topics=of_topics)
     return MetricSources(
@@ -76,12 +78,12 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
         listeners=lambda: listeners,
         sessions=lambda: SessionCounts(1, 2, 3),
         waiting_fetches=lambda: 4,
-        flushes=lambda: FlushCounts(2, 0.5),
+        flushes=flushes,
         offline_directories=lambda: {'/data "one"\\': True, "/two": False},
         dead_threads=list,
         ready=lambda: True,
         starting=lambda: False,
-        software=lambda: iter([Software("librdkafka", "2.1", "PLAINTEXT"), None]),
+        software=lambda: iter([("librdkafka", "2.1", "PLAINTEXT"), None]),
         max_lag_series=lambda: 100,
     )
 

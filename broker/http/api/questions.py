@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.http.values import JSON, HttpResponse, text
@@ -160,9 +161,4 @@ def is_foreign(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _strict(response: HttpResponse) -> HttpResponse:
-    return HttpResponse(
-        status=response.status,
-        body=response.body,
-        content_type=response.content_type,
-        headers=(*response.headers, *STRICT_HEADERS, _DATA_POLICY),
-    )
+    return replace(response, headers=(*response.headers, *STRICT_HEADERS, _DATA_POLICY))

@@ -5,6 +5,7 @@ Everything that waits for a socket uses real time: long polls, idle connections,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,30 +18,22 @@ if TYPE_CHECKING:
     from siltstone.storage.clock import ShiftedClock
 
 
+@dataclass(frozen=True, slots=True)
 class PassingTime:
     """Moves the clock, and runs all periodic work that depends on it (loop only)."""
 
-    def __init__(
-        self,
-        clock: ShiftedClock,
-        coordinators: OnFirstUse[Coordinators],
-        housekeeping: Housekeeping,
-        pins: PinRoom,
-        cleaning: Cleaning,
-        io: IoThreads,
-    ) -> None:
-        self.clock = clock
-        self._coordinators = coordinators
-        self._housekeeping = housekeeping
-        self._pins = pins
-        self._cleaning = cleaning
-        self._io = io
+    clock: ShiftedClock
+    coordinators: OnFirstUse[Coordinators]
+    housekeeping: Housekeeping
+    pins: PinRoom
+    cleaning: Cleaning
+    io: IoThreads
 
     async def advance(self, milliseconds: int) -> None:
         """Move the clock; on return all work that is due is done, except the cleaner's passes."""
         self.clock.advance(milliseconds)
-        if self._coordinators.built is not None:
-            await self._coordinators.built.catch_up()
-        await self._housekeeping.catch_up()
-        await self._pins.look()
-        await self._io.run(self._cleaning.pool.get().wake)
+        if self.coordinators.built is not None:
+            await self.coordinators.built.catch_up()
+        await self.housekeeping.catch_up()
+        await self.pins.look()
+        await self.io.run(self.cleaning.pool.get().wake)

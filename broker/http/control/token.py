@@ -34,28 +34,20 @@ class ControlToken:
         self._text: str | None = None
 
     def ensure(self) -> None:
-        """Read the token, or create one. Blocks.
+        """Read the token; create one unless a trusted one exists. Blocks.
 
         Raises:
-            OSError: the directory cannot be written.
+            OSError: The directory cannot be written.
         """
-        self._text = ensure_token(self._directory)
+        path = self._directory / TOKEN_FILE
+        self._text = _read_trusted(path) or _create(path)
 
     def is_brought_by(self, headers: Mapping[bytes, bytes]) -> bool:
         """Return whether the headers of a request, in lower case, bring the token."""
         return self._text is not None and brings_token(headers, self._text)
 
 
-def ensure_token(directory: Path) -> str:
-    """Return the token of a log directory; create one unless a trusted one exists.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
-    path = directory / TOKEN_FILE
-    token = _read_trusted(path)
-    if token is not None:
-        return token
+def _create(path: Path) -> str:
     files.unlink(path)
     token = random_bytes(_TOKEN_BYTES).hex()
     fd = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -137,14 +137,12 @@ def _went(sources: MetricSources) -> dict[str, float]:
 def _software(sources: MetricSources) -> Iterator[Row | None]:
     """Count connections by client software; above a number of names the rest count as others."""
     counts: dict[tuple[str, ...], int] = {}
-    for software in sources.software():
-        if software is None:
+    for key in sources.software():
+        if key is None:
             yield PAUSE
             continue
-        key = tuple(software)
-        if key not in counts and len(counts) >= _MAX_SOFTWARE:
-            key = ("other", "other", software.listener)
-        counts[key] = counts.get(key, 0) + 1
+        known = key if key in counts or len(counts) < _MAX_SOFTWARE else ("other", "other", key[2])
+        counts[known] = counts.get(known, 0) + 1
     yield from counts.items()
 
 

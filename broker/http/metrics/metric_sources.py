@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.registry import TopicRegistry
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
     from siltstone.storage.directory.room import Room
+    from siltstone.storage.log.services import FlushStats
 
 _LATE_MS: Final = 300_000
 """How much longer than any producer may ask for makes a transaction late."""
@@ -52,29 +53,14 @@ class SessionCounts(NamedTuple):
     evicted: int
 
 
-class Software(NamedTuple):
-    """The software name and version that a client on a listener has sent."""
-
-    name: str
-    version: str
-    listener: str
-
-
-class FlushCounts(NamedTuple):
-    """Flushes of logs: their number and their total seconds."""
-
-    flushes: int
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSources:
     """Everything that ``broker.http.metrics.table`` reads; built once in ``broker.server``.
 
     ``offline_directories`` maps each log directory to whether it is offline, ``disks`` to the room
-    on its disk. ``software`` yields a row for each connection that has sent its software's name,
-    and None to pause. ``scan``, ``cleanable``, ``lag`` and ``clients`` are the results of one
-    scrape's walk: see `begin`.
+    on its disk. ``software`` yields the name and version of the software, and the listener, for
+    each connection that has sent them, and None to pause. ``scan``, ``cleanable``, ``lag`` and
+    ``clients`` are the results of one scrape's walk: see `begin`.
     """
 
     version: str
@@ -86,12 +72,12 @@ class MetricSources:
     listeners: Callable[[], Iterable[ListenerCounts]]
     sessions: Callable[[], SessionCounts]
     waiting_fetches: Callable[[], int]
-    flushes: Callable[[], FlushCounts]
+    flushes: FlushStats
     offline_directories: Callable[[], Mapping[str, bool]]
     dead_threads: Callable[[], Sequence[str]]
     ready: Callable[[], bool]
     starting: Callable[[], bool]
-    software: Callable[[], Iterator[Software | None]]
+    software: Callable[[], Iterator[tuple[str, str, str] | None]]
     max_lag_series: Callable[[], int]
     disks: Callable[[], Mapping[str, Room]] = dict
     cleaning: Cleaning | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,20 +31,14 @@ _FOLDER = Path(__file__).parent / "files"
 def routes() -> Iterator[Route]:
     """Yield a route for each file."""
     for path, (name, content_type) in FILES.items():
-        yield Route("GET", path, _File(name, content_type).answer)
+        yield Route("GET", path, partial(_send, name, content_type))
 
 
-class _File:
-    """One file; each request reads it from the disk, since requests are rare."""
+async def _send(name: str, content_type: str, _request: HttpRequest) -> HttpResponse:
+    headers = (*STRICT_HEADERS, ("Content-Security-Policy", POLICY))
+    return HttpResponse(body=_read(name), content_type=content_type, headers=headers)
 
-    def __init__(self, name: str, content_type: str) -> None:
-        self._path = _FOLDER / name
-        self._content_type = content_type
 
-    async def answer(self, _request: HttpRequest) -> HttpResponse:
-        """Return the file."""
-        return HttpResponse(
-            body=self._path.read_bytes(),
-            content_type=self._content_type,
-            headers=(*STRICT_HEADERS, ("Content-Security-Policy", POLICY)),
-        )
+def _read(name: str) -> bytes:
+    """Return the content of a file; each request reads it, since requests are rare."""
+    return (_FOLDER / name).read_bytes()

@@ -8,7 +8,6 @@ import pytest
 
 from siltstone.broker.handlers.api_versions import handle
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES
-from siltstone.broker.http.metrics.metric_sources import Software
 from siltstone.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.metrics import make_sources, rows_of
 
@@ -40,7 +39,7 @@ def test_a_connection_keeps_what_its_client_says(version: int, name: str, noted:
 
 def test_software_is_counted_and_bounded() -> None:
     """A client that takes another name each time makes no series without end."""
-    many = [Software(f"client-{n}", "1", "PLAINTEXT") for n in range(1000)]
+    many = [(f"client-{n}", "1", "PLAINTEXT") for n in range(1000)]
     sources = replace(make_sources({}), software=lambda: iter([*many, *many[:5], None]))
 
     rows = dict(rows_of(CONNECTIONS, sources))

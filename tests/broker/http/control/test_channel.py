@@ -13,7 +13,6 @@ from siltstone.broker.http.control.token import (
     TOKEN_FILE,
     ControlToken,
     brings_token,
-    ensure_token,
     read_token,
 )
 from siltstone.broker.http.server import Routes
@@ -51,6 +50,12 @@ class FlushedLog:
         if self._broken:
             raise KafkaStorageError("the disk is gone")
         self.flushes += 1
+
+
+def ensure_token(folder: Path) -> str:
+    """Return the token that a broker has whose first log directory is this one."""
+    ControlToken(folder).ensure()
+    return read_token(folder)
 
 
 def is_trusted(headers: Mapping[bytes, bytes]) -> bool:
