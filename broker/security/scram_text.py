@@ -88,9 +88,8 @@ def _make(name: str, mechanism: Mechanism, fields: dict[str, str]) -> Verifier:
 
 
 def _read_iterations(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > len(str(MAX_ITERATIONS)):
-        raise ValueError(f"iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}")
-    if not MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_ITERATIONS))
+    if not is_number or not MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS:
         raise ValueError(f"iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}")
     return int(text)
 

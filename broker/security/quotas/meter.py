@@ -264,14 +264,18 @@ class _Metered:
         user = _user_of(connection)
         client_id = context.client_id or ""
         metered = _Request(self._meter, connection, user, client_id)
-        if self._key == MUTATION:
-            return self._mutate(metered, context, request)
         is_timed = self._is_timed
         if self._key == PRODUCER:
             metered.bytes = count_produced(request)
             is_timed = is_timed and request.acks != 0
         elif self._key == CONSUMER:
             request = _fit(request, self._meter.find_credit(CONSUMER, user, client_id))
+        elif self._key == MUTATION:
+            bucket = self._meter.find_bucket(MUTATION, user, client_id)
+            if bucket is not None:
+                is_strict = context.version >= STRICT_SINCE[self._api.key]
+                metered.mutations = Mutations(bucket, self._meter.monotonic, is_strict=is_strict)
+                context.mutations = metered.mutations
         began = self._meter.timer()
         answer = self._handle(context, request)
         metered.seconds = self._meter.timer() - began
@@ -297,22 +301,6 @@ class _Metered:
         answer = await timed
         metered.seconds += timed.seconds
         delay = self._judge(metered, answer, is_timed=is_timed)
-        return await self._tell(metered.connection, answer, delay) if delay else answer
-
-    async def _mutate(self, metered: _Request, context: RequestContext[Any], request: Any) -> Any:
-        bucket = self._meter.find_bucket(MUTATION, metered.user, metered.client_id)
-        if bucket is not None:
-            is_strict = context.version >= STRICT_SINCE[self._api.key]
-            metered.mutations = Mutations(bucket, self._meter.monotonic, is_strict=is_strict)
-            context.mutations = metered.mutations
-        began = self._meter.timer()
-        answer = self._handle(context, request)
-        metered.seconds = self._meter.timer() - began
-        if self._is_timed:
-            self._meter.note_handled(metered.seconds)
-        if not isinstance(answer, tuple):
-            return await self._finish(metered, answer, is_timed=self._is_timed)
-        delay = self._judge(metered, answer, is_timed=self._is_timed)
         return await self._tell(metered.connection, answer, delay) if delay else answer
 
     def _judge(self, metered: _Request, answer: Any, *, is_timed: bool) -> float:

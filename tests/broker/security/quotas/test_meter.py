@@ -352,10 +352,10 @@ async def test_a_large_request_is_counted_once() -> None:
     assert peer.told == [pytest.approx(5.0, abs=0.002)]
 
 
-async def test_a_mutation_that_is_answered_at_once_needs_no_coroutine() -> None:
+def test_a_mutation_that_is_answered_at_once_needs_no_coroutine() -> None:
     """As by the gate, when a client may create none of the topics."""
     messages = BY_KEY[19].load_messages()
     answer = messages[1].struct()
     serve_one = serve(19, {MUTATION: 1.0}, lambda *_: answer)
 
-    assert await serve_one(asked(Peer()), messages[0].struct()) is answer
+    assert serve_one(asked(Peer()), messages[0].struct()) is answer
