@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.commands import explain_text
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, Which, meant_by
@@ -58,15 +58,6 @@ def find(channel: Channel, name: str | None) -> tuple[Which, dict[str, Any]]:
     raise refusal
 
 
-class Asked(NamedTuple):
-    """The explanations that are wanted: of which partitions, with which parts, in which format."""
-
-    as_json: bool = False
-    is_dry_run: bool = False
-    waiting: bool = False
-    failed: bool = False
-
-
 def add_explain(parser: argparse.ArgumentParser) -> None:
     """Add the options: which partitions, and whether their logs are read."""
     parser.add_argument("name", nargs="?", metavar="TOPIC[-PARTITION]", help=_WHICH)
@@ -84,21 +75,20 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
 def run_explain(options: argparse.Namespace) -> int:
     """Print why partitions are or are not compacted."""
     layers = read_settings(options)
-    name = options.name
-    asked = Asked(options.json, options.dry_run, options.waiting, options.failed)
+    name, is_dry_run = options.name, options.dry_run
     channel = Channel(layers)
     try:
         which, answer = find(channel, name)
-        if asked.is_dry_run:
+        if is_dry_run:
             body = channel.post("/v1/dry-run", which, timeout_seconds=DRY_RUN_SECONDS).body
             _add_predictions(answer, json.loads(body)["predictions"])
     except NobodyAnswers as error:
         answer = _ask_folders(
             layers,
             str(error),
-            lambda stopped: stopped.explain(meant_by(name), is_dry_run=asked.is_dry_run),
+            lambda stopped: stopped.explain(meant_by(name), is_dry_run=is_dry_run),
         )
-    print_explanations(answer, asked, in_detail=name is not None)
+    print_explanations(answer, options)
     return 0
 
 
@@ -119,20 +109,20 @@ def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) ->
     return answer
 
 
-def print_explanations(answer: dict[str, Any], asked: Asked, *, in_detail: bool) -> None:
+def print_explanations(answer: dict[str, Any], options: argparse.Namespace) -> None:
     """Print the broker's answer to explain, as JSON or in words."""
     every = answer["partitions"]
-    partitions = choose(every, waiting=asked.waiting, failed=asked.failed)
-    if asked.as_json:
+    partitions = choose(every, waiting=options.waiting, failed=options.failed)
+    if options.json:
         write_json({**answer, "partitions": partitions})
         return
     if not every:
         sys.stdout.write("there are no partitions\n")
     elif not partitions:
-        filters = (("waits", asked.waiting), ("failed", asked.failed))
+        filters = (("waits", options.waiting), ("failed", options.failed))
         words = " or ".join(word for word, is_set in filters if is_set)
         sys.stdout.write(f"none of {counted(len(every), 'partition')} {words}\n")
-    in_detail = in_detail or len(partitions) <= explain_text.MAX_IN_DETAIL
+    in_detail = options.name is not None or len(partitions) <= explain_text.MAX_IN_DETAIL
     lines = explain_text.explanation_lines(
         partitions, answer["now_ms"], in_detail=in_detail, width=find_width(), of_many=len(every)
     )

@@ -192,19 +192,11 @@ def _check(name: str, status: os.stat_result) -> None:
         raise TlsError(f"{name} is no regular file; name a PEM file")
 
 
-class StoreError(Exception):
-    """A store cannot be opened; the text completes a sentence that begins with its name."""
-
-
-def read_store(data: bytes, password: str | None) -> str:
+def _read_pkcs12(data: bytes, name: str, setting: str, password: str | None, command: str) -> str:
     """Return the content of a PKCS12 store as PEM: key, the key's certificates, all others.
 
     The key in the text is not encrypted. The package `cryptography` comes with the extra ``oauth``.
     It is imported only for a store, since PEM does not need it (Java: PKCS12KeyStore).
-
-    Raises:
-        LookupError: `cryptography` is not installed.
-        StoreError: The password is wrong, or the data is not a PKCS12 store.
     """
     try:
         from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415  # few need it
@@ -214,36 +206,27 @@ def read_store(data: bytes, password: str | None) -> str:
             pkcs12,
         )
     except ImportError as error:
-        raise LookupError("cryptography is not installed") from error
+        raise TlsError(
+            f"{name} is PKCS12, which is read where cryptography is installed (pip install "
+            f"'siltstone[oauth]'); install it, or convert the store by {command}"
+        ) from error
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  # likewise
 
+    remedy = f"give it as {setting}, or convert the store by {command}"
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError as error:
-        raise StoreError("it is no PKCS12, or its password is another") from error
+        why = "it is no PKCS12, or its password is another"
+        raise TlsError(f"{name} cannot be opened: {why}; {remedy}") from error
     except UnsupportedAlgorithm as error:
-        raise StoreError(f"it is encrypted by what is not read: {error}") from error
+        why = f"it is encrypted by what is not read: {error}"
+        raise TlsError(f"{name} cannot be opened: {why}; {remedy}") from error
     parts = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
     written = [each.public_bytes(Encoding.PEM) for each in parts]
     if store.key is not None:
         form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
         written.insert(0, store.key.private_bytes(*form))
     return b"".join(written).decode("ascii")
-
-
-def _read_pkcs12(data: bytes, name: str, setting: str, password: str | None, command: str) -> str:
-    try:
-        return read_store(data, password)
-    except LookupError as error:
-        raise TlsError(
-            f"{name} is PKCS12, which is read where cryptography is installed (pip install "
-            f"'siltstone[oauth]'); install it, or convert the store by {command}"
-        ) from error
-    except StoreError as error:
-        raise TlsError(
-            f"{name} cannot be opened: {error}; give it as {setting}, or convert the store by "
-            f"{command}"
-        ) from error
 
 
 def _certificates(blocks: Sequence[Block], where: str) -> list[Certificate]:

@@ -1,11 +1,12 @@
 """The output of `siltstone explain` for a person: sums, advice, columns, lines that fit."""
 
 import json
+from argparse import Namespace
 from typing import Any
 
 import pytest
 
-from siltstone.broker.commands.cleaner import Asked, print_explanations
+from siltstone.broker.commands.cleaner import print_explanations
 from siltstone.broker.commands.explain_text import explanation_lines
 from siltstone.broker.commands.terminal import find_width, wrap
 from siltstone.cleaner.explaining.advice import ADVICE, DONE, FAILED, advise, choose
@@ -119,12 +120,12 @@ def test_filters(capsys: pytest.CaptureFixture[str]) -> None:
     assert chosen(waiting=False, failed=False) == list(rules)
 
     answer = {"now_ms": 0, "partitions": partitions}
-    print_explanations(answer, Asked(as_json=True, failed=True), in_detail=False)
+    asked = Namespace(name=None, json=True, waiting=False, failed=True)
+    print_explanations(answer, asked)
     told = json.loads(capsys.readouterr().out)
     assert [each["rule"] for each in told["partitions"]] == ["failed", "unreadable"]
-    print_explanations(
-        {"now_ms": 0, "partitions": [facts("empty")]}, Asked(waiting=True), in_detail=False
-    )
+    asked = Namespace(name=None, json=False, waiting=True, failed=False)
+    print_explanations({"now_ms": 0, "partitions": [facts("empty")]}, asked)
     assert capsys.readouterr().out == "none of 1 partition waits\n"
 
 
