@@ -65,8 +65,17 @@ CALLS: Final = tuple(
 )
 """The functions of the seam."""
 
-_REAL: Final = {name: getattr(seam, name) for name in CALLS}
+
+def _close(fd: int) -> None:
+    """Close a real descriptor: what outlives a simulated disk may still close one of that."""
+    if fd < FIRST:
+        os.close(fd)
+
+
+_REAL: Final = {name: getattr(seam, name) for name in CALLS} | {"close": _close}
 _LOCKED: Final = seam.locked
+_NUMBERS: Final = itertools.count(FIRST)
+"""Descriptors of all disks of this process: what is freed late closes no file of another disk."""
 _Kind = TypeVar("_Kind", bound=Node)
 
 
@@ -120,7 +129,7 @@ class Disk:
         """Returns names in the order in which a folder has them; None: that of their creation."""
         self.is_cold: Callable[[str], bool] | None = None
         """Tells whether a file's pages are not in memory, by its path."""
-        self._numbers = itertools.count(FIRST) if numbers is None else numbers
+        self._numbers = _NUMBERS if numbers is None else numbers
         self._first = next(self._numbers)
         self._last_inode = 1
         self._root = Folder(1, 0o755, 0)
@@ -260,8 +269,7 @@ class Disk:
     def close(self, fd: int) -> None:
         """Close a descriptor; a real one, and one of a process that was killed, are not ours."""
         if fd < self._first:
-            if fd < FIRST:
-                os.close(fd)
+            _close(fd)
             return
         try:
             self._ask("close", fd)

@@ -1,0 +1,183 @@
+"""Faults of the simulated disk: which call fails next, and how.
+
+A `Fault` is data, which a step of a history holds as JSON. It names its calls by kind, file and
+function, by any of them, or by rank. A rank counts the sites that this history has seen when the
+fault is armed and that can fail so: sites that the history is not told about come first, in the
+order in which they were seen, then the others in the order in which the history names them.
+So a fault depends on the steps before it and on that order alone, which is data as well: the same
+seed gives the same history in a fresh process.
+
+Faults should reach every site, and first the one that has failed least. There are two such orders,
+both made before a history begins. `turn_of` needs the seed alone: of as many seeds as there are
+sites each has another site first. `least_failed` counts what earlier histories have hit: its order
+is stored with the history. A fault that names a site which the history has not yet seen waits for
+it, in a start or a recovery too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.simulator.sites import Site, listed, where
+from tests.simulator.world.disk import CALLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_WRITES: Final = frozenset({"pwrite", "write", "copy_file_range"})
+_READS: Final = frozenset({"pread", "preadv", "read"})
+_CREATES: Final = frozenset({"create", "mkdir"})
+_KINDS: Final = frozenset({"create", *CALLS}) - {"realpath"}
+_BY_DESCRIPTOR: Final = _WRITES | _READS | {
+    *("close", "fallocate", "fcntl", "fstat", "fsync", "ftruncate", "lockf", "posix_fadvise"),
+    "sync_file_range",
+}  # fmt: skip
+
+SPACE: Final = "space"
+INODE: Final = "inode"
+DESCRIPTOR: Final = "descriptor"
+IO: Final = "io"
+SHORT: Final = "short"
+SLOW: Final = "slow"
+NEVER: Final = "never"
+FAILS: Final = {
+    SPACE: _WRITES | _CREATES | {"fallocate", "link", "rename", "fsync"},
+    INODE: _CREATES,
+    DESCRIPTOR: frozenset({"create", "open", "scan", "listdir", "memfd_create"}),
+    IO: _KINDS - {"close", "memfd_create", "posix_fadvise"},
+    SHORT: _WRITES | _READS,
+    SLOW: _KINDS,
+    NEVER: _KINDS,
+}
+"""The kinds of calls that can fail in each way."""
+NUMBERS: Final = {
+    SPACE: errno.ENOSPC,
+    INODE: errno.ENOSPC,
+    DESCRIPTOR: errno.EMFILE,
+    IO: errno.EIO,
+}
+
+
+class Fault(NamedTuple):
+    """A way to fail, and the calls that are meant; ``Fault(*data)`` makes one of JSON."""
+
+    what: str
+    kind: str = ""
+    file: str = ""
+    function: str = ""
+    rank: int = -1
+    """The place among the sites seen so far, from 0 on, round and round; -1: as named above."""
+    nth: int = 1
+    """The first call that fails, counted from now on."""
+    is_sticky: bool = False
+    """All later calls fail as well, until the disk is mended."""
+    amount: float = 0.5
+    """How many seconds a slow call takes; which share of a short one is done."""
+
+    def fits(self, site: Site) -> bool:
+        """Tell whether the calls of a site are meant, by its name on the stack or in the list."""
+        asked = (self.kind, self.file, self.function)
+        return site.kind in FAILS[self.what] and any(
+            all(not one or one == other for one, other in zip(asked, each, strict=True))
+            for each in (site, listed(site))
+        )
+
+
+class _Armed:
+    """A fault that waits for its call."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        self.left = fault.nth
+
+
+class Faults:
+    """Makes calls of the disk fail as faults say.
+
+    ``slow`` lets virtual seconds pass, ``park`` never returns.
+    """
+
+    def __init__(
+        self,
+        slow: Callable[[float], None],
+        park: Callable[[], None],
+        preferred: Sequence[Site] = (),
+        find_site: Callable[[str], Site] = where,
+    ) -> None:
+        self.seen = Counter[Site]()
+        """How often this history came to each site, in the order of their first calls."""
+        self.hit = Counter[Site]()
+        """How often each site failed in this history."""
+        self._slow, self._park = slow, park
+        self._places = {site: place for place, site in enumerate(preferred)}
+        self._find_site = find_site
+        self._armed: list[_Armed] = []
+
+    def arm(self, fault: Fault) -> Fault | None:
+        """Have a call fail; return the fault with its site named, None if no site fits its rank."""
+        if fault.rank >= 0:
+            sites = self.candidates(fault.what)
+            if not sites:
+                return None
+            fault = fault._replace(rank=-1, **sites[fault.rank % len(sites)]._asdict())
+        self._armed.append(_Armed(fault))
+        return fault
+
+    def mend(self) -> None:
+        """Have nothing fail any more."""
+        self._armed.clear()
+
+    def candidates(self, what: str) -> list[Site]:
+        """Return the sites seen so far that can fail in a way, in the order of their ranks."""
+        sites = [site for site in self.seen if site.kind in FAILS[what]]
+        return sorted(sites, key=lambda site: self._places.get(listed(site), -1))
+
+    def before(self, kind: str, path: str, size: int) -> int:
+        """Return how many bytes are written or read; for `Disk.before`.
+
+        Raises:
+            OSError: A fault says so.
+        """
+        site = self._find_site(kind)
+        self.seen[site] += 1
+        for each in self._armed[:]:
+            if each in self._armed and each.fault.fits(site):
+                each.left -= 1
+                if each.left <= 0:
+                    if not each.fault.is_sticky:
+                        self._armed.remove(each)
+                    self.hit[site] += 1
+                    size = self._strike(each.fault, kind, path, size)
+        return size
+
+    def _strike(self, fault: Fault, kind: str, path: str, size: int) -> int:
+        if fault.what in NUMBERS:
+            number = NUMBERS[fault.what]
+            raise OSError(number, os.strerror(number), *([] if kind in _BY_DESCRIPTOR else [path]))
+        if fault.what == SLOW:
+            self._slow(fault.amount)
+        elif fault.what == NEVER:
+            self._park()
+        elif size > 1:
+            return min(max(1, int(size * fault.amount)), size - 1)
+        return size
+
+
+def least_failed(sites: Iterable[Site], hit: Counter[Site]) -> list[Site]:
+    """Return sites of the list in the order of how often earlier histories made them fail."""
+    count = Counter[Site]()
+    for site, times in hit.items():
+        count[listed(site)] += times
+    return sorted(sites, key=lambda site: (count[site], site))
+
+
+def turn_of(seed: int, sites: Sequence[Site]) -> list[Site]:
+    """Return an order of the sites for a seed: each site is the first of one seed in a row."""
+    lap, turn = divmod(seed, len(sites))
+    order = sorted(sites)
+    Random(lap).shuffle(order)
+    return order[turn:] + order[:turn]
