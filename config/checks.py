@@ -69,31 +69,17 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
 
 def _consumer_group_faults(server: ServerConfig) -> list[tuple[str, str]]:
     """Return the faults in the settings of consumer groups; Kafka refuses to start with them."""
+    faults = []
+    for part in ("session_timeout", "heartbeat_interval", "assignment_interval"):
+        value = getattr(server, f"group_consumer_{part}_ms")
+        low, high = server.group_consumer_bounds(f"{part}_ms")
+        if not low <= value <= high:
+            words = part.replace("_", ".")
+            name = f"group.consumer.{words}.ms"
+            fault = f"{name} is {value}; group.consumer.min.{words}.ms allows at least {low} and "
+            faults.append((name, f"{fault}group.consumer.max.{words}.ms at most {high}"))
     session = server.group_consumer_session_timeout_ms
     interval = server.group_consumer_heartbeat_interval_ms
-    bounds = {
-        "session.timeout": (
-            server.group_consumer_min_session_timeout_ms,
-            session,
-            server.group_consumer_max_session_timeout_ms,
-        ),
-        "heartbeat.interval": (
-            server.group_consumer_min_heartbeat_interval_ms,
-            interval,
-            server.group_consumer_max_heartbeat_interval_ms,
-        ),
-        "assignment.interval": (
-            server.group_consumer_min_assignment_interval_ms,
-            server.group_consumer_assignment_interval_ms,
-            server.group_consumer_max_assignment_interval_ms,
-        ),
-    }
-    faults = []
-    for part, (low, value, high) in bounds.items():
-        if not low <= value <= high:
-            name = f"group.consumer.{part}.ms"
-            fault = f"{name} is {value}; group.consumer.min.{part}.ms allows at least {low} and "
-            faults.append((name, f"{fault}group.consumer.max.{part}.ms at most {high}"))
     if interval >= session:
         name = "group.consumer.heartbeat.interval.ms"
         fault = f"{name} is {interval} and group.consumer.session.timeout.ms is {session}; "

@@ -26,7 +26,7 @@ def effective_group(server: ServerConfig, own: Mapping[str, str]) -> GroupConfig
         if name in own:
             faults: list[str] = []
             given = checked(setting, own[name], "", faults)
-            low, high = _bounds(server, setting)
+            low, high = server.group_consumer_bounds(setting.attribute.removeprefix(_CONSUMER))
             value = value if faults else min(max(given, low), high)
         values[setting.attribute] = value
     return GroupConfig(**values)
@@ -47,7 +47,7 @@ def check_group(server: ServerConfig, own: Mapping[str, str]) -> None:
             continue
         found = len(faults)
         value = checked(setting, text, "", faults)
-        low, high = _bounds(server, setting)
+        low, high = server.group_consumer_bounds(setting.attribute.removeprefix(_CONSUMER))
         if len(faults) == found and not low <= value <= high:
             faults.append(f"{name} is {text}; the broker allows {low} to {high}")
     if not faults:
@@ -70,10 +70,3 @@ def describe_group(layers: Layers, own: Mapping[str, str]) -> list[ConfigRow]:
         where = "group" if name in own else layers.where(setting.synonyms[0])
         rows.append(make_row(setting, value, synonyms, where))
     return rows
-
-
-def _bounds(server: ServerConfig, setting: Setting) -> tuple[int, int]:
-    rest = setting.attribute.removeprefix(_CONSUMER)
-    low: int = getattr(server, f"group_consumer_min_{rest}")
-    high: int = getattr(server, f"group_consumer_max_{rest}")
-    return low, high

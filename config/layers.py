@@ -23,7 +23,7 @@ from siltstone.config.checks import (
 from siltstone.config.connection_limits import OF_LISTENER as LIMITS
 from siltstone.config.errors import ConfigError, NotAlterableError
 from siltstone.config.keys import Setting, make
-from siltstone.config.known import known_broker, known_settings
+from siltstone.config.known import Known, known_broker, known_settings
 from siltstone.config.naming import unknown_broker_setting, unknown_topic_setting, why_fixed
 from siltstone.config.security import ListenerName, check_value, parse_name
 from siltstone.config.server import ServerConfig
@@ -172,9 +172,7 @@ class Layers:
                 fixed += () if known is None else why_fixed(known, cluster=cluster)
             elif setting.dynamic:
                 known = known_settings("broker").get(name)  # None for a setting that Kafka lacks
-                if known is not None and known.alterable == "-":  # Kafka needs a restart for it
-                    known = known._replace(alterable="broker")
-                fixed += () if known is None else why_fixed(known, cluster=cluster)
+                fixed += () if known is None else _why_not_here(known, cluster=cluster)
                 warnings += advice(setting, checked(setting, text, "", faults), text)
             else:
                 fixed.append(f"{name} cannot be altered while the broker runs; restart it with it")
@@ -264,10 +262,15 @@ def _why_fixed(parts: ListenerName, name: str, *, cluster: bool) -> list[str]:
     """Return why a setting of a listener cannot be altered, for all brokers or for one broker."""
     known = known_broker(name)
     if known is not None and may_alter(parts):
-        if known.alterable == "-":  # Kafka allows it for a listener, but needs a restart
-            known = known._replace(alterable="broker")
-        return why_fixed(known, cluster=cluster)
+        return _why_not_here(known, cluster=cluster)
     return [f"{name} cannot be altered while the broker runs; restart it with it"]
+
+
+def _why_not_here(known: Known, *, cluster: bool) -> list[str]:
+    """Return why a setting that is obeyed at once cannot be altered for all brokers or for one."""
+    if known.alterable == "-":  # Kafka needs a restart for it
+        known = known._replace(alterable="broker")
+    return why_fixed(known, cluster=cluster)
 
 
 def _faults_of_listener(parts: ListenerName, name: str, text: str) -> list[str]:

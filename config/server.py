@@ -585,6 +585,12 @@ class ServerConfig:
         """The direction in which a group with members may change its protocol."""
         return MigrationPolicy(self.group_consumer_migration_policy.lower())
 
+    def group_consumer_bounds(self, name: str) -> tuple[int, int]:
+        """Return the least and the most that a group may have of, such as, session_timeout_ms."""
+        low: int = getattr(self, f"group_consumer_min_{name}")
+        high: int = getattr(self, f"group_consumer_max_{name}")
+        return low, high
+
     @property
     def bound_listeners(self) -> tuple[Listener, ...]:
         """The sockets to open, in the given order, without those of a controller.

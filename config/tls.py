@@ -37,10 +37,7 @@ KEY_STORE_COMMAND: Final = (
     "keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12 && "
     "openssl pkcs12 -in store.p12 -out store.pem"
 )
-TRUST_STORE_COMMAND: Final = (
-    "keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12 && "
-    "openssl pkcs12 -in store.p12 -nokeys -out store.pem"
-)
+TRUST_STORE_COMMAND: Final = KEY_STORE_COMMAND.replace(" -out", " -nokeys -out")
 
 
 _STORE_TYPE = one_of_any_case("PEM", "PKCS12", "JKS")

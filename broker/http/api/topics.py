@@ -12,7 +12,7 @@ from siltstone.config.describe import describe_topic
 from siltstone.protocol.names import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from siltstone.broker.http.control.explaining import Explainer
     from siltstone.broker.http.values import HttpRequest
@@ -25,7 +25,6 @@ MAX_PARTITIONS: Final = 100
 MAX_PIECES: Final = 200
 """The most pieces of a strip; above it neighbours of a kind are joined."""
 
-_SORTS = ("name", "size", "in", "out", "partitions")
 _ORDERS: Final = {
     "name": lambda facts: facts["name"],
     "size": lambda facts: -facts["size_bytes"],
@@ -59,7 +58,7 @@ class TopicPages:
         """Return topics with their sums; only some of them if there are many."""
         question = Question(request, ("q", "sort", "limit"))
         wanted = question.text("q")
-        order = _ORDERS[question.one_of("sort", _SORTS)]
+        order = _ORDERS[question.one_of("sort", tuple(_ORDERS))]
         limit = question.number("limit", 200, 1, MAX_TOPICS)
         share = LoopShare(SHARE_SECONDS)
         found = []
@@ -153,9 +152,6 @@ def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
     for kind, run in groupby(pieces, lambda each: each.kind):
         together: list[Piece] = list(run)
         for start in range(0, len(together), at_once):
-            yield _joined(kind, together[start : start + at_once])
-
-
-def _joined(kind: str, pieces: Iterable[Piece]) -> Piece:
-    some = list(pieces)
-    return Piece(kind, some[0].base_offset, sum(each.size_bytes for each in some), len(some))
+            some = together[start : start + at_once]
+            size = sum(each.size_bytes for each in some)
+            yield Piece(kind, some[0].base_offset, size, len(some))
