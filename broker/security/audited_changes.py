@@ -30,21 +30,15 @@ _MAX_NAMES: Final = 100
 _CONFIGS: Final = {each.value: each.name for each in ConfigType}
 
 
-def _topics(answer_field: str) -> Callable[[Any, Any], Iterator[Change]]:
-    def find(request: Any, answer: Any) -> Iterator[Change]:
-        if getattr(request, "validate_only", False):
-            return
-        for row in getattr(answer, answer_field):
+def _rows(resource: str, rows: str, name: str = "name") -> Callable[[Any, Any], Iterator[Change]]:
+    """Return what finds the rows of an answer that have no error code."""
+
+    def find(_: Any, answer: Any) -> Iterator[Change]:
+        for row in getattr(answer, rows):
             if not row.error_code:
-                yield {"resource": "TOPIC", "name": row.name}
+                yield {"resource": resource, "name": getattr(row, name)}
 
     return find
-
-
-def _groups(_: Any, answer: Any) -> Iterator[Change]:
-    for row in answer.results:
-        if not row.error_code:
-            yield {"resource": "GROUP", "name": row.group_id}
 
 
 def _records(_: Any, answer: Any) -> Iterator[Change]:
@@ -61,8 +55,6 @@ def _offsets(request: Any, answer: Any) -> Iterator[Change]:
 
 
 def _configs(request: Any, answer: Any) -> Iterator[Change]:
-    if getattr(request, "validate_only", False):
-        return
     done = {
         (row.resource_type, row.resource_name) for row in answer.responses if not row.error_code
     }
@@ -109,8 +101,6 @@ def _users(request: Any, answer: Any) -> Iterator[Change]:
 
 
 def _quotas(request: Any, answer: Any) -> Iterator[Change]:
-    if request.validate_only:
-        return
     done = {frozenset(map(tuple, row.entity)) for row in answer.entries if not row.error_code}
     for row in request.entries:
         if frozenset(map(tuple, row.entity)) in done:
@@ -119,20 +109,20 @@ def _quotas(request: Any, answer: Any) -> Iterator[Change]:
 
 
 def _features(request: Any, answer: Any) -> Iterator[Change]:
-    if not answer.error_code and not request.validate_only:
+    if not answer.error_code:
         for row in request.feature_updates:
             yield {"resource": "FEATURE", "name": row[0], "level": row[1]}
 
 
 CHANGES: Final[dict[int, Callable[[Any, Any], Iterator[Change]]]] = {
-    19: _topics("topics"),
-    20: _topics("responses"),
+    19: _rows("TOPIC", "topics"),
+    20: _rows("TOPIC", "responses"),
     21: _records,
     30: _created_acls,
     31: _deleted_acls,
     33: _configs,
-    37: _topics("results"),
-    42: _groups,
+    37: _rows("TOPIC", "results"),
+    42: _rows("GROUP", "results", "group_id"),
     44: _configs,
     47: _offsets,
     49: _quotas,
@@ -170,7 +160,8 @@ class Changes:
             )
 
             def note(answer: Any) -> Any:
-                self._audit.changed(principal, host, api.name, list(find(request, answer)))
+                if not getattr(request, "validate_only", False):
+                    self._audit.changed(principal, host, api.name, list(find(request, answer)))
                 return answer
 
             async def note_later(work: Coroutine[Any, Any, Any]) -> Any:
