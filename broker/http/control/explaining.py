@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.cleaner.explaining.explain import PartitionView, explain
 from siltstone.cleaner.explaining.explanation import Explanation, OpenTransaction, Rule, SettingUsed
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
     from siltstone.storage.topic_partition import TopicPartition
+
+
+_UNSERVED: Final = (
+    "the partition is not served: its log directory is offline or missing, or its folder was "
+    "found damaged by the start"
+)
 
 
 class Explainer:
@@ -59,7 +65,7 @@ class Explainer:
                 continue
             log = topic.logs[index]
             if log is None:
-                yield _unserved(topic.name, index)
+                yield _left_out(topic.name, index, Rule.OFFLINE.value, _UNSERVED)
                 continue
             try:
                 answer = self._explain(topic, log, off, progress).as_json()
@@ -120,14 +126,6 @@ def find_what_is_off(layers: Layers) -> SettingUsed | None:
 def _find_transaction(log: Log) -> OpenTransaction | None:
     """Return the open transaction that began first."""
     return next(itertools.starmap(OpenTransaction, log.producers.open_transactions.items()), None)
-
-
-def _unserved(topic: str, partition: int) -> dict[str, Any]:
-    because = (
-        "the partition is not served: its log directory is offline or missing, or its folder was "
-        "found damaged by the start"
-    )
-    return _left_out(topic, partition, Rule.OFFLINE.value, because)
 
 
 def unreadable(topic: str, partition: int, error: Exception) -> dict[str, Any]:

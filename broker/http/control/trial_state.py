@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.security.acl_store import decode_acl, encode_acl
+from siltstone.broker.security.quotas.store import decode_quotas, encode_quotas
+from siltstone.broker.security.users import decode_users, encode_users
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
@@ -37,6 +41,7 @@ class TrialState:
     def tell(self) -> dict[str, Any]:
         """Return the current state, for `put_back`."""
         layers = self._settings.layers
+        users, quotas = self._security.users.built, self._security.quotas.built
         return {
             "cluster": dict(layers.cluster),
             "broker": dict(layers.broker),
@@ -45,9 +50,9 @@ class TrialState:
             "client_metrics": {
                 name: dict(own) for name, own in self._settings.client_metrics.items()
             },
-            "acls": self._tell_acls(),
-            "users": self._tell_users(),
-            "quotas": self._tell_quotas(),
+            "acls": sorted(map(encode_acl, self._security.authorizer or ())),
+            "users": {} if users is None else encode_users(users.credentials),
+            "quotas": [] if quotas is None else encode_quotas(quotas.values),
             "transactions": self._list_open(),
         }
 
@@ -71,57 +76,19 @@ class TrialState:
         if "client_metrics" in changed:
             alter = self._settings.alter_client_metrics
             await _each_that_differs(now["client_metrics"], told["client_metrics"], alter)
-        if "acls" in changed:
-            await self._put_acls_back(told["acls"])
+        if "acls" in changed and self._security.acls is not None:
+            await self._security.acls.replace(map(decode_acl, told["acls"]))
         if "users" in changed:
-            await self._put_users_back(told["users"])
+            await self._security.writer.get().change(_replacing(decode_users(told["users"])))
         if "quotas" in changed:
-            await self._put_quotas_back(told["quotas"])
+            quotas = decode_quotas(told["quotas"])
+            await self._security.quota_writer.get().change(_replacing(quotas))
         if "transactions" in changed and self._coordinators.built is not None:
             await self._coordinators.built.transactions.abort_open(told["transactions"])
 
     def _list_open(self) -> list[str]:
         built = self._coordinators.built
         return [] if built is None else sorted(built.transactions.list_open())
-
-    def _tell_acls(self) -> list[list[str]]:
-        if self._security.authorizer is None or not len(self._security.authorizer):
-            return []
-        from siltstone.broker.security.acl_store import encode_acl  # noqa: PLC0415  # few have any
-
-        return sorted(map(encode_acl, self._security.authorizer))
-
-    async def _put_acls_back(self, rows: list[list[str]]) -> None:
-        from siltstone.broker.security.acl_store import decode_acl  # noqa: PLC0415  # likewise
-
-        if self._security.acls is not None:
-            await self._security.acls.replace(map(decode_acl, rows))
-
-    def _tell_users(self) -> dict[str, Any]:
-        store = self._security.users.built
-        if store is None or not store.credentials:
-            return {}
-        from siltstone.broker.security.users import encode_users  # noqa: PLC0415  # likewise
-
-        return encode_users(store.credentials)
-
-    async def _put_users_back(self, rows: Mapping[str, Any]) -> None:
-        from siltstone.broker.security.users import decode_users  # noqa: PLC0415  # likewise
-
-        await self._security.writer.get().change(_replacing(decode_users(rows)))
-
-    def _tell_quotas(self) -> list[dict[str, Any]]:
-        quotas = self._security.quotas.built
-        if quotas is None or not quotas.values:
-            return []
-        from siltstone.broker.security.quotas.store import encode_quotas  # noqa: PLC0415  # likewise
-
-        return encode_quotas(quotas.values)
-
-    async def _put_quotas_back(self, rows: list[Any]) -> None:
-        from siltstone.broker.security.quotas.store import decode_quotas  # noqa: PLC0415  # likewise
-
-        await self._security.quota_writer.get().change(_replacing(decode_quotas(rows)))
 
 
 def _replacing(wanted: dict[Any, Any]) -> Callable[[dict[Any, Any]], None]:
