@@ -44,20 +44,14 @@ class Status:
     """Each log directory: ``online``, or why it accepts no writes and what to do."""
 
 
+@dataclass(frozen=True, slots=True)
 class ControlChannel:
     """The pages under ``/v1/`` (loop only). Requests with the token are trusted."""
 
-    def __init__(
-        self,
-        is_trusted: Callable[[Mapping[bytes, bytes]], bool],
-        io: IoThreads,
-        find_status: Callable[[], Status],
-        find_logs: Callable[[], Iterable[Log]],
-    ) -> None:
-        self._is_trusted = is_trusted
-        self._io = io
-        self._find_status = find_status
-        self._find_logs = find_logs
+    is_trusted: Callable[[Mapping[bytes, bytes]], bool]
+    io: IoThreads
+    find_status: Callable[[], Status]
+    find_logs: Callable[[], Iterable[Log]]
 
     def routes(self) -> tuple[Route, ...]:
         """Return every page; pages that change something are wrapped in `guarded`."""
@@ -70,7 +64,7 @@ class ControlChannel:
         """Return a page that requires the token and then calls ``handle``."""
 
         async def guarded(request: HttpRequest) -> HttpResponse:
-            if not self._is_trusted(request.headers):
+            if not self.is_trusted(request.headers):
                 _logger.warning(
                     "refused a control request without the token path=%s peer=%s",
                     request.path,
@@ -88,14 +82,14 @@ class ControlChannel:
         return guarded
 
     async def _status(self, _request: HttpRequest) -> HttpResponse:
-        return json_answer(asdict(self._find_status()))
+        return json_answer(asdict(self.find_status()))
 
     async def _flush(self, _request: HttpRequest) -> HttpResponse:
         """Flush every log to the disk, a group of logs in each call on an io thread."""
-        logs = list(self._find_logs())
+        logs = list(self.find_logs())
         faults: list[str] = []
         for start in range(0, len(logs), _LOGS_PER_HOP):
-            faults += await self._io.run(_flush_logs, logs[start : start + _LOGS_PER_HOP])
+            faults += await self.io.run(_flush_logs, logs[start : start + _LOGS_PER_HOP])
         answer = {"flushed": len(logs) - len(faults), "faults": faults}
         return json_answer(answer, 500 if faults else 200)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
@@ -45,16 +46,14 @@ class Question(NamedTuple):
     rolls: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class CleanerPages:
     """The pages under ``/v1/`` that are about the cleaner (loop only)."""
 
-    def __init__(
-        self, cleaning: Cleaning, explainer: Explainer, io: IoThreads, clock: Clock
-    ) -> None:
-        self._cleaning = cleaning
-        self._explainer = explainer
-        self._io = io
-        self._clock = clock
+    cleaning: Cleaning
+    explainer: Explainer
+    io: IoThreads
+    clock: Clock
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
         """Return the pages; ``guarded`` makes a page require the token."""
@@ -66,17 +65,17 @@ class CleanerPages:
         )
 
     async def _explain(self, question: Question) -> HttpResponse:
-        found = self._explainer.select(question.topic, question.partition)
+        found = self.explainer.select(question.topic, question.partition)
         if found is None:
             return _unknown(question)
         return HttpResponse(body=self._pieces(found), content_type=JSON)
 
     async def _pieces(self, partitions: list[tuple[Topic, int]]) -> AsyncIterator[bytes]:
         """Yield the answer in pieces that take about a millisecond each."""
-        pieces = [f'{{"now_ms": {self._clock.now_ms()}, "partitions": [']
+        pieces = [f'{{"now_ms": {self.clock.now_ms()}, "partitions": [']
         share = LoopShare(SLICE_SECONDS)
         separator = "\n"
-        for answer in self._explainer.explain(partitions):
+        for answer in self.explainer.explain(partitions):
             pieces += (separator, json.dumps(answer))
             separator = ",\n"
             if share.is_over:
@@ -87,7 +86,7 @@ class CleanerPages:
         yield "".join(pieces).encode()
 
     async def _dry_run(self, question: Question) -> HttpResponse:
-        found = self._explainer.select(question.topic, question.partition)
+        found = self.explainer.select(question.topic, question.partition)
         if found is None:
             return _unknown(question)
         is_forced = question.is_forced
@@ -96,29 +95,29 @@ class CleanerPages:
             log = topic.logs[index]
             if log is not None and log.config.is_compacted:
                 answers.append(await self._predict(log, is_forced=is_forced))
-        return json_answer({"now_ms": self._clock.now_ms(), "predictions": answers})
+        return json_answer({"now_ms": self.clock.now_ms(), "predictions": answers})
 
     async def _predict(self, log: Log, *, is_forced: bool) -> dict[str, Any]:
         topic, partition = log.topic_partition
         head: dict[str, Any] = {"topic": topic, "partition": partition}
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         try:
             cleanable = self._find_cleanable(log, is_forced=is_forced)
             if not cleanable.is_worth_a_pass:
                 return {**head, "fault": "there is nothing to clean now"}
-            prediction = await self._io.run(self._cleaning.pool.get().dry_run, log, cleanable)
+            prediction = await self.io.run(self.cleaning.pool.get().dry_run, log, cleanable)
         except (CleaningAborted, CorruptSegment, OSError, struct.error) as error:
             return {**head, "fault": f"{type(error).__name__}: {error}"}
         if prediction is None:
             return {**head, "fault": "somebody works on the partition now; ask again"}
-        seconds = self._clock.monotonic() - began
+        seconds = self.clock.monotonic() - began
         return head | prediction_answer(prediction, seconds)
 
     def _find_cleanable(self, log: Log, *, is_forced: bool) -> CleanableLog:
-        snapshot = self._cleaning.manager.snapshot(log)
+        snapshot = self.cleaning.manager.snapshot(log)
         if is_forced:
             snapshot = selection.without_min_lag(snapshot)
-        return selection.find_cleanable(snapshot, self._clock.now_ms())
+        return selection.find_cleanable(snapshot, self.clock.now_ms())
 
     def _has_work(self, log: Log, *, is_forced: bool) -> bool:
         try:
@@ -127,14 +126,14 @@ class CleanerPages:
             return True  # the pass will report what is wrong
 
     async def _clean(self, question: Question) -> HttpResponse:
-        found = self._explainer.select(question.topic, question.partition)
+        found = self.explainer.select(question.topic, question.partition)
         if question.topic is None or found is None:
             return _unknown(question)
         logs = [log for topic, index in found if (log := topic.logs[index]) is not None]
         compacted = [log for log in logs if log.config.is_compacted]
         if not compacted:
             return text(409, f"topic {question.topic} does not have compact in its cleanup.policy")
-        off = self._explainer.find_what_is_off()
+        off = self.explainer.find_what_is_off()
         if off is not None:
             return text(409, f"nothing is cleaned while {off}; change it and restart the broker")
         is_forced = question.is_forced
@@ -147,12 +146,12 @@ class CleanerPages:
         if not dirty:
             return text(409, self._why_nothing(question, found))
         answer = {
-            "now_ms": self._clock.now_ms(),
+            "now_ms": self.clock.now_ms(),
             "requested": [log.topic_partition._asdict() for log in dirty],
             "nothing_to_clean": len(compacted) - len(dirty),
         }
         for log in dirty:
-            await self._io.run(self._cleaning.request, log.topic_partition, is_forced=is_forced)
+            await self.io.run(self.cleaning.request, log.topic_partition, is_forced=is_forced)
         return json_answer(answer, 202)
 
     async def _roll(self, logs: list[Log]) -> None:
@@ -169,7 +168,7 @@ class CleanerPages:
     def _why_nothing(self, question: Question, found: list[tuple[Topic, int]]) -> str:
         sentence = f"there is nothing to clean in {_name(question)} now"
         if len(found) == 1:
-            (facts,) = self._explainer.explain(found)
+            (facts,) = self.explainer.explain(found)
             closes = "; siltstone clean --roll closes it first"
             more = closes if facts["rule"] == Rule.ACTIVE_ONLY else ""
             return f"{sentence}: {facts['because']}{more}"
@@ -178,7 +177,7 @@ class CleanerPages:
     async def _history(self, question: Question) -> HttpResponse:
         events = [
             event
-            for event in self._cleaning.pool.get().services.history.recent()
+            for event in self.cleaning.pool.get().services.history.recent()
             if question.topic in {None, event.get("topic")}
             and question.partition in {None, event.get("partition")}
             and event.get("ended_ms", 0) >= question.since_ms

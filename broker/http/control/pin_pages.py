@@ -9,6 +9,7 @@ and renew also a lease. ``GET /v1/topics`` lists the topics that can be pinned.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
@@ -29,20 +30,14 @@ DEFAULT_LEASE_MS = 60_000
 _LONGEST_HOLDER = 100
 
 
+@dataclass(frozen=True, slots=True)
 class PinPages:
     """The pages under ``/v1/pins`` (loop only)."""
 
-    def __init__(
-        self,
-        room: PinRoom,
-        topics: TopicRegistry,
-        io: IoThreads,
-        find_cluster_id: Callable[[], str],
-    ) -> None:
-        self._find_cluster_id = find_cluster_id
-        self._room = room
-        self._topics = topics
-        self._io = io
+    room: PinRoom
+    topics: TopicRegistry
+    io: IoThreads
+    find_cluster_id: Callable[[], str]
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
         """Return the pages; ``guarded`` makes a page require the token."""
@@ -55,29 +50,29 @@ class PinPages:
         )
 
     async def _list(self, _request: HttpRequest) -> HttpResponse:
-        listed = [self._describe(pin) for pin in self._room.all_pins()]
-        return json_answer({"pins": listed, "held_bytes": self._room.held_bytes()})
+        listed = [self._describe(pin) for pin in self.room.all_pins()]
+        return json_answer({"pins": listed, "held_bytes": self.room.held_bytes()})
 
     async def _list_topics(self, _request: HttpRequest) -> HttpResponse:
-        topics = self._topics.topics.values()
+        topics = self.topics.topics.values()
         return json_answer({topic.name: topic.partitions for topic in topics})
 
     async def _pin(self, asked: dict[str, Any]) -> HttpResponse:
         logs = self._find_logs(asked.get("topics"), asked.get("partitions"))
         lease_ms = int(asked.get("lease_ms", DEFAULT_LEASE_MS))
         holder = str(asked.get("holder", ""))[:_LONGEST_HOLDER]
-        pin = await self._room.create(logs, lease_ms, holder)
-        body = await self._io.run(_manifest, pin, self._find_cluster_id())
+        pin = await self.room.create(logs, lease_ms, holder)
+        body = await self.io.run(_manifest, pin, self.find_cluster_id())
         return HttpResponse(status=201, body=body, content_type=JSON)
 
     async def _renew(self, asked: dict[str, Any]) -> HttpResponse:
         lease_ms = asked.get("lease_ms")
-        pin = self._room.renew(str(asked.get("id")), None if lease_ms is None else int(lease_ms))
+        pin = self.room.renew(str(asked.get("id")), None if lease_ms is None else int(lease_ms))
         return json_answer(self._describe(pin))
 
     async def _release(self, asked: dict[str, Any]) -> HttpResponse:
         pin_id = str(asked.get("id"))
-        await self._room.release(pin_id)
+        await self.room.release(pin_id)
         return json_answer({"released": pin_id})
 
     def _find_logs(
@@ -89,17 +84,17 @@ class PinPages:
             LookupError: A named topic or partition does not exist.
         """
         if topics is None and partitions is None:
-            topics = list(self._topics.topics)
+            topics = list(self.topics.topics)
         wanted = [(name, index) for name, index in partitions or ()]
         for name in topics or ():
-            topic = self._topics.topics.get(name)
+            topic = self.topics.topics.get(name)
             if topic is None:
                 raise LookupError(f"there is no topic {name} here")
             wanted += [(name, index) for index in range(topic.partitions)]
         found: dict[tuple[str, int], Log] = {}
         for name, index in wanted:
-            log = self._topics.logs.get((name, index))
-            if log is None or name not in self._topics.topics:
+            log = self.topics.logs.get((name, index))
+            if log is None or name not in self.topics.topics:
                 raise LookupError(f"there is no partition {name}-{index} here")
             found[name, index] = log
         return list(found.values())
@@ -110,7 +105,7 @@ class PinPages:
             "holder": pin.holder,
             "created_ms": pin.created_ms,
             "lease_ms": pin.lease_ms,
-            "expires_in_ms": int(self._room.seconds_left(pin) * 1000),
+            "expires_in_ms": int(self.room.seconds_left(pin) * 1000),
             "topics": sorted({each.topic_partition.topic for each in pin.partitions}),
             "partitions": len(pin.partitions),
             "segments": sum(len(each.segments) for each in pin.partitions),

@@ -6,6 +6,8 @@ The pages for a reload and for its preview require the token, since both make th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.http.values import Route, json_answer, text
@@ -14,7 +16,7 @@ from siltstone.config.describe import show_as_json
 from siltstone.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
     from siltstone.broker.net.tls.endpoints import Endpoints
@@ -24,42 +26,32 @@ if TYPE_CHECKING:
     from siltstone.storage.directory.log_directory import LogDirectory
 
 
+@dataclass(frozen=True, slots=True)
 class SettingsPages:
     """``/v1/config``, ``/v1/reload`` and ``/v1/diff`` (loop only)."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        io: IoThreads,
-        directories: Sequence[LogDirectory] = (),
-        certificates: Endpoints | None = None,
-    ) -> None:
-        self._settings = settings
-        self._io = io
-        self._directories = directories
-        self._certificates = certificates
+    settings: BrokerSettings
+    io: IoThreads
+    directories: Sequence[LogDirectory] = ()
+    certificates: Endpoints | None = None
 
     def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
         """Return the pages; ``guarded`` makes a page require the token."""
+        reloading = partial(reload, self.settings, self.io, self.certificates)
+        planning = partial(plan_reload, self.settings, self.io)
         return (
             Route("GET", "/v1/config", self._show),
-            Route("POST", "/v1/reload", guarded(_telling(self._reload))),
-            Route("POST", "/v1/diff", guarded(_telling(self._plan))),
+            Route("POST", "/v1/reload", guarded(_telling(reloading))),
+            Route("POST", "/v1/diff", guarded(_telling(planning))),
         )
 
     async def _show(self, _request: HttpRequest) -> HttpResponse:
         return json_answer(
             {
-                "log_dirs": [str(each.path) for each in self._directories],
-                "settings": list(show_as_json(self._settings.layers)),
+                "log_dirs": [str(each.path) for each in self.directories],
+                "settings": list(show_as_json(self.settings.layers)),
             }
         )
-
-    def _reload(self) -> Coroutine[Any, Any, Plan]:
-        return reload(self._settings, self._io, self._certificates)
-
-    def _plan(self) -> Coroutine[Any, Any, Plan]:
-        return plan_reload(self._settings, self._io)
 
 
 def _telling(find_plan: Callable[[], Awaitable[Plan]]) -> Page:

@@ -5,6 +5,7 @@ So all tests that share a broker find the same state: no test sees a quota or se
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.security.acl_store import decode_acl, encode_acl
@@ -23,34 +24,28 @@ if TYPE_CHECKING:
     Settings = Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
 class TrialState:
     """Settings, ACLs, users, quotas and open transactions (loop only)."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        topics: TopicRegistry,
-        security: Security,
-        coordinators: OnFirstUse[Coordinators],
-    ) -> None:
-        self._settings = settings
-        self._topics = topics
-        self._security = security
-        self._coordinators = coordinators
+    settings: BrokerSettings
+    topics: TopicRegistry
+    security: Security
+    coordinators: OnFirstUse[Coordinators]
 
     def tell(self) -> dict[str, Any]:
         """Return the current state, for `put_back`."""
-        layers = self._settings.layers
-        users, quotas = self._security.users.built, self._security.quotas.built
+        layers = self.settings.layers
+        users, quotas = self.security.users.built, self.security.quotas.built
         return {
             "cluster": dict(layers.cluster),
             "broker": dict(layers.broker),
-            "topics": {name: dict(each.overrides) for name, each in self._topics.topics.items()},
-            "groups": {name: dict(own) for name, own in self._settings.group_overrides.items()},
+            "topics": {name: dict(each.overrides) for name, each in self.topics.topics.items()},
+            "groups": {name: dict(own) for name, own in self.settings.group_overrides.items()},
             "client_metrics": {
-                name: dict(own) for name, own in self._settings.client_metrics.items()
+                name: dict(own) for name, own in self.settings.client_metrics.items()
             },
-            "acls": sorted(map(encode_acl, self._security.authorizer or ())),
+            "acls": sorted(map(encode_acl, self.security.authorizer or ())),
             "users": {} if users is None else encode_users(users.credentials),
             "quotas": [] if quotas is None else encode_quotas(quotas.values),
             "transactions": self._list_open(),
@@ -66,28 +61,28 @@ class TrialState:
         now = self.tell()
         changed = {name for name, value in now.items() if value != told[name]}
         if changed & {"cluster", "broker"}:
-            await self._settings.alter(cluster=told["cluster"], broker=told["broker"])
+            await self.settings.alter(cluster=told["cluster"], broker=told["broker"])
         for name, own in told["topics"].items():
-            topic = self._topics.topics.get(name)
+            topic = self.topics.topics.get(name)
             if topic is not None and topic.overrides != own:
-                await self._topics.alter(topic, own)
+                await self.topics.alter(topic, own)
         if "groups" in changed:
-            await _each_that_differs(now["groups"], told["groups"], self._settings.alter_group)
+            await _each_that_differs(now["groups"], told["groups"], self.settings.alter_group)
         if "client_metrics" in changed:
-            alter = self._settings.alter_client_metrics
+            alter = self.settings.alter_client_metrics
             await _each_that_differs(now["client_metrics"], told["client_metrics"], alter)
-        if "acls" in changed and self._security.acls is not None:
-            await self._security.acls.replace(map(decode_acl, told["acls"]))
+        if "acls" in changed and self.security.acls is not None:
+            await self.security.acls.replace(map(decode_acl, told["acls"]))
         if "users" in changed:
-            await self._security.writer.get().change(_replacing(decode_users(told["users"])))
+            await self.security.writer.get().change(_replacing(decode_users(told["users"])))
         if "quotas" in changed:
             quotas = decode_quotas(told["quotas"])
-            await self._security.quota_writer.get().change(_replacing(quotas))
-        if "transactions" in changed and self._coordinators.built is not None:
-            await self._coordinators.built.transactions.abort_open(told["transactions"])
+            await self.security.quota_writer.get().change(_replacing(quotas))
+        if "transactions" in changed and self.coordinators.built is not None:
+            await self.coordinators.built.transactions.abort_open(told["transactions"])
 
     def _list_open(self) -> list[str]:
-        built = self._coordinators.built
+        built = self.coordinators.built
         return [] if built is None else sorted(built.transactions.list_open())
 
 
