@@ -221,18 +221,14 @@ class HttpServer:
     async def _answer(
         self, routes: Routes, patience: Patience, request: HttpRequest
     ) -> HttpResponse:
-        refusal = await self._refuse(patience, request)
-        return await routes.answer(request) if refusal is None else refusal
-
-    async def _answer_urgent(
-        self, routes: Routes, patience: Patience, request: HttpRequest
-    ) -> HttpResponse:
-        """Answer one request in a spare place."""
-        if not routes.is_urgent(request):
+        """Answer a request; in a spare place only one for an urgent page, and then close."""
+        if patience.is_spare and not routes.is_urgent(request):
             return text(503, "all places are taken; ask again in a second", _CLOSE)
         refusal = await self._refuse(patience, request)
         response = await routes.answer(request) if refusal is None else refusal
-        return replace(response, headers=(*response.headers, _CLOSE))
+        if patience.is_spare:
+            return replace(response, headers=(*response.headers, _CLOSE))
+        return response
 
     async def _serve(
         self,
@@ -240,13 +236,12 @@ class HttpServer:
         writer: asyncio.StreamWriter | TlsStream,
         patience: Patience,
     ) -> None:
-        answer = self._answer_urgent if patience.is_spare else self._answer
         try:
             routes = await self._find_routes()
 
             from siltstone.broker.http.connection import HttpConnection  # noqa: PLC0415  # see above
 
-            serve = partial(answer, routes, patience)
+            serve = partial(self._answer, routes, patience)
             connection = HttpConnection(
                 reader, writer, serve, self._limits, self._admission, patience
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import types
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from siltstone.broker.context import Unwritten
@@ -338,19 +339,17 @@ def _come_later() -> Generator[None, None, None]:
     yield
 
 
+@dataclass(slots=True)
 class _Request:
     """One request while it is served, and its client."""
 
-    __slots__ = ("bytes", "client_id", "connection", "meter", "mutations", "seconds", "user")
-
-    def __init__(self, meter: Meter, connection: Client, user: str, client_id: str) -> None:
-        self.meter = meter
-        self.connection = connection
-        self.user = user
-        self.client_id = client_id
-        self.bytes = 0
-        self.seconds = 0.0
-        self.mutations: Mutations | None = None
+    meter: Meter
+    connection: Client
+    user: str
+    client_id: str
+    bytes: int = 0
+    seconds: float = 0.0
+    mutations: Mutations | None = None
 
     def charge(self, key: str, count: float) -> float:
         """Count what the request used; return how many seconds the client has to wait."""
