@@ -31,8 +31,7 @@ class Listener(NamedTuple):
 
     def __str__(self) -> str:
         """Return the address as the settings write it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{show_address(self.host, self.port)}"
 
 
 def protocol_map(text: str) -> dict[str, str]:

@@ -268,12 +268,10 @@ class ServerConfig:
         ours=True,
     )
     topics_max_count: int = limit_key(
-        100_000,
-        "How many topics there may be; one more is refused. Those that exist stay.",
+        100_000, "How many topics there may be; one more is refused. Those that exist stay."
     )
     partitions_max_count: int = limit_key(
-        200_000,
-        "How many partitions all topics together may have; more are refused.",
+        200_000, "How many partitions all topics together may have; more are refused."
     )
     groups_max_count: int = limit_key(
         100_000,

@@ -45,13 +45,7 @@ class PlainChannel(Transport):
     called when everything has left, ``on_lost`` with a reason when the peer or a file fails.
     """
 
-    __slots__ = (
-        "_loop",
-        "_on_drained",
-        "_outlet",
-        "_rare",
-        "_sending",
-    )
+    __slots__ = ("_loop", "_on_drained", "_outlet", "_rare", "_sending")
 
     def __init__(
         self,

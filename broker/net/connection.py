@@ -119,11 +119,7 @@ class Connection(Turn):
         """
         channel = channel_type(loop, sock, listener.sending, self.resume, self.close)
         super().__init__(
-            loop,
-            channel,
-            listener.dispatcher,
-            listener.loop_round,
-            listener.max_frame_bytes,
+            loop, channel, listener.dispatcher, listener.loop_round, listener.max_frame_bytes
         )
         self.services: Services = listener.services
         self.listener = listener

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import (
-    PARTITION,
-    Column,
-    Metric,
-    each_of,
-    one_of,
-    rows_of,
-)
+from siltstone.broker.http.metrics.metric import PARTITION, Column, Metric, each_of, one_of, rows_of
 from siltstone.broker.http.metrics.scans import find_cleanable
 from siltstone.cleaner.one_pass.stats import Reason
 

@@ -106,9 +106,7 @@ def single(read: Callable[[MetricSources], Value]) -> Reader:
     return rows
 
 
-def one_of(
-    find: Callable[[MetricSources], P | None],
-) -> Callable[[Callable[[P], Value]], Reader]:
+def one_of(find: Callable[[MetricSources], P | None]) -> Callable[[Callable[[P], Value]], Reader]:
     """Return a maker of readers of one value from a part; 0 while the part is not built."""
 
     def make(read: Callable[[P], Value]) -> Reader:
