@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from uuid import UUID
 
@@ -49,6 +50,31 @@ async def test_changes_that_come_together_are_written_together(tmp_path: Path) -
     again.load()
     assert len(again.state.topics) == 1000
     assert again.state == writer.state
+
+
+async def test_a_change_that_comes_during_a_write_is_in_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write that lacks it does not acknowledge it."""
+    catalog = Catalog([tmp_path])
+    writer = CatalogWriter(catalog, IoThreads(1))
+    loop = asyncio.get_running_loop()
+    late: list[Future[None]] = []
+    write = catalog.write
+
+    def write_later(state: CatalogState) -> None:
+        if not late:
+            late.append(asyncio.run_coroutine_threadsafe(writer.commit(_add(2)), loop))
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(10)
+        write(state)
+
+    monkeypatch.setattr(catalog, "write", write_later)
+    await writer.commit(_add(1))
+    await asyncio.wrap_future(late[0])
+    again = Catalog([tmp_path])
+    again.load()
+
+    assert list(again.state.topics) == ["t1", "t2"]
 
 
 async def test_a_failed_write_leaves_no_trace(tmp_path: Path) -> None:

@@ -257,6 +257,25 @@ async def test_a_catalogue_that_cannot_be_written_changes_nothing(
     assert topic.overrides == {"retention.ms": "5"}
 
 
+async def test_a_refused_deletion_is_not_made_with_the_next_change(
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client was told that the topic still exists."""
+    topics = home.services.topics
+    topic, other = [await topics.create(name, 1, {}) for name in ("orders", "other")]
+
+    def write(_state: CatalogState) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(home.catalog, "write", write)
+        with pytest.raises(KafkaStorageError):
+            await topics.delete(topic)
+    await topics.alter(other, {"retention.ms": "6"})
+
+    assert home.writer.state.topics.keys() == {"orders", "other"}
+
+
 async def test_added_partitions_are_of_the_same_topic(home: ServicesOnDisk) -> None:
     """Offsets of the old ones go on; the new ones begin at leader epoch 0 with its settings."""
     topics = home.services.topics
@@ -270,6 +289,10 @@ async def test_added_partitions_are_of_the_same_topic(home: ServicesOnDisk) -> N
     assert topics.logs["orders", 0].log_end_offset == 3
     added = topics.logs["orders", 2]
     assert (added.topic_id, added.leader_epoch, added.config.retention_ms) == (topic.id, 0, 5)
+    assert [each and each.topic_partition for each in topic.logs] == [
+        ("orders", index) for index in range(3)
+    ]
+    assert added is topic.logs[2]
 
 
 async def test_partitions_never_become_fewer(home: ServicesOnDisk) -> None:

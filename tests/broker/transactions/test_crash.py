@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from siltstone.broker.transactions.transaction import COMPLETED, TransactionState
+from siltstone.protocol.coordinator.group_records import NO_EXPIRY
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.parts import Buffer
 from siltstone.storage import files
+from tests.support.committed import new_offsets
 from tests.support.faults import path_of, replace_pwrite
 from tests.support.services import ServicesOnDisk
 from tests.support.transactional import (
@@ -131,6 +134,21 @@ async def test_an_undecided_transaction_is_still_open(
         assert log.last_stable_offset == log.log_end_offset
         assert read_committed(log) == ([0, 2] if commit else [0])
     assert committed_offset(home) == (2 if commit else 1)
+    await home.close()
+
+
+async def test_a_commit_behind_an_open_transaction_is_kept(tmp_path: Path) -> None:
+    """A start reads the journal of groups to its end, not to its last stable offset."""
+    home = await open_home(tmp_path)
+    commit_offset(home, await init(home), 5)
+    groups = home.services.groups()
+    committed = OffsetCommitValue(7, -1, "", home.clock.now_ms(), NO_EXPIRY)
+    partition = groups.journal.partition_for(GROUP)
+    groups.offsets.append(GROUP, partition, new_offsets(("orders", 1, committed)))
+    home.crash()
+    home = await open_home(tmp_path)
+
+    assert home.services.groups().offsets.find(GROUP, "orders", 1) == committed
     await home.close()
 
 

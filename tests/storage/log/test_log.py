@@ -276,3 +276,15 @@ def test_an_aborted_transaction_is_listed_to_its_readers(tmp_path: Path) -> None
     assert folder.reopen(is_clean=True).aborted_transactions(0, 4) == [(9, 1)]
     assert folder.reopen().aborted_transactions(0, 4) == [(9, 1)]
     assert offsets_in(bytes_of(folder.log, 0)) == [0, 1, 3]
+
+
+def test_an_abort_in_a_later_segment_is_listed(tmp_path: Path) -> None:
+    """The marker's segment has the entry; a fetch of the data reads the segment before it."""
+    folder = LogFolder(tmp_path)
+    folder.append(2, producer_id=9, producer_epoch=0, base_sequence=0, flags=0x10)
+    folder.log.roll()
+    marker = build_marker(0, TIMESTAMP, ABORT, 0, producer_id=9, producer_epoch=0)
+    folder.log.append(validated(marker), Origin.COORDINATOR)
+
+    assert len(folder.log.segments) == 2
+    assert folder.log.aborted_transactions(0, 2) == [(9, 0)]

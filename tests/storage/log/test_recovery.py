@@ -130,6 +130,20 @@ def test_a_clean_start_writes_nothing(folder: LogFolder) -> None:
     check_log(log)
 
 
+def test_a_clean_start_goes_on_behind_the_last_record(tmp_path: Path) -> None:
+    """The last batch has several records; their offsets are not given to others."""
+    folder = LogFolder(tmp_path)
+    folder.append()
+    folder.append(3)
+    folder.close()
+
+    folder.reopen(is_clean=True)
+    folder.append()
+
+    assert folder.log.log_end_offset == 5
+    check_log(folder.log)
+
+
 def test_every_prefix_of_the_bytes_is_a_prefix_of_the_batches(tmp_path: Path) -> None:
     """Wherever the file is cut, the whole batches before the cut are kept and nothing else."""
     folder = LogFolder(tmp_path, TopicConfig(index_interval_bytes=0))
