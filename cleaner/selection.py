@@ -11,30 +11,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from siltstone.config.topic import TopicConfig
+from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.topic_partition import TopicPartition
 
 _END_OF_TIME = 253_402_300_799_000  # the end of the year 9999; anything later counts as never
-
-
-class Segment(Protocol):
-    """The fields of a segment that selection needs; a ``ReadableSegment`` has them."""
-
-    base_offset: int
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of its ``.log``."""
-
-    @property
-    def largest_timestamp(self) -> int:
-        """Return its greatest record timestamp, or its modification time without one, in ms."""
-
-    @property
-    def first_batch_timestamp(self) -> int:
-        """Return the max timestamp of its first batch, or -1."""
 
 
 class LogSnapshot(NamedTuple):
@@ -48,7 +31,7 @@ class LogSnapshot(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
-    segments: Sequence[Segment]
+    segments: Sequence[ReadableSegment]
     checkpoint: int | None
 
 
@@ -89,7 +72,7 @@ class CleanableLog:
     delay_ms: int
     limit: Limit
     correction: Correction | None
-    young_segment: Segment | None
+    young_segment: ReadableSegment | None
 
     @property
     def ratio(self) -> float:
@@ -222,17 +205,17 @@ def _first_dirty(snapshot: LogSnapshot) -> tuple[int, Correction | None]:
     return checkpoint, None
 
 
-def _find_young(segments: Sequence[Segment], limit_ms: int) -> Segment | None:
+def _find_young(segments: Sequence[ReadableSegment], limit_ms: int) -> ReadableSegment | None:
     """Return the first segment with a record younger than the limit, which is exclusive."""
     return next((each for each in segments if each.largest_timestamp > limit_ms), None)
 
 
-def _earliest(segments: Sequence[Segment]) -> int | None:
+def _earliest(segments: Sequence[ReadableSegment]) -> int | None:
     stamps = (each.first_batch_timestamp for each in segments)
     return min((stamp for stamp in stamps if stamp > 0), default=None)
 
 
-def _delay(segments: Sequence[Segment], limit_ms: int) -> int:
+def _delay(segments: Sequence[ReadableSegment], limit_ms: int) -> int:
     """Return how long before the limit the earliest dirty batch is, 0 if it is not before it."""
     if limit_ms <= 0:  # so with the default lag: no time is before the limit, no header is read
         return 0

@@ -3,43 +3,23 @@
 It goes by the sizes before cleaning: segments shrink in one pass and merge in the next pass.
 """
 
-from collections.abc import Sequence, Sized
-from typing import Final, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 from siltstone.config.topic import TopicConfig
+from siltstone.storage.segment.readable import ReadableSegment
 
 MAX_SPAN: Final = (1 << 31) - 1
 """The largest offset of a segment relative to its base."""
 
 
-class Segment(Protocol):
-    """The fields of a segment that grouping needs; a ``ReadableSegment`` has them."""
-
-    @property
-    def base_offset(self) -> int:
-        """Return the segment's base offset."""
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of its ``.log``."""
-
-    def offset_index(self) -> Sized:
-        """Return its offset index; an entry has 8 bytes."""
-
-    def time_index(self) -> Sized:
-        """Return its time index; an entry has 12 bytes."""
-
-
-AnySegment = TypeVar("AnySegment", bound=Segment)
-
-
 def group_segments(
-    segments: Sequence[AnySegment],
+    segments: Sequence[ReadableSegment],
     config: TopicConfig,
     *,
     end_offset: int,
     first_uncleanable_offset: int,
-) -> list[tuple[AnySegment, ...]]:
+) -> list[tuple[ReadableSegment, ...]]:
     """Pack the segments that begin below ``end_offset`` into groups that fit one segment.
 
     A group is limited by ``segment.bytes``, by ``segment.index.bytes`` for either index, and by the
@@ -47,7 +27,7 @@ def group_segments(
     """
     chosen = [segment for segment in segments if segment.base_offset < end_offset]
     bounds = [segment.base_offset for segment in chosen[1:]] + [first_uncleanable_offset]
-    groups: list[list[AnySegment]] = []
+    groups: list[list[ReadableSegment]] = []
     sums = (0, 0, 0)
     # strict=False: even without segments there is one bound.
     for segment, bound in zip(chosen, bounds, strict=False):

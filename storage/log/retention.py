@@ -6,25 +6,10 @@ records becomes empty after ``retention.ms``; its log rolls just before. No file
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from siltstone.config.topic import TopicConfig
-
-
-class Segment(Protocol):
-    """The fields of a segment that retention needs; a ``LogSegment`` has them."""
-
-    @property
-    def base_offset(self) -> int:
-        """Return the segment's base offset."""
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of its ``.log``."""
-
-    @property
-    def largest_timestamp(self) -> int:
-        """Return its greatest record timestamp, or its modification time without one, in ms."""
+from siltstone.storage.segment.readable import ReadableSegment
 
 
 class Doomed(NamedTuple):
@@ -35,7 +20,7 @@ class Doomed(NamedTuple):
 
 
 def find_doomed(
-    segments: Sequence[Segment],
+    segments: Sequence[ReadableSegment],
     config: TopicConfig,
     *,
     now_ms: int,
@@ -59,7 +44,7 @@ def find_doomed(
     return [each for each in doomed if each.segments]
 
 
-def _below(segments: Sequence[Segment], log_start_offset: int) -> int:
+def _below(segments: Sequence[ReadableSegment], log_start_offset: int) -> int:
     """Count the segments that end at or below the log start offset; never the last one."""
     count = 0
     while count + 1 < len(segments) and segments[count + 1].base_offset <= log_start_offset:
@@ -67,7 +52,7 @@ def _below(segments: Sequence[Segment], log_start_offset: int) -> int:
     return count
 
 
-def _over_size(segments: Sequence[Segment], retention_bytes: int) -> int:
+def _over_size(segments: Sequence[ReadableSegment], retention_bytes: int) -> int:
     """Count the oldest segments to delete so that ``retention_bytes`` are left; 0 if negative."""
     if retention_bytes < 0:
         return 0
@@ -79,7 +64,7 @@ def _over_size(segments: Sequence[Segment], retention_bytes: int) -> int:
     return count
 
 
-def _over_age(segments: Sequence[Segment], retention_ms: int, now_ms: int) -> int:
+def _over_age(segments: Sequence[ReadableSegment], retention_ms: int, now_ms: int) -> int:
     """Count the oldest segments whose records are all past ``retention_ms``; 0 if negative."""
     if retention_ms < 0:
         return 0

@@ -22,7 +22,7 @@ class FakeSegment:
 
 
 def snapshot(
-    *segments: FakeSegment,
+    *segments: Any,
     checkpoint: int | None = None,
     log_start_offset: int = 0,
     last_stable_offset: int | None = None,
@@ -42,6 +42,6 @@ def snapshot(
     )
 
 
-def four(**fields: int) -> list[FakeSegment]:
+def four(**fields: int) -> list[Any]:
     """Return segments 0, 10, 20 and the active 30."""
     return [FakeSegment(base, **fields) for base in (0, 10, 20, 30)]

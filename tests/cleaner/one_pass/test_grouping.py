@@ -1,6 +1,7 @@
 """Which segments become one: sizes before cleaning, both indexes, the span of offsets."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ class FakeSegment:
 
 
 def bases(
-    segments: list[FakeSegment],
+    segments: list[Any],
     *,
     end_offset: int = 1 << 40,
     first_uncleanable_offset: int = 1 << 30,
