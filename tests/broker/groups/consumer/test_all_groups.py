@@ -14,8 +14,8 @@ from siltstone.broker.groups.classic.messages import (
     SyncRequest,
     SyncResult,
 )
+from siltstone.broker.groups.consumer.all_groups import HostedConsumerGroup
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, HeartbeatResult
-from siltstone.broker.groups.consumer.host import HostedConsumerGroup
 from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.protocol.coordinator.consumer_protocol import decode_assignment, encode_assignment
 from siltstone.protocol.coordinator.group_errors import (
