@@ -32,7 +32,7 @@ from siltstone.protocol.coordinator.group_errors import (
     StaleMemberEpoch,
     UnknownMemberId,
 )
-from siltstone.protocol.errors import NotCoordinator
+from siltstone.protocol.errors import KafkaError, NotCoordinator
 from siltstone.protocol.names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -168,6 +168,21 @@ class GroupCoordinator:
             self.add(group)
         return group
 
+    def get(self, group_id: str, missing: type[KafkaError]) -> Group:
+        """Return the group that a request names.
+
+        Raises:
+            InvalidGroupId: The group has no name, or one that no record can hold.
+            KafkaError: The group's state is not known yet, or ``missing``: there is no such group.
+        """
+        if not group_id:
+            raise InvalidGroupId
+        self.check(group_id)
+        group = self.groups.get(group_id) or self.find(group_id)
+        if group is None:
+            raise missing
+        return group
+
     def keep(self, group: Group) -> None:
         """Keep a group that `check_commit` has created, since it has now committed offsets."""
         if group.group_id not in self.groups:
@@ -222,18 +237,11 @@ class GroupCoordinator:
         """Keep a member alive.
 
         Raises:
-            InvalidGroupId: The group has no name, or one that no record can hold.
             UnknownMemberId: There is no such group, or no such member of it.
-            KafkaError: The group refuses for another reason, or the group's state is not known yet.
+            KafkaError: The group refuses, or see `get`.
         """
         group_id, generation, member_id, instance_id = request
-        if not group_id:
-            raise InvalidGroupId
-        self.check(group_id)
-        group = self.groups.get(group_id) or self.find(group_id)
-        if group is None:
-            raise UnknownMemberId
-        group.heartbeat(member_id, instance_id, generation)
+        self.get(group_id, UnknownMemberId).heartbeat(member_id, instance_id, generation)
 
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Add a group that the journal does not have yet, or has only offsets of."""

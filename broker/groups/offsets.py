@@ -230,8 +230,8 @@ class Offsets:
             KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         group = self._find(group_id)
-        old = () if group is None else self._find_old(group, names)
-        return self.delete(group_id, partition, self._list_of(group_id, old)) if old else 0
+        old = set() if group is None else self._find_old(group, names)
+        return self.delete(group_id, partition, self.list_all(group_id, old)) if old else 0
 
     def _make_place(self, group_id: str, partition: int, offsets: NewOffsets) -> dict[str, bytes]:
         """Delete a group's offsets of deleted topics whose names the new offsets have.
@@ -334,24 +334,16 @@ class Offsets:
             del self._shard(group_id)[group_id]
             self._other_bytes -= _size_of_group(group_id)
 
-    def list_all(self, group_id: str) -> list[tuple[str, int]]:
-        """Return the topics and partitions of a group's offsets, pending offsets included."""
+    def list_all(
+        self, group_id: str, names: AbstractSet[str] | None = None
+    ) -> list[tuple[str, int]]:
+        """Return the partitions of a group's offsets, of some topics or all, pending ones too."""
         group = self._find(group_id)
         if group is None:
             return []
         named = {(topic, index) for topic, indexes in group.committed.items() for index in indexes}
-        return sorted(named.union(*group.pending.values()))
-
-    def _list_of(self, group_id: str, names: AbstractSet[str]) -> list[tuple[str, int]]:
-        """Return the partitions of a group's offsets of some topics, pending offsets too."""
-        group = self._find(group_id)
-        if group is None:
-            return []
-        committed = group.committed
-        named = {(topic, index) for topic in committed.keys() & names for index in committed[topic]}
-        for pending in group.pending.values():
-            named.update(key for key in pending if key[0] in names)
-        return sorted(named)
+        named = named.union(*group.pending.values())
+        return sorted(key for key in named if names is None or key[0] in names)
 
     def forget(self, group_id: str) -> None:
         """Forget a group that is deleted according to the journal."""

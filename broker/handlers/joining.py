@@ -193,13 +193,7 @@ def _check(context: RequestContext, request: SyncGroupRequest) -> None:
 def _begin_sync(
     coordinator: GroupCoordinator, request: SyncGroupRequest, parked: Parked[SyncResult]
 ) -> None:
-    if not request.group_id:
-        raise InvalidGroupId
-    coordinator.check(request.group_id)
-    group = coordinator.find(request.group_id)
-    if group is None:
-        raise UnknownMemberId
-    group.sync(
+    coordinator.get(request.group_id, UnknownMemberId).sync(
         SyncRequest(
             member_id=request.member_id,
             instance_id=request.group_instance_id,

@@ -9,7 +9,6 @@ from siltstone.broker.security.rights import DELETE, GROUP, READ, TOPIC
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
-    InvalidGroupId,
 )
 from siltstone.protocol.errors import (
     ErrorCode,
@@ -97,12 +96,6 @@ def _find_group(services: Services, group_id: str) -> Group:
         GroupIdNotFound: There is no such group.
         KafkaError: The group is refused for another reason.
     """
-    if not group_id:
-        raise InvalidGroupId
-    groups = services.groups()
-    groups.check(group_id)
-    group = groups.find(group_id)
-    if group is None:
-        raise GroupIdNotFound
+    group = services.groups().get(group_id, GroupIdNotFound)
     group.check_offset_delete()
     return group

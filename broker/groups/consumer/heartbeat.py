@@ -200,21 +200,16 @@ def _find_or_join(changes: Changes, request: HeartbeatRequest) -> Member:
 def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
     """Fence a member of another epoch; the one before is allowed, since an answer may be lost."""
     received, known = request.member_epoch, member.epoch
-    if received > known:
+    is_the_one_before = (
+        received == member.current.previous_member_epoch
+        and request.owned is not None
+        and _is_subset(request.owned, member.current.assigned)
+    )
+    if received > known or (received < known and not is_the_one_before):
         raise FencedMemberEpoch(
-            f"The consumer group member has a greater member epoch ({received}) than the one known "
-            f"by the group coordinator ({known}). The member must abandon all its partitions and "
-            "rejoin."
-        )
-    if received < known and (
-        received != member.current.previous_member_epoch
-        or request.owned is None
-        or not _is_subset(request.owned, member.current.assigned)
-    ):
-        raise FencedMemberEpoch(
-            f"The consumer group member has a smaller member epoch ({received}) than the one known "
-            f"by the group coordinator ({known}). The member must abandon all its partitions and "
-            "rejoin."
+            f"The consumer group member has a {'greater' if received > known else 'smaller'} "
+            f"member epoch ({received}) than the one known by the group coordinator ({known}). The "
+            "member must abandon all its partitions and rejoin."
         )
 
 

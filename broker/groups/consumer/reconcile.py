@@ -76,8 +76,7 @@ def _advance(
 ) -> CurrentAssignment:
     """Give up partitions outside of the target; without such, get free partitions of the target."""
     target = {topic: each for topic, each in goal.target.items() if topic in goal.topic_ids}
-    kept = _split(current.assigned, target)
-    revoking = _without(current.assigned, target)
+    kept, revoking = _split(current.assigned, target)
     if revoking and _holds(owned, revoking):
         state = MemberState.UNREVOKED_PARTITIONS
         return CurrentAssignment(epoch, current.member_epoch, state, kept, revoking)
@@ -119,27 +118,15 @@ def _holds(owned: Partitions | None, partitions: OwnedPartitions) -> bool:
     )
 
 
-def _split(assigned: OwnedPartitions, target: Partitions) -> dict[UUID, dict[int, int]]:
-    """Return the assigned partitions that are in the target."""
-    kept = {
-        topic_id: {
-            partition: epoch
-            for partition, epoch in epochs.items()
-            if partition in target.get(topic_id, ())
-        }
-        for topic_id, epochs in assigned.items()
-    }
-    return {topic_id: epochs for topic_id, epochs in kept.items() if epochs}
-
-
-def _without(assigned: OwnedPartitions, target: Partitions) -> dict[UUID, dict[int, int]]:
-    """Return the assigned partitions that are not in the target."""
-    rest = {
-        topic_id: {
-            partition: epoch
-            for partition, epoch in epochs.items()
-            if partition not in target.get(topic_id, ())
-        }
-        for topic_id, epochs in assigned.items()
-    }
-    return {topic_id: epochs for topic_id, epochs in rest.items() if epochs}
+def _split(
+    assigned: OwnedPartitions, target: Partitions
+) -> tuple[dict[UUID, dict[int, int]], dict[UUID, dict[int, int]]]:
+    """Return the assigned partitions that are in the target, and those that are not."""
+    kept: dict[UUID, dict[int, int]] = {}
+    revoking: dict[UUID, dict[int, int]] = {}
+    for topic_id, epochs in assigned.items():
+        wanted = target.get(topic_id, ())
+        for partition, epoch in epochs.items():
+            part = kept if partition in wanted else revoking
+            part.setdefault(topic_id, {})[partition] = epoch
+    return kept, revoking
