@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from siltstone.broker import context
+
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from siltstone.broker import context
     from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.fetching.sessions import FetchSessions
     from siltstone.broker.fetching.waiting import Waiting
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     RequestContext: TypeAlias = context.RequestContext["Services"]
     """The context of a request, with these services."""
+else:
+    RequestContext = context.RequestContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

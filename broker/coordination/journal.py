@@ -5,17 +5,18 @@ in the log. At the start the journal is read back: io threads read batches, and 
 them in slices. A request for a partition that is not read yet is refused meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.internal import preset_for
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.protocol.core import pack_rows
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
@@ -30,22 +31,22 @@ from siltstone.protocol.errors import (
     UnknownServerError,
 )
 from siltstone.protocol.java import partition_for
+from siltstone.protocol.parts import FileSlice
 from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
-from siltstone.protocol.records.journal import NO_PRODUCER, Folded, LeftOut, read_entries
+from siltstone.protocol.records.journal import (
+    NO_PRODUCER,
+    Entry,
+    Folded,
+    LeftOut,
+    Producer,
+    Row,
+    read_entries,
+)
 from siltstone.storage.appending.batch import ValidatedBatch
+from siltstone.storage.clock import Clock
 from siltstone.storage.files import disk
+from siltstone.storage.log.log import Log
 from siltstone.storage.producers.checks import Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.protocol.parts import FileSlice
-    from siltstone.protocol.records.journal import Entry, Producer, Row
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.log.log import Log
 
 _logger = logging.getLogger(__name__)
 

@@ -4,25 +4,31 @@ The groups' state machines do no I/O. The coordinator writes their records to
 ``__consumer_offsets``, reads them back at the start, and runs the timers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.consumer.checks import FIRST_WITH_EPOCHS
+from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.expiry import DeletedTopics, expire
+from siltstone.broker.groups.group import Group
+from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import TOMBSTONES_AT_A_TIME, Offsets
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.client_limits import GROUPS, OFFSET_BYTES
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupMaxSizeReached,
@@ -33,21 +39,10 @@ from siltstone.protocol.coordinator.group_errors import (
     UnknownMemberId,
 )
 from siltstone.protocol.errors import KafkaError, NotCoordinator
+from siltstone.protocol.messages.heartbeat import HeartbeatRequest
 from siltstone.protocol.names import OFFSETS_TOPIC
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.group import Group
-    from siltstone.broker.groups.group_offsets import NewOffsets
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.broker.topics.topic import Topic
-    from siltstone.protocol.messages.heartbeat import HeartbeatRequest
-    from siltstone.protocol.records.journal import Row
-    from siltstone.storage.clock import Clock
+from siltstone.protocol.records.journal import Row
+from siltstone.storage.clock import Clock
 
 _logger = logging.getLogger(__name__)
 

@@ -6,23 +6,17 @@ that the next start walks again. A new topic may have such a name at the same ti
 its offsets from those of the deleted topic. (Kafka: ``GroupCoordinator.onPartitionsDeleted``.)
 """
 
-from __future__ import annotations
-
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from uuid import UUID
 
+from siltstone.broker.groups.group import Group
+from siltstone.broker.groups.owner import Owner
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, read_offset
 from siltstone.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterator, Mapping
-    from collections.abc import Set as AbstractSet
-    from uuid import UUID
-
-    from siltstone.broker.groups.group import Group
-    from siltstone.broker.groups.owner import Owner
 
 _logger = logging.getLogger(__name__)
 

@@ -1,23 +1,19 @@
 """The interface of a group, whichever protocol its members speak; the states of a classic group."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.groups.classic.messages import (
-        JoinReply,
-        JoinRequest,
-        SyncReply,
-        SyncRequest,
-    )
-    from siltstone.broker.groups.consumer.checks import PartitionCheck
-    from siltstone.protocol.errors import ErrorCode
-    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
-    from siltstone.protocol.records.journal import Row
+from siltstone.broker.groups.classic.messages import (
+    JoinReply,
+    JoinRequest,
+    SyncReply,
+    SyncRequest,
+)
+from siltstone.broker.groups.consumer.checks import PartitionCheck
+from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.records.journal import Row
 
 
 class GroupState(StrEnum):

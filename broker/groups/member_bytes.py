@@ -11,17 +11,11 @@ A refused member gets COORDINATOR_LOAD_IN_PROGRESS, so that the client waits and
 GROUP_MAX_SIZE_REACHED would stop the client for good, and there may soon be room.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
-from siltstone.broker.process.client_limits import MEMBER_BYTES
+from siltstone.broker.process.client_limits import MEMBER_BYTES, Limits
 from siltstone.protocol.errors import CoordinatorLoadInProgress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from siltstone.broker.process.client_limits import Limits
 
 _OBJECT_BYTES: Final = 60
 _GROUP_BYTES: Final = 1_300
@@ -48,7 +42,7 @@ class MemberBytes:
         self._refuse_share = refuse_share
 
     @classmethod
-    def of(cls, limits: Limits) -> MemberBytes:
+    def of(cls, limits: Limits) -> "MemberBytes":
         """Return a new count with the limits from the broker's settings."""
         return cls(
             lambda size: limits.check(MEMBER_BYTES, size, CoordinatorLoadInProgress),

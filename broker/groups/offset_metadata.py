@@ -1,11 +1,6 @@
 """The limit for the length of a committed offset's metadata."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from siltstone.config.server import ServerConfig
+from siltstone.config.server import ServerConfig
 
 MAX_CHARACTERS = 8191
 """As many characters always fit the int16 length of a record's field."""

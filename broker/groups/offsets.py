@@ -5,9 +5,9 @@ and read on request: a million offsets are then a million small objects that the
 never looks at.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
 from zlib import crc32
 
 from siltstone.broker.groups.group_offsets import (
@@ -16,20 +16,14 @@ from siltstone.broker.groups.group_offsets import (
     TOPIC_BYTES,
     TRANSACTION_BYTES,
     GroupOffsets,
+    NewOffsets,
     excess_of,
     growth_of,
 )
 from siltstone.broker.topics.retired import RetiredNames
 from siltstone.protocol.coordinator.group_records import offset_key, read_offset
-from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from siltstone.broker.groups.group_offsets import NewOffsets
-    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
-    from siltstone.protocol.records.journal import Producer, Row
+from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
+from siltstone.protocol.records.journal import NO_PRODUCER, EntryKind, Producer, Row
 
 _SHARDS: Final = 64  # one dict of a million groups would stop the loop for 50 ms when it grows
 _NO_IDS: dict[str, bytes] = {}

@@ -1,23 +1,19 @@
 """The coordinator for code that works on its groups: expiry, replay, consumer groups."""
 
-from __future__ import annotations
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from siltstone.broker.coordination.journal import CoordinatorLog
-    from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.group import Group
-    from siltstone.broker.groups.member_bytes import MemberBytes
-    from siltstone.broker.groups.offsets import Offsets
-    from siltstone.broker.groups.timers import Timers
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.protocol.records.journal import Row
-    from siltstone.storage.clock import Clock
+from siltstone.broker.coordination.journal import CoordinatorLog
+from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.group import Group
+from siltstone.broker.groups.member_bytes import MemberBytes
+from siltstone.broker.groups.offsets import Offsets
+from siltstone.broker.groups.timers import Timers
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.protocol.records.journal import Row
+from siltstone.storage.clock import Clock
 
 
 class Owner(Protocol):

@@ -1,9 +1,10 @@
 """Reading the journal back: makes groups and offsets from the records of ``__consumer_offsets``."""
 
-from __future__ import annotations
+from collections.abc import Iterator
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
+from siltstone.broker.groups.owner import Owner
 from siltstone.protocol.coordinator.group_records import (
     read_group,
     read_key,
@@ -12,12 +13,6 @@ from siltstone.protocol.coordinator.group_records import (
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 from siltstone.protocol.records.journal import Entry, EntryKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
-    from siltstone.broker.groups.owner import Owner
 
 
 class Replay:

@@ -6,19 +6,14 @@ runs, and the heap keeps only running timers, so neither keeps a removed or refu
 memory.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeAlias
+from siltstone.storage.clock import Clock
 
-    from siltstone.storage.clock import Clock
-
-    _Entry: TypeAlias = list[Any]
-    """A time, a number, and the timer whose entry it is; None once no timer uses it."""
+_Entry: TypeAlias = list[Any]
+"""A time, a number, and the timer whose entry it is; None once no timer uses it."""
 
 _LEAST_ENTRIES = 256
 _ENTRIES_PER_TIMER = 4
@@ -31,7 +26,7 @@ class Timer:
 
     __slots__ = ("_action", "_entry", "_timers", "deadline")
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: "Timers") -> None:
         self.deadline: float | None = None
         self._action: Callable[[], None] | None = None
         self._entry: _Entry | None = None  # the only entry of this timer on the heap

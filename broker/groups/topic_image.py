@@ -1,14 +1,10 @@
 """The topics as groups know them: names, ids, partition counts, and a version."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, KeysView
 from hashlib import blake2b
 from struct import Struct
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, KeysView
-    from uuid import UUID
+from typing import Protocol
+from uuid import UUID
 
 _HASH = Struct(">q")
 _COUNT = Struct(">i")

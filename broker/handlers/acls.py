@@ -5,9 +5,8 @@ as in Apache Kafka. When a change is answered, it is on the disk and in force fo
 of every client.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.security.acl import (
@@ -20,29 +19,30 @@ from siltstone.broker.security.acl import (
     ResourceType,
     check_acl,
 )
+from siltstone.broker.security.acl_store import AclWriter
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from siltstone.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
+from siltstone.protocol.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 from siltstone.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
     DeleteAclsResponse,
 )
 from siltstone.protocol.messages.describe_acls import (
     AclDescription,
+    DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
 from siltstone.protocol.names import CLUSTER_NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from siltstone.broker.security.acl_store import AclWriter
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-    from siltstone.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-    from siltstone.protocol.messages.describe_acls import DescribeAclsRequest
 
 _REFUSAL: Final[dict[str, Any]] = {
     "error_code": ErrorCode.security_disabled,

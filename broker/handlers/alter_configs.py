@@ -11,15 +11,15 @@ advertised.listeners can be altered while this broker runs, where Kafka needs a 
 that would exceed configs.max.bytes or client.metrics.max.count is refused with POLICY_VIOLATION.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from siltstone.broker.handlers.authorized import find_refusal
 from siltstone.broker.process import logs
 from siltstone.broker.process.loop_share import work_off
 from siltstone.broker.security.rights import ALTER_CONFIGS
+from siltstone.broker.services import RequestContext
 from siltstone.broker.telemetry import check_subscription
 from siltstone.broker.topics import eligible_leaders
 from siltstone.broker.topics.settings.config_changes import (
@@ -36,21 +36,18 @@ from siltstone.broker.topics.settings.resources import (
 )
 from siltstone.config.describe import describe_broker, describe_topic
 from siltstone.config.group_settings import describe_group
+from siltstone.config.layers import Layers
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnknownTopicOrPartition
 from siltstone.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from siltstone.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from siltstone.protocol.names import check_topic_name
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.config.layers import Layers
-    from siltstone.protocol.messages.alter_configs import AlterConfigsRequest
-    from siltstone.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 _MAX_SETTINGS = 1_000
 _NOT_REPLACED = frozenset({ResourceType.BROKER_LOGGER})

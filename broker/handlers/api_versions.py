@@ -6,24 +6,18 @@ this API alone, so that any client can read it and ask again. The APIs of teleme
 while a subscription exists: clients that see them use them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from siltstone.broker.api import APIS
+from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.features import SUPPORTED
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.api_versions import (
     ApiVersion,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
 from siltstone.protocol.names import is_software_name
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.api_versions import ApiVersionsRequest
 
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0 = 4

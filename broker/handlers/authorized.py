@@ -5,10 +5,10 @@ The module also checks the rights to topics and to settings for several handlers
 of an answer to a client that has no right to the cluster.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.principals import ANONYMOUS
 from siltstone.broker.security.rights import (
     CLUSTER,
@@ -18,20 +18,15 @@ from siltstone.broker.security.rights import (
     TOPIC,
     TOPIC_OPERATIONS,
 )
+from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.settings.resources import ResourceType
+from siltstone.broker.topics.topic import Form
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
     KafkaError,
     TopicAuthorizationFailed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from siltstone.broker.process.loop_share import LoopShare
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.topics.topic import Form
 
 Row = TypeVar("Row", bound="tuple[Any, ...]")
 

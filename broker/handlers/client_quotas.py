@@ -12,41 +12,41 @@ mutations; an entity that a request alters twice is not changed, where Kafka ans
 but still makes the first change, which no audit log would show.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.broker.security.quotas.book import IP, QUOTAS, TYPES, check_quota, make_entity
+from siltstone.broker.security.quotas.book import (
+    IP,
+    QUOTAS,
+    TYPES,
+    Entity,
+    Values,
+    check_quota,
+    make_entity,
+)
 from siltstone.broker.security.rights import ALTER_CONFIGS, CLUSTER, DESCRIBE_CONFIGS
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
 from siltstone.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ResponseEntityData,
     ResponseEntryData,
 )
+from siltstone.protocol.messages.alter_client_quotas import EntryData as Alteration
 from siltstone.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     EntityData,
     EntryData,
     ValueData,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from siltstone.broker.security.quotas.book import Entity, Values
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
-    from siltstone.protocol.messages.alter_client_quotas import EntryData as Alteration
-    from siltstone.protocol.messages.describe_client_quotas import (
-        ComponentData,
-        DescribeClientQuotasRequest,
-    )
-
-    Named = frozenset[tuple[str, str | None]]
+Named = frozenset[tuple[str, str | None]]
 
 _MATCH_TYPES: Final = {0: "EXACT", 1: "DEFAULT", 2: "SPECIFIED"}
 _EXACT: Final = 0

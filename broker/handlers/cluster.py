@@ -3,20 +3,14 @@
 v1 endpoint type (KIP-919) · v2 fenced brokers (KIP-1073).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from siltstone.broker.handlers import authorized
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import KafkaError, MismatchedEndpointType, UnsupportedEndpointType
 from siltstone.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
+    DescribeClusterRequest,
     DescribeClusterResponse,
 )
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.describe_cluster import DescribeClusterRequest
 
 _BROKERS = 1
 _CONTROLLERS = 2

@@ -5,16 +5,20 @@ v1 the protocol that each member speaks. Groups of the classic protocol are not 
 Differs from Kafka: a group that is named twice is described once.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.member import Member
 from siltstone.broker.groups.consumer.target import preferred_assignor
+from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.broker.handlers import authorized
 from siltstone.broker.handlers.consumer_heartbeat import check_enabled
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
 from siltstone.protocol.errors import (
     ErrorCode,
@@ -24,21 +28,12 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.consumer_group_describe import (
     Assignment,
+    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
     TopicPartitions,
 )
 from siltstone.protocol.messages.consumer_group_describe import Member as DescribedMember
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from uuid import UUID
-
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.consumer.member import Member
-    from siltstone.broker.groups.topic_image import TopicImage
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 _HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."

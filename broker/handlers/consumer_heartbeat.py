@@ -9,15 +9,15 @@ member is answered COORDINATOR_LOAD_IN_PROGRESS until there is room, if it would
 group.members.max.bytes, or if the members of its user would exceed half of that limit.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TypeAlias
 from uuid import UUID
 
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, READ, TOPIC
+from siltstone.broker.services import RequestContext, Services
 from siltstone.protocol.errors import (
     GroupAuthorizationFailed,
     InvalidRequest,
@@ -29,23 +29,15 @@ from siltstone.protocol.java import client_host
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_group_heartbeat import (
     Assignment,
+    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
+    TopicPartitions,
 )
 from siltstone.protocol.names import uuid_text
 from siltstone.storage.randomness import random_uuid
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import TypeAlias
-
-    from siltstone.broker.services import RequestContext, Services
-    from siltstone.protocol.messages.consumer_group_heartbeat import (
-        ConsumerGroupHeartbeatRequest,
-        TopicPartitions,
-    )
-
-    Owned: TypeAlias = dict[UUID, frozenset[int]] | None
+Owned: TypeAlias = dict[UUID, frozenset[int]] | None
 
 _FIRST_WITH_OWN_MEMBER_ID = 1
 

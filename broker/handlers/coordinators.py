@@ -8,9 +8,7 @@ Differs from Kafka: the first answer names a coordinator that can serve, where K
 COORDINATOR_NOT_AVAILABLE.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import (
@@ -20,6 +18,7 @@ from siltstone.broker.security.rights import (
     GROUP,
     TRANSACTIONAL_ID,
 )
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -27,15 +26,13 @@ from siltstone.protocol.errors import (
     KafkaError,
     TransactionalIdAuthorizationFailed,
 )
-from siltstone.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from siltstone.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
-
-    Refused = dict[int, Coordinator]
+Refused = dict[int, Coordinator]
 
 _GROUP, _TRANSACTION, _SHARE_GROUP = 0, 1, 2
 _FIRST_WITH_KEYS = 4

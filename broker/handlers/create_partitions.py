@@ -3,14 +3,13 @@
 v2 compact encoding · v3 quotas.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import ALTER, TOPIC
+from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.assignments import check_replicas, check_total
+from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -20,17 +19,11 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.topics.topic import Topic
-    from siltstone.protocol.messages.create_partitions import (
-        CreatePartitionsRequest,
-        CreatePartitionsTopic,
-    )
 
 
 async def handle(

@@ -5,15 +5,15 @@ v5 messages · v6 topic ids (KIP-516). Fetches that wait for a deleted topic are
 Differs from Kafka: the broker's own topics cannot be deleted.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 from uuid import UUID
 
 from siltstone.broker.handlers.authorized import weave
 from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, TOPIC
+from siltstone.broker.services import RequestContext
+from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.errors import (
     InvalidRequest,
     InvalidTopic,
@@ -26,17 +26,11 @@ from siltstone.protocol.errors import (
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.delete_topics import (
     DeletableTopicResult,
+    DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
 from siltstone.protocol.names import FIRST_DELETE_BY_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.topics.topic import Topic
-    from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest
 
 _FIRST_WITH_DELETION_DISABLED = 3
 

@@ -10,16 +10,16 @@ too, as in Kafka, although it can be altered here; a resource that is named twic
 for its last place in the request; the documentation of a setting is in this broker's own words.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.handlers.authorized import find_refusal
 from siltstone.broker.process import logs
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, DESCRIBE_CONFIGS
+from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.settings.resources import (
     ALL_BROKERS,
     ResourceType,
@@ -30,6 +30,7 @@ from siltstone.config.checks import ADVERTISED
 from siltstone.config.client_metrics import describe_client_metrics
 from siltstone.config.describe import describe_broker, describe_cluster_default, describe_topic
 from siltstone.config.group_settings import describe_group
+from siltstone.config.layers import Layers
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
     InvalidRequest,
@@ -39,25 +40,19 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.describe_configs import (
     RESPONSE,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from siltstone.protocol.messages.list_config_resources import ListConfigResourcesResponse
+from siltstone.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from siltstone.protocol.names import check_topic_name
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.config.layers import Layers
-    from siltstone.protocol.messages.describe_configs import (
-        DescribeConfigsRequest,
-        DescribeConfigsResource,
-    )
-    from siltstone.protocol.messages.list_config_resources import ListConfigResourcesRequest
-
-    Refusal = tuple[int, str]
+Refusal = tuple[int, str]
 
 _LOGGER_SOURCE = 6
 _FIRST_WITH_TYPES = 1

@@ -1,26 +1,21 @@
 """DescribeProducers (61), version 0: producers and open transactions of partitions (KIP-664)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import READ, TOPIC
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import InvalidTopic, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
 from siltstone.protocol.names import check_topic_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.describe_producers import DescribeProducersRequest
-    from siltstone.storage.producers.producer_entry import ProducerEntry
+from siltstone.storage.producers.producer_entry import ProducerEntry
 
 
 async def describe(

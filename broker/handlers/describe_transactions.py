@@ -4,34 +4,29 @@ ListTransactions: v1 a filter by how long they are open (KIP-994) · v2 a filter
 id (KIP-1152).
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.regular_expression import compile_expression
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID
-from siltstone.broker.transactions.transaction import TransactionState
+from siltstone.broker.services import RequestContext
+from siltstone.broker.transactions.transaction import Transaction, TransactionState
 from siltstone.protocol.coordinator.transaction_records import group_by_topic
 from siltstone.protocol.errors import KafkaError, TransactionalIdAuthorizationFailed
 from siltstone.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
 )
 from siltstone.protocol.messages.describe_transactions import (
     TransactionState as DescribedTransaction,
 )
-from siltstone.protocol.messages.list_transactions import ListTransactionsResponse
+from siltstone.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from siltstone.protocol.messages.list_transactions import TransactionState as ListedTransaction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.transactions.transaction import Transaction
-    from siltstone.protocol.messages.describe_transactions import DescribeTransactionsRequest
-    from siltstone.protocol.messages.list_transactions import ListTransactionsRequest
 
 _STATES = {state.title: state for state in TransactionState}
 

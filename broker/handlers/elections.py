@@ -8,14 +8,12 @@ Differs from Kafka: the answer to an election for all partitions names no topics
 topics without partitions.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
+from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.assignments import check_replicas
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
@@ -27,32 +25,25 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
 from siltstone.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
 from siltstone.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        ReassignablePartition,
-    )
-    from siltstone.protocol.messages.elect_leaders import ElectLeadersRequest
-    from siltstone.protocol.messages.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsTopics,
-    )
 
 _ELECTION_TYPES = frozenset({0, 1})  # preferred, unclean
 

@@ -8,23 +8,16 @@ that a consumer that reads after a commit finds the committed records. With more
 answer comes first and the markers follow, as may happen in Kafka with any number.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import Any
 
 from siltstone.broker.handlers.transactions import client_version_of, code_of
 from siltstone.broker.security.rights import TRANSACTIONAL_ID, WRITE
+from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.ending import End
+from siltstone.broker.transactions.transaction import Transaction
 from siltstone.protocol.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
-from siltstone.protocol.messages.end_txn import EndTxnResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.transactions.transaction import Transaction
-    from siltstone.protocol.messages.end_txn import EndTxnRequest
+from siltstone.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 
 def handle(

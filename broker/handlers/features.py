@@ -9,23 +9,17 @@ do the functions that they control; ``metadata.version`` is named, and its level
 since there is no quorum with records of that version.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.security.rights import ALTER, CLUSTER
+from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.eligible_leaders import agree
 from siltstone.broker.topics.features import Update
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.update_features import (
     UpdatableFeatureResult,
+    UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.update_features import UpdateFeaturesRequest
 
 _NO_ERROR = "NONE"  # Kafka's message of a feature that was updated
 

@@ -7,16 +7,18 @@ consumer protocol are listed and deleted here, and described elsewhere.
 Differs from Kafka: a group that is named twice is described once.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.members import Member
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.group import GroupState
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, GROUP
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
@@ -24,23 +26,18 @@ from siltstone.protocol.errors import (
     GroupAuthorizationFailed,
     KafkaError,
 )
-from siltstone.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from siltstone.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from siltstone.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
+    DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from siltstone.protocol.messages.list_groups import ListGroupsResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.groups.classic.members import Member
-    from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
-    from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
-    from siltstone.protocol.messages.list_groups import ListGroupsRequest
+from siltstone.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 _FIRST_WITH_NOT_FOUND = 6
 

@@ -13,10 +13,9 @@ exceed half of that limit; SyncGroup refuses an assignment above the limits with
 COORDINATOR_NOT_AVAILABLE.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeVar
 
 from siltstone.broker.groups.classic.messages import (
     JoinRequest,
@@ -24,8 +23,10 @@ from siltstone.broker.groups.classic.messages import (
     SyncRequest,
     SyncResult,
 )
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.handlers.authorized import user_of
 from siltstone.broker.security.rights import GROUP, READ
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.coordinator.group_errors import (
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
@@ -35,17 +36,8 @@ from siltstone.protocol.coordinator.group_errors import (
 )
 from siltstone.protocol.errors import GroupAuthorizationFailed, KafkaError, UnknownServerError
 from siltstone.protocol.java import client_host
-from siltstone.protocol.messages.join_group import JoinGroupResponse
-from siltstone.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.join_group import JoinGroupRequest
-    from siltstone.protocol.messages.sync_group import SyncGroupRequest
+from siltstone.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from siltstone.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 T = TypeVar("T")
 

@@ -3,29 +3,22 @@
 v3 replica id · v4 compact encoding. Consumers use it to find out whether the log was truncated.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from siltstone.broker.fetching.log_ends import list_epoch_ends
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ErrorCode, TopicAuthorizationFailed
 from siltstone.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
+    OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.offset_for_leader_epoch import (
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderPartition,
-    )
 
 _UNKNOWN: Final = ErrorCode.unknown_topic_or_partition
 

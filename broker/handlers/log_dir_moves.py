@@ -3,28 +3,21 @@
 v2 flexible. The moves run in the background: DescribeLogDirs shows their progress.
 """
 
-from __future__ import annotations
-
 import logging
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import ALTER, CLUSTER
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ClusterAuthorizationFailed, ErrorCode, KafkaError
 from siltstone.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
     AlterReplicaLogDirTopicResult,
 )
 from siltstone.storage.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.alter_replica_log_dirs import (
-        AlterReplicaLogDirsRequest,
-        AlterReplicaLogDirTopic,
-    )
 
 _logger = logging.getLogger(__name__)
 

@@ -4,32 +4,24 @@ v3 an error for the whole answer · v4 total and usable bytes (KIP-827) · v5 co
 (KIP-1066). The room on a disk was measured at most a second ago.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, DESCRIBE
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ClusterAuthorizationFailed, ErrorCode
 from siltstone.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.log.log import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.describe_log_dirs import (
-        DescribableLogDirTopic,
-        DescribeLogDirsRequest,
-    )
-    from siltstone.storage.directory.log_directory import LogDirectory
-    from siltstone.storage.log.log import Log
-
-    # The fields of DescribeLogDirsPartition, and of DescribeLogDirsTopic: bare tuples cost less.
-    Rows = list[tuple[int, int, int, bool]]
-    Found = dict[LogDirectory, dict[str, Rows]]
+# The fields of DescribeLogDirsPartition, and of DescribeLogDirsTopic: bare tuples cost less.
+Rows = list[tuple[int, int, int, bool]]
+Found = dict[LogDirectory, dict[str, Rows]]
 
 
 async def describe(

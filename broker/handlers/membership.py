@@ -4,12 +4,11 @@ Heartbeat: v3 instance id (KIP-345). LeaveGroup: v3 several members, by member i
 alone · v5 reason.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
@@ -17,19 +16,13 @@ from siltstone.protocol.errors import (
     GroupAuthorizationFailed,
     KafkaError,
 )
-from siltstone.protocol.messages.heartbeat import HeartbeatResponse
+from siltstone.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from siltstone.protocol.messages.leave_group import (
+    LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.heartbeat import HeartbeatRequest
-    from siltstone.protocol.messages.leave_group import LeaveGroupRequest
 
 _FIRST_WITH_MEMBERS = 3
 _ALIVE = HeartbeatResponse()

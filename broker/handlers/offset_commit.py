@@ -9,16 +9,18 @@ UNKNOWN_TOPIC_OR_PARTITION for a topic that has the name of a deleted one, as lo
 still have offsets of the deleted topic.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
 from siltstone.broker.handlers.authorized import split_many, weave
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ
+from siltstone.broker.services import RequestContext, Services
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
+from siltstone.protocol.core import Grid
 from siltstone.protocol.errors import (
     GroupAuthorizationFailed,
     KafkaError,
@@ -27,21 +29,14 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.columns import ERROR_CODE
-from siltstone.protocol.messages.offset_commit import OffsetCommitResponse
+from siltstone.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.services import RequestContext, Services
-    from siltstone.protocol.core import Grid
-    from siltstone.protocol.messages.offset_commit import (
-        OffsetCommitRequest,
-        OffsetCommitRequestTopic,
-    )
-
-    Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
+Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
 
 _NO_RETENTION = -1
 _LATEST_MS = (1 << 63) - 1

@@ -1,11 +1,11 @@
 """OffsetDelete (47), version 0: deletes committed offsets of a group (KIP-496)."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
+from siltstone.broker.groups.group import Group
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DELETE, GROUP, READ, TOPIC
+from siltstone.broker.services import RequestContext, Services
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
@@ -18,20 +18,12 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.groups.group import Group
-    from siltstone.broker.services import RequestContext, Services
-    from siltstone.protocol.messages.offset_delete import (
-        OffsetDeleteRequest,
-        OffsetDeleteRequestPartition,
-    )
 
 
 async def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:

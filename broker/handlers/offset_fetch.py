@@ -5,14 +5,16 @@ v2 all topics · v5 leader epoch (KIP-320) · v7 require stable (KIP-447) · v8 
 unknown topic, is no error: its offset is -1.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.groups.group_offsets import list_committed
+from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
+from siltstone.broker.services import RequestContext
+from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
 from siltstone.protocol.errors import (
     GroupAuthorizationFailed,
@@ -22,20 +24,13 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
 )
 from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from siltstone.broker.groups.offsets import Offsets
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest
 
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
@@ -94,7 +89,7 @@ async def _fetch(
 
 async def _fetch_topics(
     context: RequestContext,
-    lookup: _Lookup,
+    lookup: "_Lookup",
     topics: Sequence[Any],
     share: LoopShare,
     *,

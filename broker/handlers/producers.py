@@ -9,10 +9,6 @@ producer if its partition already remembers producer.ids.max.count producers, or
 together producer.states.max.count.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from siltstone.broker.security.rights import (
     CLUSTER,
     IDEMPOTENT_WRITE,
@@ -21,6 +17,7 @@ from siltstone.broker.security.rights import (
     TWO_PHASE_COMMIT,
     WRITE,
 )
+from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.initialising import Expected
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
@@ -31,11 +28,10 @@ from siltstone.protocol.errors import (
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
 )
-from siltstone.protocol.messages.init_producer_id import InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
+from siltstone.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 
 _NONE = -1
 _FIRST_WITH_FENCED = 4

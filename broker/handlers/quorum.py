@@ -6,14 +6,12 @@ Differs from Kafka: there is no metadata log: the offsets in the answer are the 
 catalogue's writes, and the node has the listener that received the request.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.security.rights import CLUSTER, DESCRIBE
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import UnknownTopicOrPartition
 from siltstone.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
     DescribeQuorumResponse,
     Listener,
     Node,
@@ -22,10 +20,6 @@ from siltstone.protocol.messages.describe_quorum import (
     ResponseTopicData,
 )
 from siltstone.protocol.names import CLUSTER_METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.describe_quorum import DescribeQuorumRequest
 
 _EPOCH = 1
 

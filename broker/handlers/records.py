@@ -5,13 +5,13 @@ Retention deletes the files later. An offset of -1 means all records.
 Differs from Kafka: records of the broker's own topics cannot be deleted, whatever their policy.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DELETE, TOPIC
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import (
     InvalidTopic,
     KafkaError,
@@ -19,18 +19,11 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.delete_records import (
-        DeleteRecordsPartition,
-        DeleteRecordsRequest,
-    )
 
 _UNKNOWN: Final = UnknownTopicOrPartition.code
 _INTERNAL: Final = InvalidTopic.code

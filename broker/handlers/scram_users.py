@@ -7,11 +7,10 @@ Differs from Kafka: an empty salt is refused with UNACCEPTABLE_CREDENTIAL, since
 would be seen to be equal.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
@@ -20,37 +19,27 @@ from siltstone.broker.security.scram import (
     MECHANISM_BY_CODE,
     MECHANISMS,
     MIN_ITERATIONS,
+    Verifier,
     verifier_of,
 )
-from siltstone.broker.security.users import remove
+from siltstone.broker.security.users import Credentials, remove
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ErrorCode, KafkaStorageError, shorten
 from siltstone.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
 from siltstone.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
+    DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import TypeAlias
-
-    from siltstone.broker.security.scram import Verifier
-    from siltstone.broker.security.users import Credentials
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.alter_user_scram_credentials import (
-        AlterUserScramCredentialsRequest,
-        ScramCredentialDeletion,
-        ScramCredentialUpsertion,
-    )
-    from siltstone.protocol.messages.describe_user_scram_credentials import (
-        DescribeUserScramCredentialsRequest,
-    )
-
-    Change: TypeAlias = Callable[[Credentials], None]
+Change: TypeAlias = Callable[[Credentials], None]
 
 _NOT_DELETED: Final = "Attempt to delete a user credential that does not exist"
 _TWICE: Final = "A user credential cannot be altered twice in the same request"

@@ -5,31 +5,20 @@ totals and not for differences (delta temporality is false); ApiVersions names b
 there is a subscription, where Kafka names them while it has a plug-in.
 """
 
-from __future__ import annotations
-
+from collections.abc import Coroutine
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from siltstone.broker.groups.member_bytes import bytes_of
-from siltstone.broker.telemetry import ACCEPTED, Client, Pushed
+from siltstone.broker.services import RequestContext
+from siltstone.broker.telemetry import ACCEPTED, Client, Instance, Pushed, Room
 from siltstone.protocol.errors import InvalidRecord, KafkaError
 from siltstone.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from siltstone.protocol.messages.push_telemetry import PushTelemetryResponse
-from siltstone.protocol.otlp import read_points
+from siltstone.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from siltstone.protocol.otlp import Point, read_points
 from siltstone.protocol.records.compression import decompress
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.telemetry import Instance, Room
-    from siltstone.protocol.messages.get_telemetry_subscriptions import (
-        GetTelemetrySubscriptionsRequest,
-    )
-    from siltstone.protocol.messages.push_telemetry import PushTelemetryRequest
-    from siltstone.protocol.otlp import Point
 
 _POINT_BYTES = 200
 _MAX_UNFOLDED = 4

@@ -6,16 +6,16 @@ Differs from Kafka: an empty name is refused alone, where Kafka fails the whole 
 UNKNOWN_SERVER_ERROR.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, TOPIC
-from siltstone.broker.topics.topic import keep
+from siltstone.broker.services import RequestContext
+from siltstone.broker.topics.topic import Form, Topic, keep
 from siltstone.protocol.errors import (
     ErrorCode,
     InvalidRequest,
@@ -26,19 +26,13 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.describe_topic_partitions import (
     RESPONSE,
+    DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseTopic,
     ResponseCursor,
 )
 from siltstone.protocol.names import check_topic_name, is_internal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.topics.topic import Form, Topic
-    from siltstone.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-    from siltstone.storage.log.log import Log
+from siltstone.storage.log.log import Log
 
 _KEY, _VERSION = 75, 0
 

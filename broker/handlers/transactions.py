@@ -6,9 +6,8 @@ only, from brokers (KIP-890) · v5 by the rules of ``transaction.version`` 2.
 Differs from Kafka: partitions above transactional.ids.max.bytes are refused with POLICY_VIOLATION.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import (
@@ -18,6 +17,7 @@ from siltstone.broker.security.rights import (
     TRANSACTIONAL_ID,
     WRITE,
 )
+from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
@@ -33,6 +33,7 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
@@ -40,13 +41,7 @@ from siltstone.protocol.messages.add_partitions_to_txn import (
 )
 from siltstone.protocol.names import is_internal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-
-    Codes = Mapping[tuple[str, int], ErrorCode]
+Codes = Mapping[tuple[str, int], ErrorCode]
 
 T = TypeVar("T")
 

@@ -5,12 +5,9 @@ sends this request to end transactions. Here only ``kafka-transactions abort`` s
 transaction that hangs because its coordinator does not know it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import ALTER, CLUSTER, CLUSTER_ACTION
+from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from siltstone.protocol.errors import (
@@ -21,19 +18,14 @@ from siltstone.protocol.errors import (
     KafkaError,
 )
 from siltstone.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-if TYPE_CHECKING:
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.write_txn_markers import (
-        WritableTxnMarker,
-        WriteTxnMarkersRequest,
-    )
-    from siltstone.storage.log.log import Log
+from siltstone.storage.log.log import Log
 
 
 async def write(

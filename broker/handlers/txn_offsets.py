@@ -12,14 +12,14 @@ versions before 4 the answer is POLICY_VIOLATION or INVALID_COMMIT_OFFSET_SIZE, 
 producer cannot go on.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
 from siltstone.broker.handlers.transactions import code_of, flush, when_durable
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
+from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.producing import Rules, admit
 from siltstone.protocol.coordinator.group_errors import (
     InvalidCommitOffsetSize,
@@ -40,8 +40,13 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.protocol.messages import NO_ID
-from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from siltstone.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from siltstone.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -49,17 +54,7 @@ from siltstone.protocol.messages.txn_offset_commit import (
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.journal import Producer
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-    from siltstone.protocol.messages.txn_offset_commit import (
-        TxnOffsetCommitRequest,
-        TxnOffsetCommitRequestTopic,
-    )
-
-    Codes = dict[tuple[str, int], ErrorCode]
+Codes = dict[tuple[str, int], ErrorCode]
 
 _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4

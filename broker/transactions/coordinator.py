@@ -8,17 +8,22 @@ the client is answered. If a disk refuses an append, `settle` continues later; i
 many partitions, a task does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Container, Iterable
+from typing import Final
 
+from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.process.client_limits import TRANSACTIONAL_IDS
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
+from siltstone.broker.topics.features import Features
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.transactions import ending, initialising
-from siltstone.broker.transactions.markers import Outcome
+from siltstone.broker.transactions.ending import End
+from siltstone.broker.transactions.initialising import Expected
+from siltstone.broker.transactions.markers import MarkerWriter, Outcome
+from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.broker.transactions.states import TransactionStates
 from siltstone.broker.transactions.transaction import (
     PREPARED,
@@ -35,19 +40,8 @@ from siltstone.protocol.errors import (
     KafkaError,
     TransactionalIdNotFound,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
-
-    from siltstone.broker.coordination.journal import CoordinatorLog
-    from siltstone.broker.topics.features import Features
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.broker.transactions.ending import End
-    from siltstone.broker.transactions.initialising import Expected
-    from siltstone.broker.transactions.markers import MarkerWriter
-    from siltstone.broker.transactions.producer_ids import ProducerIds
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.log.log import Log
+from siltstone.storage.clock import Clock
+from siltstone.storage.log.log import Log
 
 _logger = logging.getLogger(__name__)
 

@@ -4,25 +4,20 @@ Kafka's TransactionMarkerChannelManager without the channels: the broker that co
 partitions, so a marker is an append to the page cache, here and now.
 """
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
+from siltstone.broker.groups.offsets import Offsets
+from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol.errors import InvalidProducerEpoch, KafkaStorageError
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
 from siltstone.storage.appending.batch import ValidatedBatch
+from siltstone.storage.clock import Clock
+from siltstone.storage.log.log import Log
 from siltstone.storage.producers.checks import Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from siltstone.broker.groups.offsets import Offsets
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.log.log import Log
 
 _logger = logging.getLogger(__name__)
 

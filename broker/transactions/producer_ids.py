@@ -3,16 +3,11 @@
 Kafka's controller likewise gives its brokers blocks of 1000; the rest of a block is lost at a stop.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 from siltstone.broker.process.tasks import Tasks
-
-if TYPE_CHECKING:
-    from siltstone.broker.topics.catalog_writer import CatalogWriter
-    from siltstone.storage.directory.catalog import CatalogState
+from siltstone.broker.topics.catalog_writer import CatalogWriter
+from siltstone.storage.directory.catalog import CatalogState
 
 BLOCK = 1000
 

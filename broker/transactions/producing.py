@@ -6,10 +6,11 @@ batch in a partition; a request of a newer version also adds the partition to th
 (Kafka: ``AddPartitionsToTxnManager``).
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
-from typing import TYPE_CHECKING, Final, NamedTuple
-
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.transactions.coordinator import TransactionCoordinator
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from siltstone.protocol.errors import (
     ConcurrentTransactions,
@@ -27,17 +28,11 @@ from siltstone.protocol.errors import (
     TransactionAbortable,
     TransactionalIdAuthorizationFailed,
 )
+from siltstone.protocol.messages.produce import ProduceRequest
 from siltstone.protocol.names import FIRST_WITH_TOPIC_ID, is_internal
 from siltstone.protocol.records.journal import Producer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.transactions.coordinator import TransactionCoordinator
-    from siltstone.protocol.messages.produce import ProduceRequest
-    from siltstone.storage.appending.batch import ValidatedBatch
-    from siltstone.storage.log.log import Log
+from siltstone.storage.appending.batch import ValidatedBatch
+from siltstone.storage.log.log import Log
 
 TEMPORARY: Final = (
     ConcurrentTransactions,

@@ -1,12 +1,13 @@
 """The state of each transactional id, and its journal (Kafka: TransactionStateManager)."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Callable
 from sys import getsizeof
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from siltstone.broker.process.client_limits import TRANSACTION_BYTES
+from siltstone.broker.coordination.journal import CoordinatorLog
+from siltstone.broker.process.client_limits import TRANSACTION_BYTES, Limits
+from siltstone.broker.topics.features import Features
 from siltstone.broker.transactions.transaction import (
     NO_PARTITIONS,
     PREPARED,
@@ -21,15 +22,7 @@ from siltstone.protocol.coordinator.transaction_records import (
     encode_value,
 )
 from siltstone.protocol.errors import CoordinatorLoadInProgress, ProtocolError
-from siltstone.protocol.records.journal import EntryKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.broker.coordination.journal import CoordinatorLog
-    from siltstone.broker.process.client_limits import Limits
-    from siltstone.broker.topics.features import Features
-    from siltstone.protocol.records.journal import Entry
+from siltstone.protocol.records.journal import Entry, EntryKind
 
 _logger = logging.getLogger(__name__)
 

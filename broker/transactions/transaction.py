@@ -6,10 +6,9 @@ no pending state: after a failed write the old value still holds. `broker.transa
 and `broker.transactions.ending` hold the two transitions with many cases.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from siltstone.protocol.coordinator.transaction_records import NO_PRODUCER_ID, TransactionLogValue
 from siltstone.protocol.errors import (
@@ -19,9 +18,6 @@ from siltstone.protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 32767
@@ -78,7 +74,7 @@ class Transaction(NamedTuple):
     last_epoch: int = NO_EPOCH
 
     @classmethod
-    def of(cls, value: TransactionLogValue) -> Transaction:
+    def of(cls, value: TransactionLogValue) -> "Transaction":
         """Return the transaction of a record.
 
         Raises:

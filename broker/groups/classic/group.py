@@ -14,12 +14,11 @@ only from the timers.
 | Dead | refused | refused | refused | - |
 """
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from siltstone.broker.groups.classic.members import (
     Member,
@@ -27,10 +26,24 @@ from siltstone.broker.groups.classic.members import (
     answer_sync,
     size_of_member,
 )
-from siltstone.broker.groups.classic.messages import JoinRequest, JoinResult, SyncResult
+from siltstone.broker.groups.classic.messages import (
+    JoinReply,
+    JoinRequest,
+    JoinResult,
+    SyncReply,
+    SyncRequest,
+    SyncResult,
+)
 from siltstone.broker.groups.group import GroupState
-from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of, size_of_group
-from siltstone.broker.groups.timers import Timer
+from siltstone.broker.groups.member_bytes import (
+    EACH_BYTES,
+    GroupBytes,
+    MemberBytes,
+    bytes_of,
+    size_of_group,
+)
+from siltstone.broker.groups.timers import Timer, Timers
+from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
@@ -49,19 +62,10 @@ from siltstone.protocol.errors import (
     KafkaError,
     UnknownServerError,
 )
-from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
+from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
+from siltstone.protocol.records.journal import Row
+from siltstone.storage.clock import Clock
 from siltstone.storage.randomness import random_uuid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from siltstone.broker.groups.classic.messages import JoinReply, SyncReply, SyncRequest
-    from siltstone.broker.groups.member_bytes import MemberBytes
-    from siltstone.broker.groups.timers import Timers
-    from siltstone.config.server import ServerConfig
-    from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
-    from siltstone.protocol.records.journal import Row
-    from siltstone.storage.clock import Clock
 
 _logger = logging.getLogger(__name__)
 

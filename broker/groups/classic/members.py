@@ -1,32 +1,26 @@
 """The members of a classic group, their leader, their protocols and their votes for a protocol."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from siltstone.broker.groups.classic.messages import JoinedMember, JoinResult
-from siltstone.broker.groups.member_bytes import EACH_BYTES, bytes_of
-from siltstone.broker.groups.timers import Timer
+from siltstone.broker.groups.classic.messages import (
+    JoinedMember,
+    JoinReply,
+    JoinRequest,
+    JoinResult,
+    Protocols,
+    SyncReply,
+    SyncResult,
+)
+from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of
+from siltstone.broker.groups.timers import Timer, Timers
 from siltstone.protocol.coordinator.consumer_protocol import decode_topics
 from siltstone.protocol.coordinator.group_errors import FencedInstanceId, UnknownMemberId
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 from siltstone.protocol.names import MAX_TOPIC_NAME_LENGTH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from siltstone.broker.groups.classic.messages import (
-        JoinReply,
-        JoinRequest,
-        Protocols,
-        SyncReply,
-        SyncResult,
-    )
-    from siltstone.broker.groups.member_bytes import GroupBytes
-    from siltstone.broker.groups.timers import Timers
 
 MAX_TOPICS: Final = 50_000
 """The most topics of a group's members that are read: other clients wait meanwhile."""
@@ -66,7 +60,7 @@ class Member:
         member_id: str,
         request: JoinRequest,
         timers: Timers,
-        on_silence: Callable[[Member], None],
+        on_silence: Callable[["Member"], None],
     ) -> None:
         self.session_timeout_ms = request.session_timeout_ms
         self.timer = Timer(timers)

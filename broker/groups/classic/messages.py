@@ -1,17 +1,12 @@
 """The requests and answers of a classic group, in any version and encoding."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import TypeAlias
+from siltstone.protocol.errors import ErrorCode
 
-    from siltstone.protocol.errors import ErrorCode
-
-Protocols: TypeAlias = "tuple[tuple[str, bytes], ...]"
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names and metadata, the preferred one first."""
 
 NO_GENERATION = -1
@@ -79,5 +74,5 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
 
-JoinReply: TypeAlias = "Callable[[JoinResult], None]"
-SyncReply: TypeAlias = "Callable[[SyncResult], None]"
+JoinReply: TypeAlias = Callable[[JoinResult], None]
+SyncReply: TypeAlias = Callable[[SyncResult], None]

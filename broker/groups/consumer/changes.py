@@ -1,23 +1,16 @@
 """The records of a transition of a consumer group: applied when they are put, undone on failure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from siltstone.broker.groups.consumer.deadlines import Deadline
+from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.regexes import Regexes
 from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     RecordType,
+    Value,
     encode_key,
     encode_value,
 )
-
-if TYPE_CHECKING:
-    from siltstone.broker.groups.consumer.deadlines import Deadlines
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.consumer.regexes import Regexes
-    from siltstone.protocol.coordinator.consumer_group_records import Value
-    from siltstone.protocol.records.journal import Row
+from siltstone.protocol.records.journal import Row
 
 
 class Changes:

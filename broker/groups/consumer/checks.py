@@ -1,22 +1,16 @@
 """Checks of clients that commit or fetch the offsets of a consumer group (Kafka: ConsumerGroup)."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
+from uuid import UUID
 
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.member import Member
 from siltstone.protocol.coordinator.group_errors import IllegalGeneration, StaleMemberEpoch
 from siltstone.protocol.errors import UnsupportedVersion
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-    from uuid import UUID
-
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.consumer.member import Member
-
-PartitionCheck: TypeAlias = "Callable[[UUID | None, int], None]"
+PartitionCheck: TypeAlias = Callable[[UUID | None, int], None]
 """Refuses, by topic id and partition, what a member of an older epoch may not commit."""
 
 FIRST_WITH_EPOCHS: Final = 9

@@ -6,12 +6,18 @@ assignment. Heartbeat answers REBALANCE_IN_PROGRESS when the member has to rejoi
 deadline for rejoining, besides that of its session; if it misses the deadline, it is fenced.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping
+from uuid import UUID
 
-from typing import TYPE_CHECKING
-
-from siltstone.broker.groups.classic.messages import JoinResult, SyncResult
-from siltstone.broker.groups.consumer.deadlines import Deadline
+from siltstone.broker.groups.classic.messages import (
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
+from siltstone.broker.groups.consumer.changes import Changes
+from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
+from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.member import Member, MemberState
 from siltstone.broker.groups.consumer.membership import (
     advance,
@@ -19,10 +25,13 @@ from siltstone.broker.groups.consumer.membership import (
     replace_static,
     subscribe,
 )
+from siltstone.broker.groups.consumer.policy import World
 from siltstone.broker.groups.consumer.target import follow_epoch
-from siltstone.protocol.coordinator.consumer_group_records import classic_metadata
+from siltstone.broker.groups.topic_image import TopicImage
+from siltstone.protocol.coordinator.consumer_group_records import MemberMetadata, classic_metadata
 from siltstone.protocol.coordinator.consumer_protocol import (
     PROTOCOL_TYPE,
+    Subscription,
     decode_subscription,
     encode_assignment,
     read_version,
@@ -34,20 +43,7 @@ from siltstone.protocol.coordinator.group_errors import (
     UnknownMemberId,
 )
 from siltstone.protocol.errors import ErrorCode, ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
-
-    from siltstone.broker.groups.classic.messages import JoinRequest, SyncRequest
-    from siltstone.broker.groups.consumer.changes import Changes
-    from siltstone.broker.groups.consumer.deadlines import Deadlines
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.consumer.policy import World
-    from siltstone.broker.groups.topic_image import TopicImage
-    from siltstone.protocol.coordinator.consumer_group_records import MemberMetadata
-    from siltstone.protocol.coordinator.consumer_protocol import Subscription
-    from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
+from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 
 def check_protocols(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:

@@ -1,17 +1,10 @@
 """The deadlines of the members of a consumer group."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
 
-from siltstone.broker.groups.timers import Timer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.broker.groups.timers import Timers
+from siltstone.broker.groups.timers import Timer, Timers
 
 
 class Deadline(Enum):

@@ -6,35 +6,28 @@ later. The transitions are functions of the modules beside this one; each writes
 `broker.groups.consumer.changes`.
 """
 
-from __future__ import annotations
-
+from collections.abc import Collection, Iterable, Mapping
 from sys import getsizeof
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from uuid import UUID
 
 from siltstone.broker.groups.consumer.member import GONE_ASSIGNMENT, Member
+from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.protocol.coordinator.consumer_group_records import (
+    ConsumerGroupKey,
     CurrentAssignment,
     GroupMetadata,
     LegacyPartitionMetadata,
     MemberMetadata,
+    OwnedPartitions,
+    Partitions,
     RecordType,
     ResolvedRegex,
     TargetMetadata,
+    Value,
 )
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
 from siltstone.protocol.coordinator.group_errors import UnknownMemberId
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from uuid import UUID
-
-    from siltstone.broker.groups.topic_image import TopicImage
-    from siltstone.protocol.coordinator.consumer_group_records import (
-        ConsumerGroupKey,
-        OwnedPartitions,
-        Partitions,
-        Value,
-    )
 
 _NO_TARGET: Final[Mapping[UUID, frozenset[int]]] = {}
 _FIRST_EPOCH: Final = 1  # 0 is the epoch of a member that joins

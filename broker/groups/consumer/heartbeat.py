@@ -4,10 +4,10 @@ Kafka's GroupMetadataManager.consumerGroupHeartbeat. A member sends epoch 0 to j
 to leave for a while (static members); any other epoch is its own.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
+from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.deadlines import Deadline
 from siltstone.broker.groups.consumer.member import (
     JOIN_EPOCH,
@@ -22,24 +22,19 @@ from siltstone.broker.groups.consumer.membership import (
     replace_static,
     update,
 )
-from siltstone.protocol.coordinator.consumer_group_records import RecordType
+from siltstone.broker.groups.consumer.policy import World
+from siltstone.protocol.coordinator.consumer_group_records import (
+    MemberMetadata,
+    OwnedPartitions,
+    Partitions,
+    RecordType,
+)
 from siltstone.protocol.coordinator.group_errors import (
     FencedMemberEpoch,
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
 from siltstone.protocol.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.broker.groups.consumer.changes import Changes
-    from siltstone.broker.groups.consumer.policy import World
-    from siltstone.protocol.coordinator.consumer_group_records import (
-        MemberMetadata,
-        OwnedPartitions,
-        Partitions,
-    )
 
 NOT_GIVEN = -1
 
@@ -66,7 +61,7 @@ class HeartbeatRequest(NamedTuple):
     sees: Callable[[str], bool] | None = None
     user: str = ""
 
-    def named(self, member_id: str) -> HeartbeatRequest:
+    def named(self, member_id: str) -> "HeartbeatRequest":
         """Return the same request with this member id."""
         return self._replace(member_id=member_id)
 

@@ -1,15 +1,11 @@
 """A member of a consumer group: its metadata, and its assignment."""
 
-from __future__ import annotations
-
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from siltstone.broker.groups.member_bytes import EACH_BYTES, bytes_of
 from siltstone.protocol.coordinator.consumer_group_records import CurrentAssignment, MemberMetadata
-
-if TYPE_CHECKING:
-    from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
+from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
@@ -25,7 +21,7 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
     @classmethod
-    def of(cls, code: int) -> MemberState:
+    def of(cls, code: int) -> "MemberState":
         """Return the state of a code; UNKNOWN for a code that a newer broker wrote."""
         try:
             return cls(code)

@@ -4,34 +4,30 @@ Each function writes through `Changes` and may raise a KafkaError half way; the 
 the changes.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
+from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.deadlines import Deadline
-from siltstone.broker.groups.consumer.member import MemberState
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.member import Member, MemberState
+from siltstone.broker.groups.consumer.policy import World
 from siltstone.broker.groups.consumer.reconcile import Goal, reconcile
 from siltstone.broker.groups.consumer.target import (
     bump_epoch,
     follow_epoch,
     follow_topics,
 )
-from siltstone.protocol.coordinator.consumer_group_records import RecordType
+from siltstone.protocol.coordinator.consumer_group_records import (
+    MemberMetadata,
+    Partitions,
+    RecordType,
+)
 from siltstone.protocol.coordinator.group_errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
     UnknownMemberId,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from siltstone.broker.groups.consumer.changes import Changes
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.consumer.member import Member
-    from siltstone.broker.groups.consumer.policy import World
-    from siltstone.protocol.coordinator.consumer_group_records import MemberMetadata, Partitions
-
 
 MAX_NAMES: Final = 200_000
 """How many topics the members of a group may name, all together: others wait while it is assigned.

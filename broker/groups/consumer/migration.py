@@ -5,17 +5,17 @@ classic members keep their assignments. Down: when the last member of the consum
 the classic members form a classic group again, and rebalance.
 """
 
-from __future__ import annotations
+from collections.abc import Collection, Iterable
 
-from typing import TYPE_CHECKING
-
-from siltstone.broker.groups.classic.group import ClassicGroup
+from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
+from siltstone.broker.groups.classic.members import Member as ClassicMember
 from siltstone.broker.groups.classic.messages import JoinRequest
 from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.classic import by_id, by_name
 from siltstone.broker.groups.consumer.group import ConsumerGroup
-from siltstone.broker.groups.consumer.member import MemberState
-from siltstone.broker.groups.topic_image import hash_topics
+from siltstone.broker.groups.consumer.member import Member, MemberState
+from siltstone.broker.groups.consumer.policy import Policy
+from siltstone.broker.groups.topic_image import TopicImage, hash_topics
 from siltstone.protocol.coordinator.consumer_group_records import (
     CurrentAssignment,
     GroupMetadata,
@@ -34,16 +34,7 @@ from siltstone.protocol.coordinator.consumer_protocol import (
 )
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
 from siltstone.protocol.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from siltstone.broker.groups.classic.group import ClassicServices
-    from siltstone.broker.groups.classic.members import Member as ClassicMember
-    from siltstone.broker.groups.consumer.member import Member
-    from siltstone.broker.groups.consumer.policy import Policy
-    from siltstone.broker.groups.topic_image import TopicImage
-    from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
+from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
 
 
 def check_upgrade(group: ClassicGroup, policy: Policy) -> None:

@@ -1,14 +1,11 @@
 """The surroundings of a consumer group for a transition: settings, topics, the time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from siltstone.broker.groups.consumer.regexes import Regexes
-    from siltstone.broker.groups.topic_image import TopicImage
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.topic_image import TopicImage
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,21 +10,18 @@ gets the target's epoch and all of the target's partitions that are free, and wa
 | UNRELEASED_PARTITIONS | some of the target is another's | at every heartbeat |
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+from uuid import UUID
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from siltstone.broker.groups.consumer.member import MemberState
-from siltstone.protocol.coordinator.consumer_group_records import CurrentAssignment
+from siltstone.broker.groups.consumer.member import Member, MemberState
+from siltstone.protocol.coordinator.consumer_group_records import (
+    CurrentAssignment,
+    OwnedPartitions,
+    Partitions,
+)
 from siltstone.protocol.coordinator.group_errors import FencedMemberEpoch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Set as AbstractSet
-    from uuid import UUID
-
-    from siltstone.broker.groups.consumer.member import Member
-    from siltstone.protocol.coordinator.consumer_group_records import OwnedPartitions, Partitions
 
 
 class Goal(NamedTuple):

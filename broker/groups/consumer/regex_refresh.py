@@ -7,19 +7,14 @@ group.consumer.regex.refresh.interval.ms. The epoch rises with the result, so me
 heartbeat later.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
+from siltstone.broker.groups.consumer.changes import Changes
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.policy import World
 from siltstone.broker.groups.consumer.target import bump_epoch, is_hash_current
 from siltstone.protocol.coordinator.consumer_group_records import RecordType, ResolvedRegex
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from siltstone.broker.groups.consumer.changes import Changes
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.consumer.policy import World
 
 PAUSE_MS: Final = 10_000
 

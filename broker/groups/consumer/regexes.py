@@ -5,19 +5,14 @@ one. Matching one topic's name takes about 3 µs, and others are served after so
 kept; the next matching looks only at names that are new since then.
 """
 
-from __future__ import annotations
+from typing import Any, Final
 
-from typing import TYPE_CHECKING, Any, Final
-
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.groups.regular_expression import compile_expression
+from siltstone.broker.groups.topic_image import TopicImage
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.errors import InvalidRegularExpression
-
-if TYPE_CHECKING:
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.member_bytes import MemberBytes
-    from siltstone.broker.groups.topic_image import TopicImage
-    from siltstone.broker.process.loop_share import LoopShare
-
 
 # The memory of a compiled expression, measured with long texts, counts, alternatives and classes.
 _EACH_BYTES: Final = 1000

@@ -6,26 +6,19 @@ group.consumer.assignment.interval.ms (KIP-1263), so that many members that join
 assigned once.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from uuid import UUID
 
 from siltstone.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
-from siltstone.broker.groups.topic_image import hash_topics
+from siltstone.broker.groups.consumer.changes import Changes
+from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.consumer.policy import World
+from siltstone.broker.groups.topic_image import TopicImage, hash_topics
 from siltstone.protocol.coordinator.consumer_group_records import (
     GroupMetadata,
     RecordType,
     TargetMetadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
-    from siltstone.broker.groups.consumer.changes import Changes
-    from siltstone.broker.groups.consumer.group import ConsumerGroup
-    from siltstone.broker.groups.consumer.policy import World
-    from siltstone.broker.groups.topic_image import TopicImage
 
 
 def follow_topics(changes: Changes, world: World) -> None:

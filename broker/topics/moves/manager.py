@@ -4,16 +4,20 @@ The manager handles requests, and decides when a move runs and what ends it; the
 in `broker.topics.moves.move`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import Tasks, to_its_end
+from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.broker.topics.moves.move import LogDirMove, MoveServices
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.topic import FOREVER
 from siltstone.protocol.errors import (
@@ -25,25 +29,15 @@ from siltstone.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from siltstone.storage import threads
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory.found_folders import FoundFolder
+from siltstone.storage.directory.log_directory import LogDirectory
+from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import find_topic_id
+from siltstone.storage.manager import LogManager
 from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
 from siltstone.storage.randomness import random_id
-from siltstone.storage.topic_partition import FolderState, folder_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.directory.found_folders import FoundFolder
-    from siltstone.storage.directory.log_directory import LogDirectory
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.manager import LogManager
-    from siltstone.storage.topic_partition import TopicPartition
+from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
 _NICE = 10
 

@@ -3,27 +3,20 @@
 Threads copy and wait for disks; the event loop does the steps that must happen in one moment.
 """
 
-from __future__ import annotations
-
+import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import remedy_for
+from siltstone.storage.manager import LogManager
 from siltstone.storage.moving.file_copy import SourceUnreadable
-from siltstone.storage.moving.future_log import NEAR_BYTES
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.storage.manager import LogManager
-    from siltstone.storage.moving.future_log import FutureLog
-    from siltstone.storage.topic_partition import TopicPartition
+from siltstone.storage.moving.future_log import NEAR_BYTES, FutureLog
+from siltstone.storage.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
