@@ -1,12 +1,8 @@
 """Limits the log lines of one kind in a second, so that strangers cannot fill a disk."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Final
 
 MAX_PER_SECOND: Final = 20
 

@@ -3,16 +3,11 @@
 Each limit is checked in the one place where it could be exceeded. docs/security.md has the table.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
+from siltstone.config.server import ServerConfig
 from siltstone.protocol.errors import KafkaError, PolicyViolation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.config.server import ServerConfig
 
 CONNECTIONS: Final = "max.connections"
 CONNECTIONS_PER_ADDRESS: Final = "max.connections.per.ip"

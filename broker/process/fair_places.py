@@ -1,14 +1,9 @@
 """Shares a fixed number of places fairly among client addresses."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
+from collections.abc import Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 
 class FairPlaces:

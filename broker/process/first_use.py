@@ -1,14 +1,10 @@
 """Parts that are built late, to keep a start fast: their modules are imported at first use."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from siltstone.storage import threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 T = TypeVar("T")
 

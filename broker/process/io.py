@@ -5,16 +5,11 @@ threads only run calls that release the GIL: fsyncs, cold reads and folder work,
 two ``codec-N`` threads.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from siltstone.storage import threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,7 +1,5 @@
 """The format of log lines, for a person or as JSON, and the levels of loggers by Kafka's names."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -9,7 +7,8 @@ import re
 import sys
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from siltstone.protocol.errors import (
     MAX_MESSAGE_CHARACTERS,
@@ -19,9 +18,6 @@ from siltstone.protocol.errors import (
     visible,
 )
 from siltstone.storage import threads
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _logger = logging.getLogger(__name__)
 
@@ -185,7 +181,7 @@ def _tell_of_end(
         _logger.critical("the program failed", exc_info=error)
 
 
-def _tell_of_unraisable(failed: sys.UnraisableHookArgs) -> None:
+def _tell_of_unraisable(failed: "sys.UnraisableHookArgs") -> None:
     error = failed.exc_value or failed.exc_type()
     where = getattr(failed.object, "__qualname__", type(failed.object).__qualname__)
     _logger.error("%s where=%s", failed.err_msg or "nobody handles this", where, exc_info=error)

@@ -6,27 +6,23 @@ began first take turns, and those behind them wait until one is done. So only fe
 answers are half done, which is when they use the most memory.
 """
 
-from __future__ import annotations
-
 import asyncio
 from bisect import insort
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from heapq import merge
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from siltstone.storage.clock import perf_counter
-
-if TYPE_CHECKING:
-    from collections.abc import (
-        Awaitable,
-        Callable,
-        Collection,
-        Generator,
-        Iterable,
-        Iterator,
-        Sequence,
-    )
 
 T = TypeVar("T")
 Row = TypeVar("Row")

@@ -1,22 +1,17 @@
 """Reports when the broker is ready: to the service manager's socket, or in a file."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from siltstone.broker.process import sockets
 from siltstone.storage import files
+from siltstone.storage.clock import Clock
 from siltstone.storage.files import disk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from siltstone.storage.clock import Clock
 
 _logger = logging.getLogger(__name__)
 

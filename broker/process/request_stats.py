@@ -5,18 +5,12 @@ integers with fixed bounds, because dispatch pays for an observation on each req
 exporter's own objects cost several microseconds.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from siltstone.broker.process.histogram import Histogram
+from siltstone.protocol.errors import KafkaError
 from siltstone.storage.appending.refused_batches import COUNTED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from siltstone.protocol.errors import KafkaError
 
 
 class ApiStats(Histogram):

@@ -1,14 +1,10 @@
 """The tasks of one owner, which waits for every task or cancels it."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 

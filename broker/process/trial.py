@@ -3,14 +3,10 @@
 Only programs on the same machine may do so: a broker with these options listens only on loopback.
 """
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from siltstone.config.server import ServerConfig
 from siltstone.storage.clock import Clock, ShiftedClock
-
-if TYPE_CHECKING:
-    from siltstone.config.server import ServerConfig
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 

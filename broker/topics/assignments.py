@@ -1,18 +1,12 @@
 """Checks that partitions are placed once each on this broker (Kafka: ReplicaPlacer)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from siltstone.protocol.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     PolicyViolation,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
 
 MAX_PARTITIONS = 10_000
 """Partitions that one request may add, as in Kafka: more would be a very long wait."""

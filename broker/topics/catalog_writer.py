@@ -5,22 +5,17 @@ are collected, and the next write has them all: creating a thousand topics costs
 fsyncs, not a thousand.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import Tasks
 from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage.directory.catalog import Catalog, CatalogState
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.storage.directory.catalog import Catalog, CatalogState
-
-    Change: TypeAlias = Callable[[CatalogState], None]
+Change: TypeAlias = Callable[[CatalogState], None]
 
 _logger = logging.getLogger(__name__)
 

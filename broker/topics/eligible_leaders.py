@@ -6,18 +6,12 @@ to name. But all brokers have to agree on that setting: the cluster has a value 
 changed and not removed, and a single broker has none.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
-from siltstone.broker.topics.features import ELIGIBLE_LEADERS
+from siltstone.broker.topics.features import ELIGIBLE_LEADERS, Features
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.protocol.errors import InvalidConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from siltstone.broker.topics.features import Features
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
 
 _MIN_ISR: Final = "min.insync.replicas"
 _DEFAULT: Final = "1"

@@ -5,21 +5,16 @@ The level of ``transaction.version`` decides how producers end transactions (KIP
 levels.
 """
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from siltstone.broker.process.tasks import OneByOne
+from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.protocol.errors import FeatureUpdateFailed, InvalidUpdateVersion, KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from siltstone.broker.topics.catalog_writer import CatalogWriter
-    from siltstone.storage.directory.catalog import CatalogState
+from siltstone.storage.directory.catalog import CatalogState
 
 _logger = logging.getLogger(__name__)
 

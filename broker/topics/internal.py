@@ -1,15 +1,10 @@
 """How the broker's own topics are created, whether the broker or a client needs them first."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from siltstone.config.server import ServerConfig
 from siltstone.protocol import names
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from siltstone.config.server import ServerConfig
 
 
 class Preset(NamedTuple):

@@ -4,30 +4,25 @@ A pin freezes all its logs in one step of the loop and links their files on a th
 that it never queues behind work that waits for frozen names.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from siltstone.broker.process.tasks import Tasks, to_its_end
+from siltstone.config.server import ServerConfig
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage import threads
+from siltstone.storage.clock import Clock
 from siltstone.storage.log import pin_links
+from siltstone.storage.log.frozen import FrozenLog
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.pin_links import PinnedPartition
 from siltstone.storage.randomness import random_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from siltstone.config.server import ServerConfig
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.log.frozen import FrozenLog
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.log.pin_links import PinnedPartition
 
 T = TypeVar("T")
 

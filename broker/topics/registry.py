@@ -4,20 +4,35 @@ The catalogue decides which topics exist. It is written before folders are creat
 are removed, so that after a crash a topic exists with all of its partitions or not at all.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+from uuid import UUID
 
 from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.process.tasks import Reservations, Tasks, to_its_end
+from siltstone.broker.topics.catalog_writer import CatalogWriter
+from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.broker.topics.retired import RetiredNames, remove_from
-from siltstone.broker.topics.topic import Topic
+from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.broker.topics.topic import Form, Topic
+from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import (
     InvalidPartitions,
     InvalidTopic,
@@ -27,37 +42,13 @@ from siltstone.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from siltstone.protocol.names import INTERNAL_TOPICS, uuid_text
-from siltstone.storage.directory.catalog import CatalogTopic
+from siltstone.protocol.messages.produce import TopicProduceData
+from siltstone.protocol.names import INTERNAL_TOPICS, TopicKey, uuid_text
+from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
+from siltstone.storage.log.log import Log
+from siltstone.storage.manager import LogManager
 from siltstone.storage.randomness import random_id
 from siltstone.storage.topic_partition import TopicPartition, most_partitions
-
-if TYPE_CHECKING:
-    from collections.abc import (
-        Awaitable,
-        Callable,
-        Collection,
-        Coroutine,
-        Iterable,
-        Iterator,
-        KeysView,
-        Mapping,
-        Sequence,
-    )
-    from uuid import UUID
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.catalog_writer import CatalogWriter
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.broker.topics.topic import Form
-    from siltstone.config.topic import TopicConfig
-    from siltstone.protocol.messages.produce import TopicProduceData
-    from siltstone.protocol.names import TopicKey
-    from siltstone.storage.directory.catalog import CatalogState
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.manager import LogManager
-
 
 T = TypeVar("T")
 

@@ -1,14 +1,9 @@
 """Names of deleted topics of which groups may still have offsets."""
 
-from __future__ import annotations
+from collections.abc import Iterable, KeysView, Mapping
+from uuid import UUID
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, KeysView, Mapping
-    from uuid import UUID
-
-    from siltstone.broker.topics.topic import Topic
+from siltstone.broker.topics.topic import Topic
 
 
 class RetiredNames:

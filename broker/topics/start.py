@@ -5,31 +5,24 @@ No folder with a topic's id in it is ever given up, except those of a topic whos
 begun.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from uuid import UUID
 
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.catalog_writer import CatalogWriter
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.topics.settings.stored import keep_valid
 from siltstone.config.table import OBEYED
 from siltstone.protocol.errors import InvalidTopic, KafkaStorageError
 from siltstone.protocol.names import check_topic_name, uuid_text
-from siltstone.storage.directory.catalog import CatalogTopic
+from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
+from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from uuid import UUID
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.catalog_writer import CatalogWriter
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.storage.directory.catalog import CatalogState
-    from siltstone.storage.manager import LogManager
 
 _logger = logging.getLogger(__name__)
 
@@ -91,7 +84,7 @@ async def recover_topics(
 
 
 def _take_settings(
-    plan: Plan,
+    plan: "Plan",
     names: Sequence[str],
     known: Mapping[UUID, Mapping[str, str]],
     settings: BrokerSettings,
@@ -120,7 +113,7 @@ def _take_settings(
     return count
 
 
-def _report(plan: Plan, manager: LogManager, *, lost: int) -> None:
+def _report(plan: "Plan", manager: LogManager, *, lost: int) -> None:
     if lost:
         _logger.warning(
             "there is no catalogue: topics are made from their folders, settings of their own are "

@@ -1,17 +1,12 @@
 """One topic as the registry knows it."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Final, TypeAlias, TypeVar
+from uuid import UUID
 
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
-
+from siltstone.config.topic import TopicConfig
 from siltstone.protocol.names import is_internal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
-
-    from siltstone.config.topic import TopicConfig
-    from siltstone.storage.log.log import Log
+from siltstone.storage.log.log import Log
 
 Form: TypeAlias = tuple[int, int, int]
 """The key of an answer's bytes besides their content: API, version, operations."""

@@ -1,17 +1,12 @@
 """Changes of settings by IncrementalAlterConfigs (KIP-339), as functions of values."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from siltstone.config.describe import ConfigRow
 from siltstone.config.keys import Kind
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from siltstone.config.describe import ConfigRow
 
 
 class Operation(IntEnum):

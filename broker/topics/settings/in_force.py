@@ -3,36 +3,30 @@
 The catalogue keeps dynamic values, so they survive a restart (Kafka: DynamicBrokerConfig).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 from siltstone.broker.process.client_limits import CONFIG_BYTES, SUBSCRIPTIONS, Limits
 from siltstone.broker.process.tasks import OneByOne
+from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
+from siltstone.config.consumer_groups import GroupConfig
 from siltstone.config.errors import ConfigError
 from siltstone.config.group_settings import check_group, effective_group
+from siltstone.config.layers import Layers
 from siltstone.config.reloading import find_differences
+from siltstone.config.server import ServerConfig
+from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import InvalidConfig, InvalidRequest, KafkaError, KafkaStorageError
+from siltstone.storage.directory.catalog import CatalogState
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
-    from typing import TypeAlias
-
-    from siltstone.broker.topics.catalog_writer import CatalogWriter
-    from siltstone.config.consumer_groups import GroupConfig
-    from siltstone.config.layers import Layers
-    from siltstone.config.server import ServerConfig
-    from siltstone.config.topic import TopicConfig
-    from siltstone.storage.directory.catalog import CatalogState
-
-    Own: TypeAlias = Mapping[str, str]
-    Edit: TypeAlias = Callable[[Own], Own]
-    """Makes other settings of something of those that it has; raises if it may not have them."""
+Own: TypeAlias = Mapping[str, str]
+Edit: TypeAlias = Callable[[Own], Own]
+"""Makes other settings of something of those that it has; raises if it may not have them."""
 
 _logger = logging.getLogger(__name__)
 

@@ -9,8 +9,10 @@ or never ended do not count (KIP-868).
 
 import logging
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
 from uuid import UUID
 
 from siltstone.protocol.errors import KafkaError, ProtocolError
@@ -20,10 +22,6 @@ from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
 from siltstone.storage.files import disk
 from siltstone.storage.segment.batch_walk import iterate_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 FOLDER: Final = "__cluster_metadata-0"
 

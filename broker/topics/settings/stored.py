@@ -1,19 +1,13 @@
 """Dynamic settings as the catalogue keeps them, under those that are given at the start."""
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from siltstone.config.checks import ADVERTISED, advertising_faults
 from siltstone.config.errors import ConfigError
+from siltstone.config.layers import Layers
 from siltstone.config.protection import check_stored
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from siltstone.config.layers import Layers
-    from siltstone.storage.directory.catalog import CatalogState
+from siltstone.storage.directory.catalog import CatalogState
 
 _logger = logging.getLogger(__name__)
 
