@@ -170,14 +170,14 @@ class SegmentOutput(CountedOutput):
         super()._begin(base_offset)
         log = self._log
         self._segments.append(
-            LogSegment.create(
+            LogSegment(
                 log.path,
                 base_offset,
                 log.config,
                 now_ms=self._now_ms,
                 open_files=log.open_files,
                 suffix=files.CLEANED,
-            )
+            ).create()
         )
 
     def _append(self, run: memoryview, entries: Sequence[IndexRow]) -> None:

@@ -75,9 +75,9 @@ def _replaced(
         return set()
     kept = OpenFiles()
     end = max(
-        LogSegment.load(
-            path, base, config, now_ms=0, open_files=kept, suffix=files.SWAP
-        ).next_offset()
+        LogSegment(path, base, config, now_ms=0, open_files=kept, suffix=files.SWAP)
+        .load()
+        .next_offset()
         for base in bases
     )
     return {

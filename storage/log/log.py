@@ -301,13 +301,13 @@ class Log:
         ended = segments[-1]
         try:
             ended.cut_torn()
-            segment = LogSegment.create(
+            segment = LogSegment(
                 self.path,
                 end_offset,
                 self.config,
                 now_ms=self._services.clock.now_ms(),
                 open_files=ended.files.open_files,
-            )
+            ).create()
         except OSError as error:
             raise self.directory.fail(error) from error
         ended.seal()

@@ -87,9 +87,9 @@ def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) 
     PartitionMetadata(topic_id=topic_id).write(folder.path)
     epochs = LeaderEpochs(folder.path)
     epochs.assign(FIRST_EPOCH, 0, write=False)
-    segment = LogSegment.create(
+    segment = LogSegment(
         folder.path, 0, folder.config, now_ms=now_ms, open_files=folder.open_files
-    )
+    ).create()
     return LoadedPartition(
         folder=folder,
         topic_id=topic_id,
@@ -177,9 +177,9 @@ class _Loading:
                 for kind in sorted(present):
                     files.unlink(path / files.segment_file_name(base_offset, kind))
                 continue
-            segment = LogSegment.load(
+            segment = LogSegment(
                 path, base_offset, config, now_ms=self.now_ms, open_files=self.folder.open_files
-            )
+            ).load()
             if self._is_overtaken(segment):
                 self._delete(segment, "it is empty and begins inside the one before")
                 continue
@@ -354,9 +354,9 @@ class _Loading:
         self.producers.scan_snapshots()
         self.producers.truncate_fully(offset)
         folder = self.folder
-        segment = LogSegment.create(
+        segment = LogSegment(
             folder.path, offset, folder.config, now_ms=self.now_ms, open_files=folder.open_files
-        )
+        ).create()
         self.segments = [segment]
         files.fsync_directory(self.folder.path)
 

@@ -90,63 +90,37 @@ class LogSegment(ReadableSegment):
         self._jitter_ms = random_below(max_ms) if max_ms > 0 else 0
         self.reconfigure(config)
 
-    @classmethod
-    def create(
-        cls,
-        directory: Path,
-        base_offset: int,
-        config: TopicConfig,
-        *,
-        now_ms: int,
-        open_files: OpenFiles,
-        suffix: str = "",
-    ) -> Self:
+    def create(self) -> Self:
         """Create the files of an empty segment; leftovers of the same names are replaced.
 
         Raises:
             OSError: A file could not be created, and those that were are removed again. If that
                 fails, too, a start drops an empty segment that lies inside another.
         """
-        segment = cls(
-            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
-        )
-        segment.files.unlink()
+        self.files.unlink()
         try:
             for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
-                segment._create_file(kind)
+                self._create_file(kind)
         except OSError:
             with suppress(OSError):
-                segment.files.unlink()
+                self.files.unlink()
             raise
-        segment.end.note_max(NO_TIMESTAMP, base_offset)
-        segment._has_aborted = False
-        segment._names_unsynced = True
-        return segment
+        self.end.note_max(NO_TIMESTAMP, self.base_offset)
+        self._has_aborted = False
+        self._names_unsynced = True
+        return self
 
-    @classmethod
-    def load(
-        cls,
-        directory: Path,
-        base_offset: int,
-        config: TopicConfig,
-        *,
-        now_ms: int,
-        open_files: OpenFiles,
-        suffix: str = "",
-    ) -> Self:
+    def load(self) -> Self:
         """Open a segment that exists; only the size of its ``.log`` is read.
 
         Raises:
             FileNotFoundError: There is no ``.log``.
         """
-        segment = cls(
-            directory, base_offset, config, now_ms=now_ms, suffix=suffix, open_files=open_files
-        )
-        size = segment.files.find_size(files.LOG)
+        size = self.files.find_size(files.LOG)
         if size is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(segment.log_path))
-        segment.end.resize(size)
-        return segment
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.log_path))
+        self.end.resize(size)
+        return self
 
     def succeed(self, source: Self, file: SegmentFile | None) -> None:
         """Take the place of the segment of which this one is a copy.

@@ -37,7 +37,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def segments(folder: Path) -> list[LogSegment]:
     """Return the segments."""
     return [
-        LogSegment.load(folder, each.base_offset, CONFIG, now_ms=0, open_files=OpenFiles())
+        LogSegment(folder, each.base_offset, CONFIG, now_ms=0, open_files=OpenFiles()).load()
         for each in PartitionReader(folder).segments
     ]
 

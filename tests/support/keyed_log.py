@@ -47,9 +47,9 @@ class KeyedLog:
             PartitionMetadata(topic_id=UUID(int=topic_id)).write(partition.folder)
             partition.end, partition.values = 0, {}
             close(
-                LogSegment.create(
+                LogSegment(
                     partition.folder, 0, self._config, now_ms=TIMESTAMP, open_files=OpenFiles()
-                )
+                ).create()
             )
 
     def write(self, count: int) -> None:
@@ -101,18 +101,18 @@ class KeyedLog:
 
     def _append(self, partition: _Partition, rows: list[Row]) -> None:
         base = self._last_base(partition.folder)
-        segment = LogSegment.load(
+        segment = LogSegment(
             partition.folder, base, self._config, now_ms=TIMESTAMP, open_files=OpenFiles()
-        )
+        ).load()
         if segment.size >= SEGMENT_BYTES:
             close(segment)
-            segment = LogSegment.create(
+            segment = LogSegment(
                 partition.folder,
                 partition.end,
                 self._config,
                 now_ms=TIMESTAMP,
                 open_files=OpenFiles(),
-            )
+            ).create()
         batch = make_batch(rows, timestamp=self._clock_ms)
         append_next(segment, [batch], first=partition.end)
         close(segment)

@@ -66,9 +66,9 @@ class RandomLog:
         self.offset = offset
         if not self.segments or self.offset > self.segments[-1].base_offset:
             self.segments.append(
-                LogSegment.create(
+                LogSegment(
                     self.path, self.offset, self.config, now_ms=NOW, open_files=OpenFiles()
-                )
+                ).create()
             )
 
     def write(self, batch: bytearray) -> None:

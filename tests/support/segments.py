@@ -21,13 +21,13 @@ def make_segment(
     open_files: OpenFiles | None = None,
 ) -> LogSegment:
     """Return a new, empty segment."""
-    return LogSegment.create(
+    return LogSegment(
         directory,
         base_offset,
         config or TopicConfig(),
         now_ms=NOW_MS,
         open_files=OpenFiles() if open_files is None else open_files,
-    )
+    ).create()
 
 
 def load_segment(
@@ -38,13 +38,13 @@ def load_segment(
     open_files: OpenFiles | None = None,
 ) -> LogSegment:
     """Return a segment that is in a folder already."""
-    return LogSegment.load(
+    return LogSegment(
         directory,
         base_offset,
         config or TopicConfig(),
         now_ms=NOW_MS,
         open_files=OpenFiles() if open_files is None else open_files,
-    )
+    ).load()
 
 
 def append(segment: LogSegment, batch: bytes | bytearray) -> int:

@@ -54,7 +54,7 @@ async def test_a_committed_offset(tmp_path: Path, capsys: pytest.CaptureFixture[
 def write(folder: Path, *records: tuple[bytes, bytes | None]) -> Path:
     """Return a folder that has these records."""
     folder.mkdir()
-    segment = LogSegment.create(folder, 0, TopicConfig(), now_ms=0, open_files=OpenFiles())
+    segment = LogSegment(folder, 0, TopicConfig(), now_ms=0, open_files=OpenFiles()).create()
     append(segment, make_batch(list(records)))
     segment.close()
     return folder

@@ -172,9 +172,9 @@ def test_strange_or_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_files_on_their_way_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Suffixes do not matter: deleted segments can be looked at."""
-    LogSegment.load(folder, 0, TopicConfig(), now_ms=0, open_files=OpenFiles()).files.change_suffix(
-        files.DELETED
-    )
+    LogSegment(
+        folder, 0, TopicConfig(), now_ms=0, open_files=OpenFiles()
+    ).load().files.change_suffix(files.DELETED)
 
     code, out = run(capsys, folder)
 
@@ -188,7 +188,7 @@ def numbered(tmp_path: Path) -> Path:
     path = tmp_path / "t-0"
     path.mkdir()
     for base in (0, 10, 20):
-        segment = LogSegment.create(path, base, TopicConfig(), now_ms=0, open_files=OpenFiles())
+        segment = LogSegment(path, base, TopicConfig(), now_ms=0, open_files=OpenFiles()).create()
         for offset in range(base, base + 10):
             append(segment, make_batch(base_offset=offset, timestamp=TIMESTAMP + 1000 * offset))
         segment.close()
@@ -289,11 +289,11 @@ class Enough(Exception):  # noqa: N818
 def test_follow_goes_over_to_the_next_segment(numbered: Path) -> None:
     """First all batches of before, then each as it comes, half ones when they are whole."""
     seen: list[str] = []
-    last = LogSegment.load(numbered, 20, TopicConfig(), now_ms=0, open_files=OpenFiles())
+    last = LogSegment(numbered, 20, TopicConfig(), now_ms=0, open_files=OpenFiles()).load()
     next_batch = bytes(make_batch(base_offset=30, timestamp=TIMESTAMP))
 
     def roll() -> None:
-        segment = LogSegment.create(numbered, 31, TopicConfig(), now_ms=0, open_files=OpenFiles())
+        segment = LogSegment(numbered, 31, TopicConfig(), now_ms=0, open_files=OpenFiles()).create()
         append(segment, make_batch(base_offset=31, timestamp=TIMESTAMP))
         segment.close()
 

@@ -64,9 +64,9 @@ def test_open_files_are_bounded_and_shared(tmp_path: Path) -> None:
     kept = OpenFiles(4)
     segments = []
     for base in range(10):
-        segment = LogSegment.create(
+        segment = LogSegment(
             tmp_path, base * 10, TopicConfig(), now_ms=NOW_MS, open_files=kept
-        )
+        ).create()
         append_next(segment, [make_batch(2)], first=base * 10)
         segment.close()
         segments.append(segment)
