@@ -37,7 +37,7 @@ from siltstone.broker.net.listener import Listener
 from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn.turn import LoopRound
 from siltstone.broker.net.unread import Unread
-from siltstone.broker.process.client_limits import QUEUED_BYTES, SESSION_PARTITIONS, UNREAD_BYTES
+from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.broker.process.io import IoThreads
@@ -205,7 +205,7 @@ class Broker:
             SessionRoom(
                 lambda: self._settings.server.max_incremental_fetch_session_cache_slots,
                 lambda: self._settings.server.fetch_session_partitions_max_count,
-                partial(self._settings.limits.note, SESSION_PARTITIONS),
+                partial(self._settings.limits.note, Limit.SESSION_PARTITIONS),
             ),
             self._clock.monotonic,
             self.topics.get_log,
@@ -695,8 +695,12 @@ def _read_security(
 def _make_buffers(settings: BrokerSettings) -> Buffers:
     """Return what limits the memory of incomplete requests and of answers that nobody reads."""
     note = settings.limits.note
-    unread = Unread(lambda: settings.server.queued_max_response_bytes, partial(note, UNREAD_BYTES))
-    return Buffers(settings.server.queued_max_request_bytes, partial(note, QUEUED_BYTES), unread)
+    unread = Unread(
+        lambda: settings.server.queued_max_response_bytes, partial(note, Limit.UNREAD_BYTES)
+    )
+    return Buffers(
+        settings.server.queued_max_request_bytes, partial(note, Limit.QUEUED_BYTES), unread
+    )
 
 
 def _read_catalog(directories: Sequence[Path]) -> Catalog:

@@ -22,7 +22,7 @@ from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import TOMBSTONES_AT_A_TIME, Offsets
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.timers import Timers
-from siltstone.broker.process.client_limits import GROUPS, OFFSET_BYTES
+from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
@@ -253,7 +253,7 @@ class GroupCoordinator:
         """
         if group_id not in self.groups and group_id not in self.offsets:
             count = max(len(self.groups), self.offsets.group_count) + 1
-            self.settings.limits.check(GROUPS, count, GroupMaxSizeReached)
+            self.settings.limits.check(Limit.GROUPS, count, GroupMaxSizeReached)
             self.member_bytes.check(size_of_group(group_id))
 
     def _find_room(self, size: int, growth: int) -> int:
@@ -263,7 +263,7 @@ class GroupCoordinator:
             InvalidCommitOffsetSize: group.offsets.max.bytes would be exceeded.
         """
         if growth > 0:
-            self.settings.limits.check(OFFSET_BYTES, size + growth, InvalidCommitOffsetSize)
+            self.settings.limits.check(Limit.OFFSET_BYTES, size + growth, InvalidCommitOffsetSize)
         return self.settings.server.group_offsets_max_bytes - size - growth
 
     def _admit_classic(self, group_id: str) -> ClassicGroup:

@@ -14,7 +14,7 @@ GROUP_MAX_SIZE_REACHED would stop the client for good, and there may soon be roo
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from siltstone.broker.process.client_limits import MEMBER_BYTES, Limits
+from siltstone.broker.process.client_limits import Limit, Limits
 from siltstone.protocol.errors import CoordinatorLoadInProgress
 
 _OBJECT_BYTES: Final = 60
@@ -45,8 +45,8 @@ class MemberBytes:
     def of(cls, limits: Limits) -> "MemberBytes":
         """Return a new count with the limits from the broker's settings."""
         return cls(
-            lambda size: limits.check(MEMBER_BYTES, size, CoordinatorLoadInProgress),
-            lambda size: limits.check_half(MEMBER_BYTES, size, CoordinatorLoadInProgress),
+            lambda size: limits.check(Limit.MEMBER_BYTES, size, CoordinatorLoadInProgress),
+            lambda size: limits.check_half(Limit.MEMBER_BYTES, size, CoordinatorLoadInProgress),
         )
 
     def check(self, more: int, user: str = "") -> None:

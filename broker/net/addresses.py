@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.process.client_limits import CONNECTIONS, CONNECTIONS_PER_ADDRESS
+from siltstone.broker.process.client_limits import Limit
 from siltstone.config.connection_limits import parse_overrides
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ class Addresses:
             self._most_of_one = settings.max_connections_per_ip
             self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
         if self._most != _NO_LIMIT and self._count_all() >= self._most:
-            return CONNECTIONS
+            return Limit.CONNECTIONS
         limit = self._most_of_one
         if self._overrides:
             limit = self._overrides.get(_without_zone(host), limit)
-        return CONNECTIONS_PER_ADDRESS if self._counts.get(host, 0) >= limit else None
+        return Limit.CONNECTIONS_PER_ADDRESS if self._counts.get(host, 0) >= limit else None
 
     def find_pause(self) -> float:
         """Count a connection; return after how many seconds the next one may be accepted."""

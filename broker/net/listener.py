@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from siltstone.broker.net.addresses import ConnectionRate
 from siltstone.broker.net.connection import Connection
-from siltstone.broker.process import client_limits, sockets
+from siltstone.broker.process import sockets
 from siltstone.broker.process.bounded_lines import BoundedLines
+from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.security.principals import ANONYMOUS, USER, Principal
 from siltstone.config.connection_limits import CREATION_RATE, MAX_CONNECTIONS, limit_of
 from siltstone.protocol.framing import TooLarge
@@ -208,7 +209,7 @@ class Listener:
         limit = None
         if isinstance(error.args[0], TooLarge):
             is_open = connection.login is not None and connection.login.is_open
-            limit = client_limits.LOGIN_BYTES if is_open else client_limits.REQUEST_BYTES
+            limit = Limit.LOGIN_BYTES if is_open else Limit.REQUEST_BYTES
         self._note_refused(connection.peer, str(error), limit, connection.principal)
 
     def _note_refused(
@@ -244,7 +245,7 @@ class Listener:
             login = connection.login
             if login is not None and login.is_open and 0 <= login_ms < login.age * 1000:
                 reason = "reason=it has not logged in; see connections.max.login.ms"
-                self._note_refused(connection.peer, reason, client_limits.LOGIN_TIME)
+                self._note_refused(connection.peer, reason, Limit.LOGIN_TIME)
                 connection.close()
                 continue
             connection.forget_long_name()
@@ -286,7 +287,7 @@ class Listener:
         for _ in range(_ACCEPTS_PER_TURN):
             if self._has_all():
                 self._is_full = True
-                self.services.settings.limits.note(client_limits.LISTENER_CONNECTIONS)
+                self.services.settings.limits.note(Limit.LISTENER_CONNECTIONS)
                 self._stop_accepting()
                 return
             try:
@@ -333,12 +334,12 @@ class Listener:
         """Count a connection for this listener and for all; return how long the next one waits."""
         own = self._rate.find_pause()
         if own:
-            self.services.settings.limits.note(client_limits.LISTENER_RATE)
+            self.services.settings.limits.note(Limit.LISTENER_RATE)
         if self._addresses is None:
             return own
         of_all = self._addresses.find_pause()
         if of_all:
-            self.services.settings.limits.note(client_limits.CONNECTION_RATE)
+            self.services.settings.limits.note(Limit.CONNECTION_RATE)
         return max(own, of_all)
 
     def _go_on(self) -> None:

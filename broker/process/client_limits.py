@@ -3,46 +3,52 @@
 Each limit is checked in the one place where it could be exceeded. docs/security.md has the table.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Final
 
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.errors import KafkaError, PolicyViolation
 
-CONNECTIONS: Final = "max.connections"
-CONNECTIONS_PER_ADDRESS: Final = "max.connections.per.ip"
-CONNECTION_RATE: Final = "max.connection.creation.rate"
-LISTENER_CONNECTIONS: Final = "listener.name.NAME.max.connections"
-LISTENER_RATE: Final = "listener.name.NAME.max.connection.creation.rate"
-LOGIN_TIME: Final = "connections.max.login.ms"
-REQUEST_BYTES: Final = "socket.request.max.bytes"
-LOGIN_BYTES: Final = "sasl.server.max.receive.size"
-QUEUED_BYTES: Final = "queued.max.request.bytes"
-UNREAD_BYTES: Final = "queued.max.response.bytes"
-TOPICS: Final = "topics.max.count"
-PARTITIONS: Final = "partitions.max.count"
-GROUPS: Final = "groups.max.count"
-MEMBER_BYTES: Final = "group.members.max.bytes"
-OFFSET_BYTES: Final = "group.offsets.max.bytes"
-TRANSACTIONAL_IDS: Final = "transactional.ids.max.count"
-TRANSACTION_BYTES: Final = "transactional.ids.max.bytes"
-SUBSCRIPTIONS: Final = "client.metrics.max.count"
-CONFIG_BYTES: Final = "configs.max.bytes"
-SESSION_PARTITIONS: Final = "fetch.session.partitions.max.count"
-
 MAX_TEXT: Final = 256
 """How many characters of each text that a client reports about itself are kept or shown."""
 
-_WORDS: Final = {
-    TOPICS: "topics",
-    PARTITIONS: "partitions",
-    GROUPS: "groups",
-    MEMBER_BYTES: "bytes of members in all groups",
-    OFFSET_BYTES: "bytes of committed offsets",
-    TRANSACTIONAL_IDS: "transactional ids",
-    TRANSACTION_BYTES: "bytes of transactional ids and their open transactions",
-    SUBSCRIPTIONS: "subscriptions to metrics of clients",
-    CONFIG_BYTES: "bytes of settings of topics, groups and subscriptions",
+
+class Limit(StrEnum):
+    """The settings that are limits; those of listeners with NAME for any listener."""
+
+    CONNECTIONS = "max.connections"
+    CONNECTIONS_PER_ADDRESS = "max.connections.per.ip"
+    CONNECTION_RATE = "max.connection.creation.rate"
+    LISTENER_CONNECTIONS = "listener.name.NAME.max.connections"
+    LISTENER_RATE = "listener.name.NAME.max.connection.creation.rate"
+    LOGIN_TIME = "connections.max.login.ms"
+    REQUEST_BYTES = "socket.request.max.bytes"
+    LOGIN_BYTES = "sasl.server.max.receive.size"
+    QUEUED_BYTES = "queued.max.request.bytes"
+    UNREAD_BYTES = "queued.max.response.bytes"
+    TOPICS = "topics.max.count"
+    PARTITIONS = "partitions.max.count"
+    GROUPS = "groups.max.count"
+    MEMBER_BYTES = "group.members.max.bytes"
+    OFFSET_BYTES = "group.offsets.max.bytes"
+    TRANSACTIONAL_IDS = "transactional.ids.max.count"
+    TRANSACTION_BYTES = "transactional.ids.max.bytes"
+    SUBSCRIPTIONS = "client.metrics.max.count"
+    CONFIG_BYTES = "configs.max.bytes"
+    SESSION_PARTITIONS = "fetch.session.partitions.max.count"
+
+
+_WORDS: Final[Mapping[str, str]] = {
+    Limit.TOPICS: "topics",
+    Limit.PARTITIONS: "partitions",
+    Limit.GROUPS: "groups",
+    Limit.MEMBER_BYTES: "bytes of members in all groups",
+    Limit.OFFSET_BYTES: "bytes of committed offsets",
+    Limit.TRANSACTIONAL_IDS: "transactional ids",
+    Limit.TRANSACTION_BYTES: "bytes of transactional ids and their open transactions",
+    Limit.SUBSCRIPTIONS: "subscriptions to metrics of clients",
+    Limit.CONFIG_BYTES: "bytes of settings of topics, groups and subscriptions",
 }
 
 
@@ -50,31 +56,7 @@ class Limits:
     """Counts refusals by the setting that is the limit (loop only)."""
 
     def __init__(self, settings: Callable[[], ServerConfig]) -> None:
-        self.refused = dict.fromkeys(
-            (
-                CONNECTIONS,
-                CONNECTIONS_PER_ADDRESS,
-                CONNECTION_RATE,
-                LISTENER_CONNECTIONS,
-                LISTENER_RATE,
-                LOGIN_TIME,
-                REQUEST_BYTES,
-                LOGIN_BYTES,
-                QUEUED_BYTES,
-                UNREAD_BYTES,
-                TOPICS,
-                PARTITIONS,
-                GROUPS,
-                MEMBER_BYTES,
-                OFFSET_BYTES,
-                TRANSACTIONAL_IDS,
-                TRANSACTION_BYTES,
-                SUBSCRIPTIONS,
-                CONFIG_BYTES,
-                SESSION_PARTITIONS,
-            ),
-            0,
-        )
+        self.refused: dict[str, int] = dict.fromkeys(Limit, 0)
         self._settings = settings
 
     def note(self, limit: str) -> None:

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from siltstone.broker.process.client_limits import PARTITIONS, TOPICS
+from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.process.tasks import Reservations, Tasks, to_its_end
@@ -228,8 +228,8 @@ class TopicRegistry:
             return
         limits = self._settings.limits
         if topics:
-            limits.check(TOPICS, len(self.topics.keys() | self._coming.keys()) + topics)
-        limits.check(PARTITIONS, self._partition_count + self._coming.total() + partitions)
+            limits.check(Limit.TOPICS, len(self.topics.keys() | self._coming.keys()) + topics)
+        limits.check(Limit.PARTITIONS, self._partition_count + self._coming.total() + partitions)
 
     async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         """Create a topic with a legal name and valid settings; all see it when this returns.
@@ -293,7 +293,7 @@ class TopicRegistry:
             self.check_count(name, partitions)
             entry = CatalogTopic(id=random_id(), partitions=partitions, overrides=dict(overrides))
             with self._claim(name, partitions, overrides=overrides):
-                await self._catalog.commit(_add(name, entry))
+                await self._catalog.commit(lambda state: state.topics.update({name: entry}))
                 try:
                     await self._create_logs(name, entry, range(partitions))
                 except KafkaError:
@@ -335,7 +335,7 @@ class TopicRegistry:
             before = replace(self._catalog.state.topics[topic.name], partitions=topic.partitions)
             added = range(topic.partitions, count)
             with self._claim(topic.name, len(added), topics=0):
-                await self._catalog.commit(_resize(topic, count))
+                await self._catalog.commit(_change(topic, partitions=count))
                 try:
                     await self._create_logs(topic.name, before, added)
                 except KafkaError:
@@ -378,7 +378,7 @@ class TopicRegistry:
             with self._settings.claim(topic.name, before, overrides):
                 self._configure(topic, overrides)
                 try:
-                    await self._catalog.commit(_override(topic, overrides))
+                    await self._catalog.commit(_change(topic, overrides=overrides))
                 except KafkaStorageError:
                     self._configure(topic, before)
                     raise
@@ -492,23 +492,11 @@ class TopicRegistry:
             raise UnknownTopicOrPartition(f"topic {topic.name} was deleted meanwhile")
 
 
-def _override(topic: Topic, overrides: Mapping[str, str]) -> Callable[[CatalogState], None]:
+def _change(topic: Topic, **fields: Any) -> Callable[[CatalogState], None]:
+    """Return a change of a topic's entry in the catalogue."""
+
     def change(state: CatalogState) -> None:
-        state.topics[topic.name] = replace(state.topics[topic.name], overrides=overrides)
-
-    return change
-
-
-def _resize(topic: Topic, partitions: int) -> Callable[[CatalogState], None]:
-    def change(state: CatalogState) -> None:
-        state.topics[topic.name] = replace(state.topics[topic.name], partitions=partitions)
-
-    return change
-
-
-def _add(name: str, entry: CatalogTopic) -> Callable[[CatalogState], None]:
-    def change(state: CatalogState) -> None:
-        state.topics[name] = entry
+        state.topics[topic.name] = replace(state.topics[topic.name], **fields)
 
     return change
 
@@ -517,8 +505,7 @@ def _forget(state: CatalogState, topic_id: UUID) -> None:
     state.deleted -= {topic_id}
 
 
-# More threads would not be faster: they wait for one disk, and fetches need threads, too. More #
-# threads would not be faster: they wait for one disk, and fetches need threads, too.
+# More threads would not be faster: they wait for one disk, and fetches need threads, too.
 _WIDTH = 4
 
 

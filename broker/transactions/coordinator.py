@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from siltstone.broker.coordination.journal import CoordinatorLog
-from siltstone.broker.process.client_limits import TRANSACTIONAL_IDS
+from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.features import Features
@@ -166,7 +166,7 @@ class TransactionCoordinator:
     def _check_count(self, before: Transaction | None) -> None:
         """Refuse a new id if there are too many ids; `write` checks their bytes."""
         if before is None:
-            self._settings.limits.check(TRANSACTIONAL_IDS, len(self._states.all) + 1)
+            self._settings.limits.check(Limit.TRANSACTIONAL_IDS, len(self._states.all) + 1)
 
     def add_partitions(
         self,

@@ -6,7 +6,7 @@ from sys import getsizeof
 from typing import Final
 
 from siltstone.broker.coordination.journal import CoordinatorLog
-from siltstone.broker.process.client_limits import TRANSACTION_BYTES, Limits
+from siltstone.broker.process.client_limits import Limit, Limits
 from siltstone.broker.topics.features import Features
 from siltstone.broker.transactions.transaction import (
     NO_PARTITIONS,
@@ -101,7 +101,7 @@ class TransactionStates:
         if before is not None:
             more -= _size_of(transactional_id, before.partitions)
         if more > 0:
-            self._limits.check(TRANSACTION_BYTES, self.size + more)
+            self._limits.check(Limit.TRANSACTION_BYTES, self.size + more)
 
     def remove(self, transactional_id: str) -> None:
         """Write that an id is forgotten, and forget it.

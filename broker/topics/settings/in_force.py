@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Final, TypeAlias
 
-from siltstone.broker.process.client_limits import CONFIG_BYTES, SUBSCRIPTIONS, Limits
+from siltstone.broker.process.client_limits import Limit, Limits
 from siltstone.broker.process.tasks import OneByOne
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.settings.stored import keep_valid, with_stored
@@ -173,7 +173,7 @@ class BrokerSettings:
         if values == own:
             return
         if values and name not in known:
-            self.limits.check(SUBSCRIPTIONS, len(known.keys() | self._coming | {name}))
+            self.limits.check(Limit.SUBSCRIPTIONS, len(known.keys() | self._coming | {name}))
 
         def change(state: CatalogState) -> None:
             state.client_metrics = _replaced(
@@ -195,7 +195,7 @@ class BrokerSettings:
         """
         more = max(0, _size_of(name, after) - _size_of(name, before))
         if more:
-            self.limits.check(CONFIG_BYTES, self._count_bytes() + self._coming_bytes + more)
+            self.limits.check(Limit.CONFIG_BYTES, self._count_bytes() + self._coming_bytes + more)
         return more
 
     @contextmanager
