@@ -184,7 +184,7 @@ class Broker:
         self._dispatcher = Dispatcher(self.requests, self._changes)
         self.meter = OnFirstUse(self._build_meter)
         self._buffers = _make_buffers(settings)
-        self._round = LoopRound(asyncio.get_running_loop(), self.logs.appends)
+        self._round = LoopRound(asyncio.get_running_loop(), self.logs.services.appends)
         self.addresses = Addresses(self._current, self.meter, self._count_open, clock.monotonic)
         self.listeners = [self._make_listener(bound.name) for bound in server.bound_listeners]
         self._security.on_quotas(self._keep_quotas)
@@ -209,7 +209,7 @@ class Broker:
             ),
             self._clock.monotonic,
             self.topics.get_log,
-            self.logs.moved_starts,
+            self.logs.services.moved_starts,
         )
         return Services(
             settings=self._settings,

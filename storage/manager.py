@@ -34,12 +34,11 @@ from siltstone.storage.directory.opening import (
 from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log import pin_links
 from siltstone.storage.log.dropped_segments import RETRY_MS
-from siltstone.storage.log.end import Appends, LogEnd
 from siltstone.storage.log.frozen import NameGate
 from siltstone.storage.log.loading import SetAside, load_folders, set_aside
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
-from siltstone.storage.log.services import FlushStats, LogServices
+from siltstone.storage.log.services import LogServices
 from siltstone.storage.moving.future_logs import FutureLogs
 from siltstone.storage.producers.entry import ProducerCount
 from siltstone.storage.randomness import random_id
@@ -89,7 +88,7 @@ class LogManager:
         self.cluster_id = ""  # likewise
         self.background = Background()
         self.deletions = DelayedDeletions(clock, self.background)
-        self._services = LogServices(
+        self.services = LogServices(
             clock=clock,
             background=self.background,
             deletions=self.deletions,
@@ -111,16 +110,6 @@ class LogManager:
         self._loaded = False
         self._directories_checked = True  # false while the background thread checks them
 
-    @property
-    def appends(self) -> Appends:
-        """Return the logs with batches that wait to be written."""
-        return self._services.appends
-
-    @property
-    def moved_starts(self) -> dict[LogEnd, None]:
-        """Return the watched logs whose start offset has moved."""
-        return self._services.moved_starts
-
     def open(self) -> None:
         """Lock the directories and read their identities; quick. Blocks.
 
@@ -136,7 +125,7 @@ class LogManager:
         for directory in self.directories:
             _sweep_pins(directory)
         self._check_all(self._server.log_dirs_reserve_bytes)
-        self.appends.look = self._look
+        self.services.appends.look = self._look
         self.background.start()
 
     def load(self) -> None:
@@ -219,14 +208,9 @@ class LogManager:
             self.set_aside[topic_partition] = loaded
             return
         try:
-            self.logs[topic_partition] = Log(loaded, self._services)
+            self.logs[topic_partition] = Log(loaded, self.services)
         except Exception as error:  # noqa: BLE001  # as in `loading`: a number in it, for example
             self.set_aside[topic_partition] = set_aside(loaded.folder, error)
-
-    @property
-    def flush_stats(self) -> FlushStats:
-        """Return how often logs were flushed and how long that took."""
-        return self._services.flush_stats
 
     def all_logs(self) -> list[Log]:
         """Return the present logs, for iterating."""
@@ -278,7 +262,7 @@ class LogManager:
             self._undo_create(folder)
             raise directory.fail(error) from error
         self._leaving.pop(topic_partition, None)
-        log = Log(loaded, self._services)
+        log = Log(loaded, self.services)
         self.background.submit("leader epochs", log.write_epochs)
         self.logs[topic_partition] = log
         return log
@@ -453,7 +437,7 @@ class LogManager:
 
     def _check_all(self, reserve_bytes: int) -> None:
         for directory in self.directories:
-            directory.check(reserve_bytes, self._clock.monotonic(), self.appends.written)
+            directory.check(reserve_bytes, self._clock.monotonic(), self.services.appends.written)
         self._plan_look()
 
     def _look(self) -> None:
@@ -470,7 +454,9 @@ class LogManager:
             for each in self.directories
             if each.room.reserve_bytes and each.client_refusal is None
         ]
-        self.appends.look_at = self.appends.written + min(left) if left else _NEVER
+        self.services.appends.look_at = (
+            self.services.appends.written + min(left) if left else _NEVER
+        )
 
     def close(self, *, clean: bool = True) -> bool:
         """Close every log, write the checkpoints and the marks. Blocks; idempotent.

@@ -171,7 +171,7 @@ class Pages:
                 len(sessions), sessions.partition_count, sessions.evicted_count
             ),
             waiting_fetches=lambda: services.waiting.count,
-            flushes=logs.flush_stats,
+            flushes=logs.services.flush_stats,
             offline_directories=lambda: {
                 str(directory.path): directory.failure is not None for directory in logs.directories
             },

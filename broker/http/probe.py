@@ -81,7 +81,10 @@ class Probe:
         self._logs = logs
         self._folder_name = folder_name(LOG, FolderState.DELETE, random_id())
         self._services = LogServices(
-            clock=clock, background=logs.background, deletions=logs.deletions, appends=logs.appends
+            clock=clock,
+            background=logs.background,
+            deletions=logs.deletions,
+            appends=logs.services.appends,
         )
         self._address = ("", 0)
         self._dial: Dial | None = None

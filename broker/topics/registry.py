@@ -437,7 +437,7 @@ class TopicRegistry:
 
         Batches that wait are written while their logs are still open.
         """
-        self._manager.appends.write()
+        self._manager.services.appends.write()
         del self.topics[topic.name], self.by_id[topic.key]
         self._partition_count -= topic.partitions
         alike = self._alike[topic.name.replace(".", "_")]

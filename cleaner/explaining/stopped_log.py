@@ -111,13 +111,8 @@ def _read_producers(
 
 def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, "dict[int, ProducerEntry]"]:
     """Return the offset and the producers of the newest usable snapshot, or the log's start."""
-    names = map(files.parse_name, files.list_names(directory))
-    offsets = [
-        name.base_offset
-        for name in names
-        if name and name.kind == files.SNAPSHOT and not name.suffix
-    ]
-    for offset in sorted((each for each in offsets if start < each <= end), reverse=True):
+    offsets = files.list_bases(directory, files.SNAPSHOT)
+    for offset in reversed([each for each in offsets if start < each <= end]):
         path = directory / files.segment_file_name(offset, files.SNAPSHOT)
         try:
             return offset, producer_snapshot.decode(files.read_bytes(path))

@@ -151,6 +151,18 @@ def list_names(folder: Path | int) -> list[str]:
     return disk.listdir(folder)
 
 
+def list_bases(folder: Path, kind: str) -> list[int]:
+    """Return the base offsets of the files of a kind in a folder, ascending; no other suffixes.
+
+    Raises:
+        OSError: The folder is missing or cannot be read.
+    """
+    names = map(parse_name, list_names(folder))
+    return sorted(
+        name.base_offset for name in names if name and name.kind == kind and not name.suffix
+    )
+
+
 def _is_link(path: Path | str) -> OSError:
     return OSError(errno.ELOOP, "it is a link, which is not followed", str(path))
 

@@ -236,10 +236,6 @@ class Log:
             found = timestamp_lookup.find_max(self.view)
         return found if found is not None and found.offset < upto else None
 
-    def epoch_of(self, offset: int) -> int:
-        """Return the leader epoch in which an offset was written; -1 if unknown."""
-        return self.epochs.epoch_of(offset)
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the last epoch up to ``epoch`` and the offset after it; (-1, -1) if undefined."""
         return self.epochs.end_offset_for(epoch, self.end.log_end_offset)

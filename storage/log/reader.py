@@ -58,14 +58,8 @@ class PartitionReader:
 
     def refresh(self) -> None:
         """Read the list of segments and their sizes again."""
-        names = map(files.parse_name, files.list_names(self.directory))
-        bases = sorted(
-            name.base_offset
-            for name in names
-            if name and name.kind == files.LOG and not name.suffix
-        )
         segments = []
-        for base_offset in bases:
+        for base_offset in files.list_bases(self.directory, files.LOG):
             try:
                 segments.append(open_segment(self.directory, base_offset, self._open_files))
             except FileNotFoundError:

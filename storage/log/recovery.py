@@ -388,9 +388,7 @@ class _Loading:
         """Return the producers as of ``offset``, from a snapshot and the batches after that."""
         producers = _new_producers(self.folder)
         producers.scan_snapshots(
-            files.segment_file_name(name.base_offset, files.SNAPSHOT)
-            for name in self.names
-            if name.kind == files.SNAPSHOT
+            name.base_offset for name in self.names if name.kind == files.SNAPSHOT
         )
         rebuild_producers(
             producers,

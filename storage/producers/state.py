@@ -205,18 +205,14 @@ class ProducerStateManager:
         """Return the offsets of the snapshot files, ascending."""
         return tuple(self._snapshots)
 
-    def scan_snapshots(self, names: Iterable[str] | None = None) -> None:
+    def scan_snapshots(self, offsets: Iterable[int] | None = None) -> None:
         """Note which snapshot files the folder has; later changes are followed in memory.
 
-        ``names`` are the names of all files in the folder, if the caller has listed it already.
+        ``offsets`` are those in their names, if the caller has listed the folder already.
         """
-        if names is None:
-            names = files.list_names(self._directory)
-        self._snapshots = sorted(
-            name.base_offset
-            for name in map(files.parse_name, names)
-            if name and name.kind == files.SNAPSHOT and not name.suffix
-        )
+        if offsets is None:
+            offsets = files.list_bases(self._directory, files.SNAPSHOT)
+        self._snapshots = sorted(offsets)
 
     def load(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
         """Take the state from the newest usable snapshot, and return the offset to replay from.

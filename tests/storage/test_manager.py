@@ -1053,10 +1053,10 @@ def test_the_reserve_holds_between_two_looks(
 
     for number in range(room // len(batch)):
         if number % 2 == 0:
-            manager.appends.write()
+            manager.services.appends.write()
         if log.directory.client_refusal is None:
             append_waiting(log, bytearray(batch), may_wait=waits)
-    manager.appends.write()
+    manager.services.appends.write()
     left = room - log.size
 
     assert reserve - len(batch) <= left < reserve

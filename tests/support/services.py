@@ -91,7 +91,7 @@ class ServicesOnDisk:
                 SessionRoom(lambda: 1000, lambda: 500_000, lambda: None),
                 self.clock.monotonic,
                 topics.get_log,
-                logs.moved_starts,
+                logs.services.moved_starts,
             ),
             telemetry=OnFirstUse(lambda: Telemetry(settings, self.clock)),
             identity=Identity(node_id=settings.server.node_id),

@@ -52,7 +52,7 @@ class Stand:
         self.stats = RequestStats((api.key, api.name) for api in APIS)
         self.dispatcher = Dispatcher(self.stats).gate
         self.sending = SendingThreads(self.home.services.io, self._sender_count)
-        loop_round = LoopRound(asyncio.get_running_loop(), self.home.services.logs.appends)
+        loop_round = LoopRound(asyncio.get_running_loop(), self.home.services.logs.services.appends)
         self.listener = Listener(
             "PLAINTEXT", self.home.services, Buffers(), loop_round, self.sending, self.dispatcher
         )

@@ -68,7 +68,7 @@ async def produce(
     context = home.context(0, 12)
     context.may_wait = may_wait
     response: Any = produce_handler.handle(context, ProduceRequest(None, 1, 1000, list(topics)))
-    home.services.logs.appends.write()  # as a turn does at its end
+    home.services.logs.services.appends.write()  # as a turn does at its end
     if isawaitable(response):
         response = await response
     if isinstance(response, Unwritten):
@@ -218,7 +218,7 @@ async def test_what_waits_for_the_round_has_no_answer_before(home: ServicesOnDis
     assert isinstance(response, Unwritten)
     with pytest.raises(RuntimeError, match="a-0 is not written yet"):
         response.answer()
-    home.services.logs.appends.write()
+    home.services.logs.services.appends.write()
     assert response.answer()[0][0][2][0][:3] == (0, 0, 0)
 
 

@@ -286,7 +286,7 @@ def test_no_times_no_answer(tmp_path: Path) -> None:
 
 def test_epochs_are_answered(folder: LogFolder) -> None:
     """The only epoch ends at the log end; a later one is not known."""
-    assert folder.log.epoch_of(5) == 0
+    assert folder.log.epochs.epoch_of(5) == 0
     assert folder.log.end_offset_for_epoch(0) == (0, 20)
     assert folder.log.end_offset_for_epoch(1) == (-1, -1)
 

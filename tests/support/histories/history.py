@@ -293,7 +293,7 @@ class History:
                 producer.sequence += len(rows)
             if batch.error is not None:
                 break
-        self.manager.appends.write()
+        self.manager.services.appends.write()
         self._note_round(tried, held)
         for error in dict.fromkeys(batch.error for *_, batch in tried):
             if isinstance(error, KafkaStorageError):
