@@ -5,16 +5,12 @@ units and descriptions are skipped. Any client may send it, so every length is c
 end.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import islice
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from siltstone.protocol.errors import InvalidRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Labels = tuple[tuple[str, str], ...]
 

@@ -3,12 +3,8 @@
 The reasons are the rules of `siltstone.cleaner.explaining`, and those of a folder at rest.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Any, Final
 
 ADVICE: Final = {
     "policy-not-compact": "nothing, or set cleanup.policy=compact on the topic",

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from siltstone.cleaner.explaining.explanation import OpenTransaction
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean, aborted_in, last_of_producers
@@ -12,13 +11,11 @@ from siltstone.storage import files
 from siltstone.storage.log.producer_recovery import replay_segment
 from siltstone.storage.log.reader import PartitionReader
 from siltstone.storage.producers import snapshot as producer_snapshot
+from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.producers.snapshot import CorruptSnapshot
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from siltstone.storage.producers.producer_entry import ProducerEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +106,7 @@ def _read_producers(
     return producers
 
 
-def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, "dict[int, ProducerEntry]"]:
+def _read_snapshot(directory: Path, start: int, end: int) -> tuple[int, dict[int, ProducerEntry]]:
     """Return the offset and the producers of the newest usable snapshot, or the log's start."""
     offsets = files.list_bases(directory, files.SNAPSHOT)
     for offset in reversed([each for each in offsets if start < each <= end]):

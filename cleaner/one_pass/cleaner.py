@@ -9,7 +9,7 @@ the next group follows. The caller writes the checkpoint last. A crash costs wor
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from siltstone.cleaner.one_pass.grouping import group_segments
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
@@ -20,12 +20,10 @@ from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.protocol.core import compaction
 from siltstone.storage.clock import Clock
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.randomness import random_bytes
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
-
-if TYPE_CHECKING:
-    from siltstone.storage.producers.transaction_index import AbortedTransaction
 
 Replace = Callable[[Sequence[LogSegment], Sequence[ReadableSegment]], None]
 """Swaps new segments for old ones: `storage.log.log.Log.replace_segments`."""

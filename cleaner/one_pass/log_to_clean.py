@@ -3,17 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from siltstone.config.topic import TopicConfig
+from siltstone.storage.log.log import Log
+from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.producers.producer_entry import ProducerEntry
 
 NO_OFFSET = -1
 
@@ -56,7 +54,7 @@ class LogToClean:
         ]
 
     @classmethod
-    def of(cls, log: "Log", *, first_dirty_offset: int, first_uncleanable_offset: int) -> Self:
+    def of(cls, log: Log, *, first_dirty_offset: int, first_uncleanable_offset: int) -> Self:
         """Return the input of a pass over a log, as it is now. Reads transaction indexes; blocks.
 
         Appends meanwhile do no harm: they only make a batch here no longer its producer's last.
@@ -84,7 +82,7 @@ def aborted_in(segments: Iterable[ReadableSegment]) -> tuple[AbortedTransaction,
 
 
 def last_of_producers(
-    producers: "Iterable[tuple[int, ProducerEntry]]",
+    producers: Iterable[tuple[int, ProducerEntry]],
 ) -> tuple[LastOfProducer, ...]:
     """Return the last data offsets of producers, by id."""
     return tuple(

@@ -4,8 +4,9 @@ Each operation writes one uncompressed batch. The reader also accepts compressed
 markers.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from siltstone.protocol.core import read_journal
 from siltstone.protocol.core.constants import (
@@ -20,9 +21,6 @@ from siltstone.protocol.core.constants import (
 from siltstone.protocol.errors import CorruptMessage, KafkaError
 from siltstone.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
 from siltstone.protocol.records.record import RecordReader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Row = tuple[bytes, bytes | None]
 """A record to be written: key and value, None for a tombstone."""
@@ -69,7 +67,7 @@ class Folded:
         self.unfold = self._reader.unfold
         self.end = self._reader.end
 
-    def read(self, part: bytes) -> "Iterator[Entry]":
+    def read(self, part: bytes) -> Iterator[Entry]:
         """Yield the entries that end in the next part.
 
         Raises:

@@ -9,8 +9,9 @@ batch in place: the buffer must be writable, and belongs to the `ValidatedBatch`
 """
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import check_batch, walk_records
 from siltstone.protocol.core.constants import (
     FAULTS,
@@ -57,9 +58,6 @@ from siltstone.storage.appending.refused_batches import (
     UNFOLDS_TOO_FAR,
 )
 
-if TYPE_CHECKING:
-    from siltstone.config.topic import TopicConfig
-
 _FIRST_ZSTD_VERSION: Final = 7
 _MIN_LEGACY_SIZE: Final = 14 + LOG_OVERHEAD
 _WRITTEN_ATTRIBUTES: Final = 0x7F & ~LOG_APPEND_TIME
@@ -71,7 +69,7 @@ _read_length = Struct(">i").unpack_from
 class _Content(NamedTuple):
     """The records as far as they are known; `data` is None if the batch was not opened."""
 
-    data: "bytes | memoryview | None"
+    data: bytes | memoryview | None
     flags: int
     max_timestamp: int
 
@@ -108,7 +106,7 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
     return records[:size]
 
 
-def must_open(records: memoryview, config: "TopicConfig") -> bool:
+def must_open(records: memoryview, config: TopicConfig) -> bool:
     """Tell whether `validate` will open the batch; a thread should validate a large one then."""
     if len(records) < HEADER_SIZE:
         return False
@@ -116,7 +114,7 @@ def must_open(records: memoryview, config: "TopicConfig") -> bool:
     return find_codec(header.codec, config) != header.codec or _needs_records(header, config)
 
 
-def validate(records: memoryview, config: "TopicConfig", now_ms: int) -> ValidatedBatch:
+def validate(records: memoryview, config: TopicConfig, now_ms: int) -> ValidatedBatch:
     """Check exactly one batch of a client, rule by rule; return it ready to be appended.
 
     `storage.appending.batch.PlainRules` is the short way for batches that break no rule.
@@ -186,7 +184,7 @@ def _check_header(header: BatchHeader) -> None:
         )
 
 
-def _needs_records(header: BatchHeader, config: "TopicConfig") -> bool:
+def _needs_records(header: BatchHeader, config: TopicConfig) -> bool:
     """Tell whether a rule other than that of the codec needs the records of a compressed batch."""
     if header.codec == NONE:
         return False
@@ -198,7 +196,7 @@ def _needs_records(header: BatchHeader, config: "TopicConfig") -> bool:
 def _read_content(
     records: memoryview,
     header: BatchHeader,
-    config: "TopicConfig",
+    config: TopicConfig,
     limits: Limits,
     verdict: tuple[int, int, int],
 ) -> _Content:
@@ -251,7 +249,7 @@ def _check_unopened(header: BatchHeader, limits: Limits, stamp_error: str | None
 def _store(
     records: memoryview,
     header: BatchHeader,
-    config: "TopicConfig",
+    config: TopicConfig,
     now_ms: int,
     content: _Content,
 ) -> ValidatedBatch:

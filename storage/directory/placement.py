@@ -2,14 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from siltstone.storage import threads
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _MAX_PREFERENCES = 10_000
 """How many preferences for partitions that do not exist yet are kept, the newest."""

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from siltstone.storage import files, threads
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.frozen import NameGate
+from siltstone.storage.log.services import LogServices
 from siltstone.storage.segment.segment import LogSegment
-
-if TYPE_CHECKING:
-    from siltstone.storage.log.services import LogServices
 
 RETRY_MS: Final = 5_000
 """When a deletion that failed is tried again."""
@@ -32,7 +30,7 @@ class DroppedSegments:
         segments: Sequence[LogSegment],
         snapshots: Sequence[Path],
         directory: LogDirectory,
-        services: "LogServices",
+        services: LogServices,
         names: NameGate,
         writing: threads.Lock,
         is_abandoned: Callable[[], bool],

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from siltstone.storage import threads
+from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from siltstone.storage.segment.segment import LogSegment
 
 
 class NameGate:
@@ -75,7 +72,7 @@ class FrozenLog:
     topic_id: uuid.UUID
     path: Path
     directory: Path
-    segments: "tuple[LogSegment, ...]"
+    segments: tuple[LogSegment, ...]
     sizes: tuple[int, ...]
     log_start_offset: int
     log_end_offset: int

@@ -8,11 +8,13 @@ order of a swap on the disk. The class is long because one lock covers all of it
 """
 
 import logging
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import (
     CorruptMessage,
     KafkaError,
@@ -24,35 +26,26 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.records.batch import CONTROL
 from siltstone.storage import files, threads
+from siltstone.storage.appending.batch import ValidatedBatch
+from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log import timestamp_lookup
 from siltstone.storage.log.dropped_segments import DroppedSegments
 from siltstone.storage.log.end import LogEnd
 from siltstone.storage.log.frozen import FrozenLog, NameGate
-from siltstone.storage.log.reads import LogReader
+from siltstone.storage.log.reads import LogRead, LogReader
+from siltstone.storage.log.recovery import LoadedPartition
 from siltstone.storage.log.retention import Doomed, find_doomed
+from siltstone.storage.log.services import LogServices
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
-from siltstone.storage.log.view import base_offset_of, find_index
+from siltstone.storage.log.view import LogView, base_offset_of, find_index
+from siltstone.storage.log.watcher import Watcher
 from siltstone.storage.producers.checks import Origin
-from siltstone.storage.producers.entry import ProducerCount
+from siltstone.storage.producers.entry import AppendedBatch, ProducerCount
 from siltstone.storage.producers.markers import read_marker
+from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.segment.swap import SegmentSwap
-
-if TYPE_CHECKING:
-    import uuid
-    from pathlib import Path
-
-    from siltstone.config.topic import TopicConfig
-    from siltstone.storage.appending.batch import ValidatedBatch
-    from siltstone.storage.directory.log_directory import LogDirectory
-    from siltstone.storage.log.reads import LogRead
-    from siltstone.storage.log.recovery import LoadedPartition
-    from siltstone.storage.log.services import LogServices
-    from siltstone.storage.log.view import LogView
-    from siltstone.storage.log.watcher import Watcher
-    from siltstone.storage.producers.entry import AppendedBatch
-    from siltstone.storage.segment.readable import ReadableSegment
 
 _logger = logging.getLogger(__name__)
 
@@ -102,7 +95,7 @@ class Log:
         "watchers",
     )
 
-    def __init__(self, loaded: "LoadedPartition", services: "LogServices") -> None:
+    def __init__(self, loaded: LoadedPartition, services: LogServices) -> None:
         self._services = services
         self.topic_partition = loaded.folder.topic_partition
         self.topic_id = loaded.topic_id
@@ -127,12 +120,12 @@ class Log:
         self.bytes_out = 0  # each sender of a read adds to it
 
     @property
-    def directory(self) -> "LogDirectory":
+    def directory(self) -> LogDirectory:
         """Return the log directory that the folder is in."""
         return self.end.directory
 
     @property
-    def view(self) -> "LogView":
+    def view(self) -> LogView:
         """Return what readers see: end offset, segments, and the end's position in the last one."""
         return self.end.view
 
@@ -176,7 +169,7 @@ class Log:
         """Tell whether everything is refused from now on."""
         return self.end.is_closed
 
-    def append(self, batch: "ValidatedBatch", origin: Origin = Origin.CLIENT) -> "ValidatedBatch":
+    def append(self, batch: ValidatedBatch, origin: Origin = Origin.CLIENT) -> ValidatedBatch:
         """Append a validated batch at once, by `LogEnd.append`, and return it.
 
         Raises:
@@ -197,7 +190,7 @@ class Log:
 
     def read(
         self, offset: int, max_bytes: int, upto: int, *, at_least_one: bool = True
-    ) -> "LogRead | None":
+    ) -> LogRead | None:
         """Return whole batches from an offset on, as `LogReader.read` does."""
         return self.reader.read(self, offset, max_bytes, upto, at_least_one)
 
@@ -240,7 +233,7 @@ class Log:
         """Return the last epoch up to ``epoch`` and the offset after it; (-1, -1) if undefined."""
         return self.epochs.end_offset_for(epoch, self.end.log_end_offset)
 
-    def check_producer(self, batch: "ValidatedBatch", origin: Origin) -> "AppendedBatch | None":
+    def check_producer(self, batch: ValidatedBatch, origin: Origin) -> AppendedBatch | None:
         """Return the earlier batch that this one repeats; raise if it may not be written."""
         if batch.attributes & CONTROL:
             marker = read_marker(batch.buffer)
@@ -249,7 +242,7 @@ class Log:
             return None
         return self.producers.check(batch, origin)
 
-    def note_producer(self, batch: "ValidatedBatch", base_offset: int, segment: LogSegment) -> None:
+    def note_producer(self, batch: ValidatedBatch, base_offset: int, segment: LogSegment) -> None:
         """Note a written batch in the producer state, and an aborted transaction in its index."""
         if not batch.attributes & CONTROL:
             self.producers.update(batch, base_offset)
@@ -422,7 +415,7 @@ class Log:
         self._services.background.submit("renaming of deleted segments", rename)
         return gone
 
-    def _dropped(self, gone: Sequence[LogSegment], snapshots: "Sequence[Path]") -> DroppedSegments:
+    def _dropped(self, gone: Sequence[LogSegment], snapshots: Sequence[Path]) -> DroppedSegments:
         """Return segments that the log no longer has, and their snapshots, to be deleted."""
         return DroppedSegments(
             gone,
@@ -502,7 +495,7 @@ class Log:
                 segment.flush()
         files.fsync_directory(self.path)
 
-    def replace_segments(self, new: Sequence[LogSegment], old: Iterable["ReadableSegment"]) -> None:
+    def replace_segments(self, new: Sequence[LogSegment], old: Iterable[ReadableSegment]) -> None:
         """Put cleaned segments in the place of old ones (docs/compaction.md, The swap). Blocks.
 
         ``new`` are ``.cleaned``, complete and flushed, and belong to the log from now on. One
@@ -619,8 +612,8 @@ class Log:
 
     def move(
         self,
-        directory: "LogDirectory",
-        path: "Path",
+        directory: LogDirectory,
+        path: Path,
         segments: tuple[LogSegment, ...],
         recovery_point: int,
     ) -> None:
@@ -634,13 +627,13 @@ class Log:
         self.epochs.relocate(path)
         self.producers.relocate(path)
 
-    def assign_topic_id(self, topic_id: "uuid.UUID") -> None:
+    def assign_topic_id(self, topic_id: uuid.UUID) -> None:
         """Write the topic's id into ``partition.metadata``. Blocks."""
         with self._writing():
             PartitionMetadata(topic_id=topic_id).write(self.path)
         self.topic_id = topic_id
 
-    def reconfigure(self, config: "TopicConfig") -> None:
+    def reconfigure(self, config: TopicConfig) -> None:
         """Use other settings from the next append on."""
         with self.lock:
             self.config = config
@@ -686,7 +679,7 @@ class Log:
         """
         self._abandoned = True
 
-    def abandon(self, path: "Path") -> None:
+    def abandon(self, path: Path) -> None:
         """Refuse everything from now on: the folder is about to be renamed for deletion. Blocks.
 
         This waits for one file that is being flushed, not for the flush of the whole log.

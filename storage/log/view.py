@@ -6,26 +6,24 @@ change.
 """
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.segment import LogSegment
 
-    from siltstone.storage.segment.readable import ReadableSegment
-    from siltstone.storage.segment.segment import LogSegment
-
-LogView: TypeAlias = "tuple[int, tuple[LogSegment, ...], int]"
+LogView: TypeAlias = tuple[int, tuple[LogSegment, ...], int]
 """Log end offset, segments from the oldest to the active one, and the end's position in that.
 
 A bare tuple: one is made for each append.
 """
 
 
-def base_offset_of(segment: "ReadableSegment") -> int:
+def base_offset_of(segment: ReadableSegment) -> int:
     """Return the base offset, as a key for bisection."""
     return segment.base_offset
 
 
-def find_index(segments: "Sequence[ReadableSegment]", offset: int) -> int:
+def find_index(segments: Sequence[ReadableSegment], offset: int) -> int:
     """Return the index of the segment with the greatest base offset <= ``offset``, else 0."""
     return max(0, bisect_right(segments, offset, key=base_offset_of) - 1)

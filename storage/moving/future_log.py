@@ -8,24 +8,22 @@ copy's folder ends in ``-future``.
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log.epochs import LeaderEpochs
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.view import LogView
 from siltstone.storage.moving.segment_copy import SegmentCopy
+from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import (
     MAX_FOLDER_NAME,
     FolderState,
     TopicPartition,
     folder_name,
 )
-
-if TYPE_CHECKING:
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.log.view import LogView
-    from siltstone.storage.segment.segment import LogSegment
 
 NEAR_BYTES: Final = 1 << 20
 """When a copy is at most so far behind the end of the log, it is settled."""
@@ -52,7 +50,7 @@ class FutureLog:
 
     def __init__(
         self,
-        log: "Log",
+        log: Log,
         directory: LogDirectory,
         path: Path,
         book: Callable[[int, Callable[[], None]], object] = lambda _, still_wanted: still_wanted(),
@@ -72,7 +70,7 @@ class FutureLog:
         self._snapshots: set[int] = set()
 
     @property
-    def segments(self) -> "tuple[LogSegment, ...]":
+    def segments(self) -> tuple[LogSegment, ...]:
         """Return the segments of the log; the copy has the same bases."""
         return self.log.segments
 
@@ -179,7 +177,7 @@ class FutureLog:
             log.move(self.directory, self.final_path, twins, self.recovery_point)
         return True
 
-    def _hand_over(self, view: "LogView") -> "tuple[LogSegment, ...]":
+    def _hand_over(self, view: LogView) -> tuple[LogSegment, ...]:
         """Copy what is missing, and return the segments for readers and appends."""
         end_offset, segments, end_position = view
         twins = []
@@ -198,7 +196,7 @@ class FutureLog:
         for copy in self._copies.values():
             copy.forget_source()
 
-    def _copy_up_to(self, view: "LogView", book: Callable[[int], object]) -> None:
+    def _copy_up_to(self, view: LogView, book: Callable[[int], object]) -> None:
         end_offset, segments, end_position = view
         for gone in self._copies.keys() - set(segments):
             copy = self._copies.pop(gone)
@@ -217,7 +215,7 @@ class FutureLog:
                 self.recovery_point = segments[number].base_offset
         self.end_offset = end_offset
 
-    def _copy_of(self, segment: "LogSegment", *, is_active: bool = False) -> SegmentCopy:
+    def _copy_of(self, segment: LogSegment, *, is_active: bool = False) -> SegmentCopy:
         copy = self._copies.get(segment)
         if copy is None:
             copy = SegmentCopy(segment, self.path, self.final_path, is_active=is_active)
@@ -225,7 +223,7 @@ class FutureLog:
             self.size += copy.position
         return copy
 
-    def _missing_bytes(self, view: "LogView") -> int:
+    def _missing_bytes(self, view: LogView) -> int:
         """Return the bytes that are not copied yet."""
         _, segments, end_position = view
         copied = sum(copy.position for copy in map(self._copies.get, segments) if copy is not None)
