@@ -77,13 +77,19 @@ class Fault(NamedTuple):
     """All later calls fail as well, until the disk is mended."""
     amount: float = 0.5
     """How many seconds a slow call takes; which share of a short one is done."""
+    below: str = ""
+    """The beginning of the paths that fail, such as that of a log directory."""
 
-    def fits(self, site: Site) -> bool:
-        """Tell whether the calls of a site are meant, by its name on the stack or in the list."""
+    def fits(self, site: Site, path: str) -> bool:
+        """Tell whether a call is meant, by the name of its site on the stack or in the list."""
         asked = (self.kind, self.file, self.function)
-        return site.kind in FAILS[self.what] and any(
-            all(not one or one == other for one, other in zip(asked, each, strict=True))
-            for each in (site, listed(site))
+        return (
+            site.kind in FAILS[self.what]
+            and path.startswith(self.below)
+            and any(
+                all(not one or one == other for one, other in zip(asked, each, strict=True))
+                for each in (site, listed(site))
+            )
         )
 
 
@@ -145,7 +151,7 @@ class Faults:
         site = self._find_site(kind)
         self.seen[site] += 1
         for each in self._armed[:]:
-            if each in self._armed and each.fault.fits(site):
+            if each in self._armed and each.fault.fits(site, path):
                 each.left -= 1
                 if each.left <= 0:
                     if not each.fault.is_sticky:

@@ -53,47 +53,49 @@ class Site(NamedTuple):
 
 
 class _Code(NamedTuple):
-    """Says what a code object is of the product."""
+    """Says what a code object is; one that is not of the product has no file."""
 
+    code: CodeType
     file: str
     function: str
     names: frozenset[str]
+    sites: dict[tuple[str, str], Site]
 
 
-_codes: dict[CodeType, _Code | None] = {}
-_sites: dict[tuple[str, CodeType | None, str], Site] = {}
+_codes: dict[int, _Code] = {}
+"""By identity, since a code object is compared by all that it has; each is kept."""
+_nowhere: Final[dict[tuple[str, str], Site]] = {}
 
 
 def where(kind: str) -> Site:
     """Return the site whose call of the disk is asked about now."""
     frame: FrameType | None = sys._getframe(1)
     way = ""
-    code: CodeType | None = None
+    sites = _nowhere
     while frame is not None:
         code = frame.f_code
-        try:
-            found = _codes[code]
-        except KeyError:
-            found = _codes[code] = _read(code)
-        if found is not None:
-            if found.file != FILES:
-                break
+        found = _codes.get(id(code)) or _read(code)
+        if found.file == FILES:
             way = code.co_name
+        elif found.file:
+            sites = found.sites
+            break
         frame = frame.f_back
     else:
-        code = None
-    try:
-        return _sites[kind, code, way]
-    except KeyError:
-        site = _sites[kind, code, way] = _site_of(kind, code and _codes[code], way)
-        return site
+        found = None
+    site = sites.get((kind, way))
+    if site is None:
+        site = sites[kind, way] = _site_of(kind, found, way)
+    return site
 
 
-def _read(code: CodeType) -> _Code | None:
+def _read(code: CodeType) -> _Code:
     file = code.co_filename.removeprefix(_ROOT)
-    if file == code.co_filename or file.partition("/")[0] not in DAEMON:
-        return None
-    return _Code(file, _outermost(code.co_qualname), frozenset(code.co_names))
+    is_ours = file != code.co_filename and file.partition("/")[0] in DAEMON
+    names = frozenset(code.co_names)
+    found = _Code(code, file if is_ours else "", _outermost(code.co_qualname), names, {})
+    _codes[id(code)] = found
+    return found
 
 
 def _outermost(name: str) -> str:

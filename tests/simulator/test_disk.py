@@ -274,8 +274,9 @@ def test_a_cut_may_be_lost_and_what_was_written_later_kept() -> None:
     assert found == {b"123456", b"1234", b"12", b"12x456", b"12x4", b"12x", b"12\0"}
 
 
-def test_bytes_under_an_fsync_that_failed_are_durable_only_when_written_again() -> None:
-    """The next fsync succeeds, and makes only what was written since durable."""
+@pytest.mark.parametrize("is_forgiven", [False, True])
+def test_bytes_under_an_fsync_that_failed_are_not_durable_by_the_next(is_forgiven: bool) -> None:
+    """They have to be written again, or forgiven, since a later process cannot know of them."""
     disk = new_disk()
     fd = written(disk, FILE, b"", durably=True)
     disk.pwrite(fd, b"lost", 0)
@@ -287,7 +288,10 @@ def test_bytes_under_an_fsync_that_failed_are_durable_only_when_written_again() 
     disk.fsync(fd)
 
     assert {b"lostkept", b"\0\0\0\0kept"} <= {image["a"] for image in images(disk)}
-    disk.pwrite(fd, b"lost", 0)
+    if is_forgiven:
+        disk.forgive(ROOT)
+    else:
+        disk.pwrite(fd, b"lost", 0)
     disk.fsync(fd)
     assert {image["a"] for image in images(disk)} == {b"lostkept"}
 

@@ -101,6 +101,15 @@ def test_a_site_fails_until_it_is_mended() -> None:
     assert trial.call(INDEX) == 0
 
 
+def test_a_log_directory_fails_alone() -> None:
+    """Whatever site calls."""
+    trial = Trial()
+    trial.faults.arm(Fault(IO, below="/sim/b/"))
+    assert trial.call(LOG) == 0
+    trial.faults.arm(Fault(IO, below="/sim/a"))
+    assert trial.call(LOG) == -errno.EIO
+
+
 def test_a_compiled_site_has_its_name_in_the_list_too() -> None:
     """All sites of a compiled function fail by it."""
     trial = Trial()

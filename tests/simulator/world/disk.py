@@ -10,7 +10,7 @@ finds, `Disk.cut` one that a power failure may leave. A cure is judged by these 
 | a file cut since the last fsync | yes | of several cuts the first so many; later writes may be kept without the cut |
 | bytes under an fsync that failed | all | as never fsynced, even after an fsync that succeeds; only bytes that are written again are durable then |
 | a name created, linked, replaced or removed, then the folder fsynced | yes | yes |
-| names changed since the last fsync of the folder | all | the first so many changes of this folder; other folders apart |
+| names changed since the last fsync of the folder, or under one that failed | all | the first so many changes of this folder; other folders apart |
 | a rename in a folder | yes | one change: the old name or the new one; with the new one the replaced file is gone |
 | a rename between folders | yes | one change, too: an fsync of either folder makes it durable, with all earlier changes of both |
 | a file fsynced, its folder not | name and bytes | perhaps no name; with a name all bytes |
@@ -162,7 +162,18 @@ class Disk:
     def folder(self, path: str) -> dict[str, bytes]:
         """Return all files below a folder, by the rest of their paths."""
         found = self._find(path)
-        return dict(found.files()) if isinstance(found, Folder) else {}
+        assert isinstance(found, Folder)
+        return {name: bytes(file.data) for name, file in found.files()}
+
+    def forgive(self, path: str) -> None:
+        """Let the next fsync make bytes below a folder durable over which one has failed.
+
+        For a process that cannot know of the failure.
+        """
+        found = self._find(path)
+        assert isinstance(found, Folder)
+        for _, file in found.files():
+            file.forgiven = True
 
     def replace(self, path: str, content: bytes) -> None:
         """Give a file other bytes, as if it had always had them; a missing one is made."""

@@ -21,7 +21,7 @@ class File:
 
     __slots__ = (
         *("ino", "mode", "links", "opens", "mtime", "data", "durable", "pending", "doubtful"),
-        *("held", "reserved"),
+        *("forgiven", "held", "reserved"),
     )
 
     def __init__(self, ino: int, mode: int, mtime: int) -> None:
@@ -31,22 +31,25 @@ class File:
         self.pending: list[tuple[int, bytes | None]] = []
         self.doubtful: list[tuple[int, bytes | None, bool]] = []
         """All changes from those under an fsync that failed to the last fsync; True: durable."""
+        self.forgiven = False
+        """Whether the next fsync makes those durable, too."""
         self.held = self.reserved = 0
         """The room that the file takes, and the size up to which it was reserved."""
 
     def settle(self) -> None:
         """Make all bytes durable, but those under an fsync that failed."""
-        if self.doubtful:
-            self.doubtful += [(*change, True) for change in self.pending]
-        else:
-            for change in self.pending:
-                apply(self.durable, *change)
+        self.doubtful += [(*change, True) for change in self.pending]
         self.pending.clear()
+        if self.forgiven or all(is_durable for _, _, is_durable in self.doubtful):
+            for position, piece, _ in self.doubtful:
+                apply(self.durable, position, piece)
+            self.doubtful.clear()
 
     def doubt(self) -> None:
         """Note that an fsync failed: the kernel takes the bytes for written."""
         self.doubtful += [(*change, False) for change in self.pending]
         self.pending.clear()
+        self.forgiven = False
 
     def lose_power(self, rng: Random) -> None:
         """Leave what a power failure may leave."""
@@ -101,13 +104,13 @@ class Folder:
                 found = (at for at, change in enumerate(other.pending, 1) if change[3] is pair)
                 other.settle(next(found, 0))
 
-    def files(self, above: str = "") -> Iterator[tuple[str, bytes]]:
-        """Yield path and bytes of all files."""
+    def files(self, above: str = "") -> Iterator[tuple[str, File]]:
+        """Yield all files, with their paths."""
         for name, node in self.names.items():
             if isinstance(node, Folder):
                 yield from node.files(f"{above}{name}/")
             else:
-                yield above + name, bytes(node.data)
+                yield above + name, node
 
 
 Node = File | Folder
@@ -183,7 +186,7 @@ def _copied(node: _Kind, copies: dict[int, Node], pairs: dict[Pair, Pair]) -> _K
         file = copies[node.ino] = File(node.ino, node.mode, node.mtime)
         file.data, file.durable = bytearray(node.data), bytearray(node.durable)
         file.pending, file.doubtful = list(node.pending), list(node.doubtful)
-        file.reserved = node.reserved
+        file.forgiven, file.reserved = node.forgiven, node.reserved
     elif node.ino not in copies and isinstance(node, Folder):
         folder = copies[node.ino] = Folder(node.ino, node.mode, node.mtime)
         for names, into in ((node.names, folder.names), (node.durable, folder.durable)):
