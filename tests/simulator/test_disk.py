@@ -226,6 +226,22 @@ def test_what_was_fsynced_is_in_every_image() -> None:
     assert all(image["a"].startswith(b"durable") for image in images(disk))
 
 
+def test_a_file_comes_back_whole_whose_end_was_not_durable() -> None:
+    """It was deleted, or replaced by another one, and its room given away."""
+    disk = new_disk()
+    for name in "abc":
+        disk.close(written(disk, f"{ROOT}/{name}", name.encode() * 3, durably=True))
+    disk.unlink(FILE)
+    disk.rename(f"{ROOT}/b", f"{ROOT}/c")
+    assert disk.used == 3
+
+    found = [tuple(image.items()) for image in images(disk)]
+    whole = {name: name.encode() * 3 for name in "abc"}
+    rest = {name: whole[name] for name in "bc"}
+    assert set(found) == {tuple(each.items()) for each in (whole, rest, {"c": whole["b"]})}
+    assert {disk.cut(Random(seed)).used for seed in range(IMAGES)} == {9, 6, 3}
+
+
 def test_bytes_come_whole_torn_as_zeros_or_not_at_all() -> None:
     """Of two writes the second may be kept without the first."""
     disk = new_disk()
