@@ -80,12 +80,15 @@ _Kind = TypeVar("_Kind", bound=Node)
 
 
 class Torn(BaseException):
-    """The process is killed in the middle of a write: ``before`` raises it."""
+    """The process is killed in the middle of a write: ``before`` raises it.
 
-    def __init__(self, size: int) -> None:
+    ``size`` bytes are still written; then ``die`` is called, which may never return.
+    """
+
+    def __init__(self, size: int, die: Callable[[], object] = lambda: None) -> None:
         super().__init__(size)
         self.size = size
-        """How many bytes are still written."""
+        self.die = die
 
 
 class Opened:
@@ -501,6 +504,7 @@ class Disk:
                 size = self.before("pwrite", path, len(octets))
             except Torn as torn:
                 self._put(fd, bytes(octets[: torn.size]), position)
+                torn.die()
                 raise
             return self._put(fd, bytes(octets[:size]), position)
 
@@ -512,6 +516,7 @@ class Disk:
             size = self.before("write", path, len(piece))
         except Torn as torn:
             self._write(fd, piece[: torn.size])
+            torn.die()
             raise
         return self._write(fd, piece[:size])
 
@@ -535,6 +540,7 @@ class Disk:
             size = self.before("copy_file_range", path, count)
         except Torn as torn:
             self._copy(src, dst, torn.size, offset_src, offset_dst)
+            torn.die()
             raise
         return self._copy(src, dst, size, offset_src, offset_dst)
 

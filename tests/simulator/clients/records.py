@@ -1,0 +1,540 @@
+"""Topics with records: produced, fetched, looked up by time, deleted from the front.
+
+Topics come and go: they are created, deleted and created again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from siltstone.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from siltstone.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
+from tests.simulator.model.log import LogModel, Stored, Wrong, read_batches, sent_of
+from tests.simulator.model.topics import Presence, TopicModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from tests.simulator.history import Action, History
+    from tests.simulator.wire import Client, Question
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
+_OUT_OF_RANGE, _UNKNOWN_TOPIC, _UNKNOWN_ID, _EXISTS, _STORAGE = 1, 3, 100, 36, 56
+_POLICY_VIOLATION: Final = 44
+_EARLIEST, _LATEST = -2, -1
+_NONE: Final = -1
+_MOST_BYTES: Final = 200_000
+"""A larger range of a file is sent by sender threads, which wait on real sockets."""
+_FETCH_VERSIONS: Final = (4, 11, 12, 13, 18)
+
+
+class Records:
+    """The topics of a history and their clients."""
+
+    WEIGHTS: Final = {
+        "produce": 12,
+        "fetch": 3,
+        "lookup": 2,
+        "delete_records": 0.7,
+        "create": 0.6,
+        "delete": 0.4,
+    }
+
+    @staticmethod
+    def draw(rng: Random) -> dict[str, Any]:
+        """Return the topics: partitions and settings of each."""
+        topics = {}
+        for name in ("apples", "pears", "plums")[: rng.choice((1, 2, 2, 3))]:
+            settings: dict[str, Any] = {
+                "segment.bytes": rng.choice((300, 2_000, 5_000, 1 << 20)),
+                "index.interval.bytes": rng.choice((50, 400, 4096)),
+            }
+            if rng.random() < 0.3:
+                settings["flush.messages"] = rng.choice((1, 1, 3))
+            if rng.random() < 0.15:
+                settings["flush.ms"] = rng.choice((50, 1000))
+            if rng.random() < 0.2:
+                settings["preallocate"] = "true"
+            if rng.random() < 0.15:
+                settings["segment.index.bytes"] = rng.choice((24, 96))
+            texts = {key: str(value) for key, value in settings.items()}
+            topics[name] = {"partitions": rng.choice((1, 1, 2)), "settings": texts}
+        return topics
+
+    @staticmethod
+    def draw_step(kind: str, rng: Random) -> list[Any]:
+        """Return which topic and partition, as shares of 1, and what else a step needs."""
+        where = [round(rng.random(), 6), round(rng.random(), 6)]
+        if kind == "produce":
+            return [
+                *where,
+                rng.choice((1, 1, 2, 5)),
+                rng.choice((1, 20, 60, 200, 600, 3000)),
+                rng.choice((0, 0, 0, 1, 2, 3, 4)),
+                rng.choice((-1, -1, -1, 1, 0)),
+            ]
+        if kind == "fetch":
+            return [
+                *where,
+                round(rng.random(), 6),
+                rng.choice((1, 100, 200_000)),
+                rng.choice(_FETCH_VERSIONS),
+            ]
+        if kind in {"lookup", "delete_records"}:
+            return [*where, round(rng.random(), 6)]
+        return where
+
+    def __init__(self, history: History, drawn: dict[str, Any]) -> None:
+        self._history = history
+        self.topics = {
+            name: TopicModel(name, each["settings"], each["partitions"])
+            for name, each in drawn.items()
+        }
+        self._client = history.client()
+        self._judge = self._client
+        self._stamp = history.now_ms
+        self._values = 0
+        self._lost_power = False
+
+    def set_up(self) -> Action:
+        """Create the topics."""
+        for topic in self.topics.values():
+            yield from self._create(topic, self._client)
+
+    def play(self, kind: str, which: float, partition: float, *rest: Any) -> Action:
+        """Play a step."""
+        names = list(self.topics)
+        topic = self.topics[names[int(which * len(names))]]
+        client = self._history.client() if self._history.step[0] == "burst" else self._client
+        number = int(partition * topic.partitions)
+        if kind == "produce":
+            return self._produce(topic, number, client, *rest)
+        if kind == "fetch":
+            return self._fetch(topic, number, client, *rest)
+        if kind == "lookup":
+            return self._look_up(topic, number, client, *rest)
+        if kind == "delete_records":
+            return self._delete_records(topic, number, client, *rest)
+        return self._create(topic, client) if kind == "create" else self._delete(topic, client)
+
+    def restarted(self, way: str) -> None:
+        """Note that a power failure may have taken what was not durable."""
+        for topic in self.topics.values():
+            topic.restarted()
+            for log in topic.logs:
+                log.start = log.durable_start
+        if way == "power":
+            self._lost_power = True
+        elif way == "stop":
+            for log in self._logs():
+                log.flushed()
+
+    def settled(self) -> None:
+        """Note that what is missing after a start will not come."""
+        self._lost_power = False
+        for log in self._logs():
+            log.forget_perhaps()
+
+    def _logs(self) -> Iterator[LogModel]:
+        for topic in self.topics.values():
+            yield from topic.logs
+
+    # Topics.
+
+    def _create(self, topic: TopicModel, client: Client) -> Action:
+        before, change = topic.presence, topic.changing()
+        configs = [CreatableTopicConfig(*each) for each in topic.settings.items()]
+        wanted = CreatableTopic(topic.name, topic.partitions, 1, (), configs)
+        asked = client.send(CREATE_TOPICS, CreateTopicsRequest([wanted], 30_000))
+        yield asked
+        if asked.is_lost:
+            return
+        (answer,) = asked.answer.topics
+        self._history.tell(f"  create {topic.name}: {answer.error_code}")
+        if not topic.is_changed_alone(change):
+            topic.old_ids.discard(answer.topic_id)
+        elif answer.error_code == 0:
+            if before is Presence.PRESENT:
+                raise Wrong(f"{topic.name} was created, although it exists")
+            topic.born(answer.topic_id)
+        elif answer.error_code == _EXISTS:
+            if before is Presence.ABSENT:
+                raise Wrong(f"{topic.name} exists, although it was deleted")
+            topic.presence = before
+        elif self._history.is_sound:
+            raise Wrong(f"create {topic.name}: {answer.error_code} {answer.error_message}")
+        elif before is Presence.PRESENT:
+            topic.presence = before
+
+    def _delete(self, topic: TopicModel, client: Client) -> Action:
+        before, change = topic.presence, topic.changing()
+        wanted = DeleteTopicState(topic.name)
+        asked = client.send(DELETE_TOPICS, DeleteTopicsRequest([wanted], (), 30_000))
+        yield asked
+        if asked.is_lost:
+            return
+        (answer,) = asked.answer.responses
+        self._history.tell(f"  delete {topic.name}: {answer.error_code}")
+        if not topic.is_changed_alone(change):
+            return
+        if answer.error_code == 0:
+            if before is Presence.ABSENT:
+                raise Wrong(f"{topic.name} was deleted, although it does not exist")
+            topic.died()
+        elif answer.error_code == _UNKNOWN_TOPIC:
+            if before is Presence.PRESENT:
+                raise Wrong(f"{topic.name} does not exist, although nobody has deleted it")
+            topic.presence = Presence.ABSENT
+        elif self._history.is_sound:
+            raise Wrong(f"delete {topic.name}: {answer.error_code} {answer.error_message}")
+
+    def _may_miss(self, topic: TopicModel, log: LogModel) -> bool:
+        """Tell whether a client may be told that the topic does not exist."""
+        return topic.presence is not Presence.PRESENT or log not in topic.logs
+
+    # Records.
+
+    def _make(self, count: int, size: int, codec: int) -> tuple[bytearray, tuple[int, ...]]:
+        stamps = tuple(range(self._stamp, self._stamp + count * 1000, 1000))
+        self._stamp += count * 1000
+        self._values += 1
+        filling = (b"%d " % self._values) * (size // 4 + 1)
+        records = [
+            Record(at, stamp, b"k%d" % (self._values % 7), filling[:size] + b"%d" % self._values)
+            for at, stamp in enumerate(stamps)
+        ]
+        return build_batch(records, codec=codec), stamps
+
+    def _produce(  # a step's parameters
+        self,
+        topic: TopicModel,
+        partition: int,
+        client: Client,
+        count: int,
+        size: int,
+        codec: int,
+        acks: int,
+    ) -> Action:
+        log = topic.logs[partition]
+        batch, stamps = self._make(count, size, codec)
+        sent = sent_of(batch, stamps)
+        end_before = log.end
+        log.sending(sent)
+        row = ProduceRequest(
+            None,
+            acks,
+            30_000,
+            [
+                TopicProduceData(
+                    topic.name, topic.topic_id, [PartitionProduceData(partition, batch)]
+                )
+            ],
+        )
+        asked = client.send(PRODUCE, row, 12, is_answered=acks != 0)
+        if not acks:
+            return
+        yield asked
+        if asked.is_lost:
+            return
+        answer = asked.answer.responses[0].partition_responses[0]
+        error = answer.error_code
+        self._history.tell(f"  {topic.name}-{partition} error {error} base {answer.base_offset}")
+        if error == 0:
+            if not self._may_miss(topic, log):
+                log.acknowledged(sent, answer.base_offset, end_before)
+        elif error == _UNKNOWN_TOPIC:
+            if not self._may_miss(topic, log):
+                raise Wrong(f"{topic.name} is unknown to a producer, although it exists")
+            log.refused(sent)
+        elif error == _STORAGE:
+            if self._history.is_sound and not self._may_miss(topic, log):
+                raise Wrong(f"{topic.name}-{partition}: a storage error, although the disk works")
+        elif error in {10, 18}:  # larger than a segment, or than a message may be
+            log.refused(sent)
+        else:
+            raise Wrong(f"produce to {topic.name}-{partition}: error {error}")
+
+    def _send_fetch(  # a request's parameters
+        self,
+        topic: TopicModel,
+        partition: int,
+        client: Client,
+        offset: int,
+        size: int,
+        version: int,
+    ) -> Question:
+        wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=size)
+        row = FetchRequest(topics=[FetchTopic(topic.name, topic.topic_id, [wanted])])
+        return client.send(FETCH, row, version)
+
+    def _fetch(  # a step's parameters
+        self,
+        topic: TopicModel,
+        partition: int,
+        client: Client,
+        where: float,
+        size: int,
+        version: int,
+    ) -> Action:
+        log = topic.logs[partition]
+        offset = log.start + int(where * (log.end - log.start + 1))
+        asked = self._send_fetch(topic, partition, client, offset, size, version)
+        yield asked
+        if asked.is_lost or self._may_miss(topic, log):
+            return
+        answer = self._answer_of(asked)
+        if answer is None or answer.error_code in {_UNKNOWN_TOPIC, _UNKNOWN_ID}:
+            if not self._may_miss(topic, log):
+                raise Wrong(f"{topic.name} is unknown to a consumer, although it exists")
+        elif answer.error_code == _STORAGE:
+            if self._history.is_sound:
+                raise Wrong(f"fetch {topic.name}-{partition}: storage error; the disk works")
+        elif answer.error_code == _OUT_OF_RANGE:
+            if log.start <= offset <= log.end and offset >= log.may_start:
+                raise Wrong(f"fetch {topic.name}-{partition} from {offset}: out of range")
+        elif answer.error_code:
+            raise Wrong(f"fetch {topic.name}-{partition}: error {answer.error_code}")
+        else:
+            self._check_fetched(topic, partition, offset, bytes(answer.records or b""))
+
+    @staticmethod
+    def _answer_of(asked: Question) -> Any:
+        responses = asked.response.responses
+        return responses[0].partitions[0] if responses else None
+
+    def _check_fetched(self, topic: TopicModel, partition: int, offset: int, data: bytes) -> None:
+        log = topic.logs[partition]
+        name = f"{topic.name}-{partition}"
+        known = log.find(offset)
+        batches = list(read_batches(data))
+        if known is not None and len(data) and not batches:
+            raise Wrong(f"fetch {name} from {offset}: not one whole batch")
+        if known is not None and batches and batches[0].base != known.base:
+            raise Wrong(f"fetch {name} from {offset} begins at {batches[0].base}, not {known.base}")
+        for each in batches:
+            kept = log.find(each.base)
+            if kept is not None and (kept.base != each.base or kept.sent.body != each.body):
+                raise Wrong(f"fetch {name} from {offset}: other bytes at {each.base}")
+            if kept is None and not each.is_control and each.body not in log.perhaps:
+                raise Wrong(f"fetch {name} from {offset}: nobody has sent what is at {each.base}")
+
+    def _look_up(self, topic: TopicModel, partition: int, client: Client, where: float) -> Action:
+        log = topic.logs[partition]
+        if not log.kept:
+            return
+        kept = log.kept[int(where * len(log.kept))]
+        asked = self._send_lookup(topic, partition, client, kept.sent.timestamps[0])
+        yield asked
+        if asked.is_lost or self._may_miss(topic, log):
+            return
+        answer = asked.answer.topics[0].partitions[0]
+        if answer.error_code:
+            if self._history.is_sound and not self._may_miss(topic, log):
+                raise Wrong(f"lookup {topic.name}-{partition}: error {answer.error_code}")
+        else:
+            self._check_lookup(topic, partition, kept.sent.timestamps[0], answer)
+
+    def _send_lookup(
+        self, topic: TopicModel, partition: int, client: Client, timestamp: int
+    ) -> Question:
+        wanted = ListOffsetsPartition(partition, timestamp=timestamp)
+        row = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic.name, [wanted])])
+        return client.send(LIST_OFFSETS, row, 7)
+
+    def _check_lookup(self, topic: TopicModel, partition: int, timestamp: int, answer: Any) -> None:
+        """Compare with the first record, in the order of offsets, that is not older."""
+        log = topic.logs[partition]
+        name = f"lookup {topic.name}-{partition} of {timestamp}"
+        least, most = (first_from(log, timestamp, each) for each in (log.start, log.may_start))
+        if least is None or (most is None and answer.offset == _NONE):
+            return
+        if answer.offset < least[0] and (answer.offset < 0 or log.find(answer.offset)):
+            raise Wrong(f"{name}: {answer.offset}, not {least[0]}")
+        if most is not None and answer.offset > most[0]:
+            raise Wrong(f"{name}: {answer.offset}, not {most[0]}")
+        if answer.offset == least[0] and answer.timestamp != least[1]:
+            raise Wrong(f"{name}: time {answer.timestamp} at {least[0]}, not {least[1]}")
+
+    def _delete_records(
+        self, topic: TopicModel, partition: int, client: Client, where: float
+    ) -> Action:
+        log = topic.logs[partition]
+        offset = log.start + int(where * (log.end - log.start + 1))
+        log.deleting(offset)
+        wanted = DeleteRecordsTopic(topic.name, [DeleteRecordsPartition(partition, offset)])
+        asked = client.send(DELETE_RECORDS, DeleteRecordsRequest([wanted], 30_000))
+        yield asked
+        if asked.is_lost or self._may_miss(topic, log):
+            return
+        answer = asked.answer.topics[0].partitions[0]
+        error = answer.error_code
+        self._history.tell(f"  {topic.name}-{partition} to {offset}: error {error}")
+        if error == 0:
+            log.deleted(answer.low_watermark)
+        elif error == _UNKNOWN_TOPIC:
+            if not self._may_miss(topic, log):
+                raise Wrong(f"{topic.name} is unknown to DeleteRecords, although it exists")
+        elif error == _OUT_OF_RANGE:
+            if log.start <= offset <= log.end and offset >= log.may_start:
+                raise Wrong(f"DeleteRecords of {topic.name} to {offset}: out of range")
+        elif self._history.is_sound and error != _POLICY_VIOLATION:
+            raise Wrong(f"DeleteRecords of {topic.name}: error {error}")
+
+    # The judge.
+
+    def judge(self) -> None:
+        """Find out which topics exist, read all logs, and look everything up."""
+        self._judge = self._history.client()
+        self._history.run([self._judge_topics()])
+        for topic in self.topics.values():
+            if topic.presence is Presence.PRESENT:
+                for partition in range(topic.partitions):
+                    self._history.run([self._judge_log(topic, partition)])
+        self._judge.reset()
+
+    def _judge_topics(self) -> Action:
+        client = self._judge
+        names = [MetadataRequestTopic(name=name) for name in self.topics]
+        asked = client.send(METADATA, MetadataRequest(names, allow_auto_topic_creation=False), 12)
+        yield asked
+        for answer in asked.response.topics:
+            topic = self.topics[answer.name]
+            exists = answer.error_code == 0
+            if not exists and answer.error_code != _UNKNOWN_TOPIC:
+                raise Wrong(f"{topic.name} is told with error {answer.error_code}")
+            self._judge_presence(topic, answer.topic_id, exists=exists)
+
+    def _judge_presence(self, topic: TopicModel, topic_id: bytes, *, exists: bool) -> None:
+        if exists and topic_id in topic.old_ids:
+            raise Wrong(f"{topic.name} came back after its deletion")
+        if exists and topic.presence is Presence.ABSENT and not self._lost_power:
+            raise Wrong(f"{topic.name} exists, although it was deleted or never created")
+        if not exists and topic.presence is Presence.PRESENT:
+            raise Wrong(f"{topic.name} does not exist, although nobody has deleted it")
+        if exists and topic_id != topic.topic_id:
+            topic.born(topic_id)
+        elif exists:
+            topic.presence = Presence.PRESENT
+        elif topic.presence is Presence.UNSURE:
+            topic.died()
+
+    def _judge_log(self, topic: TopicModel, partition: int) -> Action:
+        log = topic.logs[partition]
+        client = self._judge
+        first = self._send_lookup(topic, partition, client, _EARLIEST)
+        last = self._send_lookup(topic, partition, client, _LATEST)
+        yield first
+        yield last
+        start, end = (
+            self._judged(each.response.topics[0].partitions[0], topic, partition).offset
+            for each in (first, last)
+        )
+        stored: list[Stored] = []
+        offset = start
+        while offset < end:
+            asked = self._send_fetch(topic, partition, client, offset, _MOST_BYTES, 12)
+            yield asked
+            answer = self._judged(self._answer_of(asked), topic, partition)
+            batches = list(read_batches(bytes(answer.records or b"")))
+            if not batches:
+                raise Wrong(f"{topic.name}-{partition}: nothing at {offset}; the end is {end}")
+            stored += batches
+            offset = batches[-1].last + 1
+        try:
+            log.settle(stored, start, may_lose=self._lost_power, now_ms=self._history.now_ms)
+        except Wrong as error:
+            raise Wrong(f"{topic.name}-{partition}: {error}") from error
+        if log.end > end:
+            raise Wrong(f"{topic.name}-{partition} ends at {end}; {log.end} was acknowledged")
+        yield from self._judge_offsets(topic, partition, client, (start, end), stored)
+        yield from self._judge_times(topic, partition, client)
+
+    def _judged(self, answer: Any, topic: TopicModel, partition: int) -> Any:
+        if answer is None or answer.error_code:
+            code = None if answer is None else answer.error_code
+            raise Wrong(f"{topic.name}-{partition}: error {code}, although the disk works")
+        return answer
+
+    def _judge_offsets(
+        self,
+        topic: TopicModel,
+        partition: int,
+        client: Client,
+        bounds: tuple[int, int],
+        stored: list[Stored],
+    ) -> Action:
+        """Fetch from each offset by itself, and from behind the end."""
+        start, end = bounds
+        at = 0
+        asked = []
+        for offset in range(start, end):
+            while stored[at].last < offset:
+                at += 1
+            question = self._send_fetch(topic, partition, client, offset, 1, 12)
+            asked.append((offset, stored[at], question))
+        behind = self._send_fetch(topic, partition, client, end, 1, 12)
+        beyond = self._send_fetch(topic, partition, client, end + 1, 1, 12)
+        name = f"{topic.name}-{partition}"
+        for offset, batch, question in asked:
+            yield question
+            answer = self._judged(self._answer_of(question), topic, partition)
+            found = next(read_batches(bytes(answer.records or b"")), None)
+            if found is None or found.base != batch.base or found.body != batch.body:
+                base = None if found is None else found.base
+                raise Wrong(f"{name}: a fetch from {offset} begins at {base}, not {batch.base}")
+        yield behind
+        if self._judged(self._answer_of(behind), topic, partition).records:
+            raise Wrong(f"{name}: records behind the end {end}")
+        yield beyond
+        if self._answer_of(beyond).error_code != _OUT_OF_RANGE:
+            raise Wrong(f"{name}: a fetch from {end + 1} is not out of range")
+
+    def _judge_times(self, topic: TopicModel, partition: int, client: Client) -> Action:
+        """Look the timestamps up at the edges of batches; of many batches, a sample."""
+        log = topic.logs[partition]
+        every = max(1, len(log.kept) // 12)
+        chosen = [*log.kept[::every], *log.kept[-2:]]
+        stamps = [
+            stamp
+            for each in chosen
+            for stamp in each.sent.timestamps[:: max(1, each.sent.size - 1)]
+        ]
+        asked = [(stamp, self._send_lookup(topic, partition, client, stamp)) for stamp in stamps]
+        for stamp, question in asked:
+            yield question
+            answer = self._judged(question.response.topics[0].partitions[0], topic, partition)
+            self._check_lookup(topic, partition, stamp, answer)
+
+
+def first_from(log: LogModel, timestamp: int, start: int) -> tuple[int, int] | None:
+    """Return offset and time of the first record that is not older, None without one."""
+    for each in log.kept:
+        for at, stamp in enumerate(each.sent.timestamps):
+            if stamp >= timestamp and each.base + at >= start:
+                return each.base + at, stamp
+    return None

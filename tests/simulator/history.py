@@ -1,0 +1,382 @@
+"""One seed, one history: steps as data, played on a broker in a world and judged by the model.
+
+A history is made of parts (`clients`), each with steps of its own and a model of what it may see.
+A step is a list that JSON can hold: its kind and parameters. It has a stream of choices of its own,
+seeded by the history and the step's number, so that leaving steps out changes no other step.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from siltstone.config.errors import StartError
+from tests.simulator.faults import FAILS, IO, NEVER, Fault, Faults
+from tests.simulator.incarnation import ROOT, Incarnation, Killed
+from tests.simulator.model.log import Wrong
+from tests.simulator.parts import PARTS
+from tests.simulator.wire import Client, Gone
+from tests.simulator.world.disk import Disk
+from tests.simulator.world.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from tests.simulator.wire import Question
+
+    Action = Generator[Question, None, None]
+
+STEPS = 200
+Step = list[Any]
+
+
+class Plan(NamedTuple):
+    """A history as data."""
+
+    seed: int
+    world: dict[str, Any]
+    """How the world behaves: the cost of a read of the clock, how often threads run."""
+    settings: list[str]
+    """The broker's settings beside those of every history."""
+    parts: dict[str, Any]
+    """The draws of each part, such as the topics and their settings."""
+    steps: list[tuple[int, Step]]
+    """The steps with their numbers."""
+
+    def only(self, numbers: Iterable[int]) -> Plan:
+        """Return the plan with some of its steps."""
+        wanted = set(numbers)
+        return self._replace(steps=[each for each in self.steps if each[0] in wanted])
+
+
+RESTARTS = ("stop", "kill", "dies", "power", "power_dies")
+
+
+def draw(seed: int, count: int = STEPS) -> Plan:
+    """Draw the plan of a seed: which kinds of steps it has often, and which never."""
+    rng = random.Random(seed)
+    world = {
+        "read_seconds": rng.choice((1e-6, 1e-6, 1e-6, 1e-5, 1e-4, 1e-3, 5e-3)),
+        "yields": rng.choice((0.0, 0.1, 0.25, 0.7)),
+        "steals": rng.choice((0.0, 0.05, 0.15, 0.5)),
+    }
+    settings = [
+        "log.initial.task.delay.ms=100",
+        f"log.flush.offset.checkpoint.interval.ms={rng.choice((500, 60_000))}",
+        f"num.io.threads={rng.choice((1, 2, 8))}",
+    ]
+    parts = {name: part.draw(rng) for name, part in PARTS.items()}
+    weights: dict[str, float] = {}
+    for part in PARTS.values():
+        for kind, weight in part.WEIGHTS.items():
+            weights[kind] = weight * rng.choice((0, 1, 1, 3))
+    weights["produce"] = max(weights["produce"], 6)
+    weights |= {
+        "wait": 3,
+        "burst": rng.choice((0, 1, 3)),
+        "fault": rng.choice((0, 1, 1, 3)),
+        "mend": 1,
+        "judge": 0.2,
+    }
+    kinds = list(weights)
+    picks = rng.choices(kinds, [weights[each] for each in kinds], k=count)
+    for _ in range(rng.choice((1, 1, 2))):
+        picks[rng.randrange(count // 3, count)] = rng.choice(RESTARTS)
+    own = [kind for kind in kinds if kind not in {"wait", "burst", "fault", "mend", "judge"}]
+    steps = []
+    for number, kind in enumerate(picks):
+        steps.append((number, _draw_step(kind, rng, own, weights)))
+    return Plan(seed, world, settings, parts, steps)
+
+
+def _draw_step(
+    kind: str, rng: random.Random, own: Sequence[str], weights: dict[str, float]
+) -> Step:
+    if kind == "burst":
+        inner = rng.choices(own, [weights[each] for each in own], k=rng.randrange(2, 6))
+        return [kind, [_draw_step(each, rng, own, weights) for each in inner]]
+    if kind == "wait":
+        return [kind, rng.choice((0.05, 0.5, 3.0, 70.0))]
+    if kind == "fault":
+        return [kind, list(_draw_fault(rng))]
+    if kind in {"dies", "power_dies"}:
+        return [kind, rng.randrange(1, 80), rng.choice((0, 0, rng.randrange(1, 200)))]
+    if kind in {"mend", "judge", *RESTARTS}:
+        return [kind]
+    return [kind, *_part_of(kind).draw_step(kind, rng)]
+
+
+def _draw_fault(rng: random.Random) -> Fault:
+    """Draw a fault by rank: the site is one of those that the history has come to by then."""
+    what = rng.choice([each for each in FAILS if each != NEVER or rng.random() < 0.3])
+    nth = rng.choice((1, 1, 1, 2, 3, 5))
+    return Fault(
+        what,
+        rank=rng.randrange(500),
+        nth=nth,
+        is_sticky=rng.random() < 0.3,
+        amount=rng.choice((0.1, 0.5, 0.9)),
+    )
+
+
+def _part_of(kind: str) -> Any:
+    return next(part for part in PARTS.values() if kind in part.WEIGHTS)
+
+
+class History:
+    """A plan that is played; ``story`` has a line for each thing that happened."""
+
+    def __init__(self, plan: Plan, *, is_traced: bool = False) -> None:
+        self.plan = plan
+        self.world = World(plan.seed, is_traced=is_traced, **plan.world)
+        self.world.disk = Disk(
+            self.world.before_call, self.world.now_ns, ROOT, numbers=self.world.descriptors
+        )
+        self.faults = Faults(self.world.sleep, self._park)
+        self.world.find_fault = self.faults.before
+        self._is_armed = self._is_lasting = False
+        self._forgiven = 0
+        self.incarnation = Incarnation(self.world, plan.settings)
+        self._clients: list[Client] = []
+        self.parts = {name: PARTS[name](self, plan.parts[name]) for name in plan.parts}
+        self.story: list[str] = []
+        self.step: Step = []
+        self.number = -1
+        self.restarts: list[str] = []
+        self._death = ("kill", 0)
+
+    # What parts use.
+
+    @property
+    def rng(self) -> random.Random:
+        """The choices of this step."""
+        return self.world.choices
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self.world.now_ns() // 1_000_000
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether all must succeed: the disk works, and has not failed a moment ago.
+
+        An error that lasts, such as one of an fsync, has the broker refuse writes up to a restart.
+        """
+        return not self._is_armed and self.faults.hit.total() == self._forgiven
+
+    def _park(self) -> None:
+        """Have a call hang until the disk is mended."""
+        self.world.wait(lambda: not self._is_armed)
+
+    def client(self) -> Client:
+        """Return a new client."""
+        client = Client(lambda: self.incarnation)
+        self._clients.append(client)
+        return client
+
+    def tell(self, line: str) -> None:
+        """Add a line to the story."""
+        self.story.append(f"{self.world.now:12.6f} {self.number:4} {line}")
+
+    # Playing.
+
+    def play(self) -> None:
+        """Play all steps, then judge, stop, start and judge again.
+
+        Raises:
+            AssertionError: The broker has done something wrong; `Wrong`, or `Silent`, or `Stuck`.
+        """
+        self._start()
+        self._play_step(["setup"])
+        for number, step in self.plan.steps:
+            self.number = number
+            self.world.choices.seed(f"{self.plan.seed} {number}")
+            self._play_step(step)
+        self.number = STEPS + 1
+        self.world.choices.seed(f"{self.plan.seed} end")
+        self._play_step(["judge"])
+        self._play_step(["stop"])
+        self._play_step(["judge"])
+        self._end("kill")
+
+    def _play_step(self, step: Step) -> None:
+        self.step = step
+        self.tell(" ".join(map(str, step)))
+        try:
+            self._dispatch(step)
+            self._look_for_failures()
+        except Killed:
+            self._after_death()
+
+    def _dispatch(self, step: Step) -> None:
+        kind = step[0]
+        own = getattr(self, f"_do_{kind}", None)
+        if own is not None:
+            own(*step[1:])
+        else:
+            self.run([self._action(step)])
+
+    def _action(self, step: Step) -> Action:
+        part = next(each for each in self.parts.values() if step[0] in each.WEIGHTS)
+        action: Action = part.play(step[0], *step[1:])
+        return action
+
+    def run(self, actions: Iterable[Action]) -> None:
+        """Run actions side by side: each goes on when the answer that it waits for has come."""
+        running: dict[Action, Question] = {}
+        for each in actions:
+            self._advance(each, running)
+        try:
+            while running:
+                done = self._wait_for_one(running)
+                for each in done:
+                    del running[each]
+                    self._advance(each, running)
+        except Killed:
+            for client in self._clients:
+                client.forget()
+            for each in list(running):
+                with suppress(Gone):
+                    self._advance(each, running)
+                each.close()
+            raise
+        except Gone as error:
+            raise Wrong(f"a connection was closed without an answer to {error}") from error
+
+    def _advance(self, action: Action, running: dict[Action, Question]) -> None:
+        try:
+            running[action] = next(action)
+        except (StopIteration, ConnectionRefusedError):
+            return
+
+    def _wait_for_one(self, running: dict[Action, Question]) -> list[Action]:
+        def done() -> list[Action]:
+            return [each for each, asked in running.items() if asked.answer is not None]
+
+        if not self.incarnation.run_until(done, 40.0) and self._is_armed:
+            self._mend()  # a call of the disk hangs
+        if not self.incarnation.run_until(done, 130.0):
+            waiting = [asked.key for asked in running.values()]
+            raise Wrong(f"no answer in 130 s to requests of the APIs {waiting}")
+        return done()
+
+    # Steps of the history itself.
+
+    def _do_setup(self) -> None:
+        self.run([part.set_up() for part in self.parts.values()])
+
+    def _do_burst(self, steps: list[Step]) -> None:
+        self.run([self._action(each) for each in steps])
+
+    def _do_wait(self, seconds: float) -> None:
+        self.incarnation.let_pass(seconds, jumps=seconds > 1)
+
+    def _do_fault(self, data: list[Any]) -> None:
+        fault = self.faults.arm(Fault(*data))
+        if fault is not None:
+            self._is_armed = True
+            self._is_lasting |= fault.what == IO or fault.kind in {"", "fsync"}
+            self.tell(f"  {fault.what}: {fault.kind} in {fault.file} {fault.function}")
+
+    def _do_mend(self) -> None:
+        if self._is_armed:
+            self._mend()
+            self.incarnation.let_pass(3.5, jumps=True)
+            self.incarnation.let_pass(1.0)
+
+    def _mend(self) -> None:
+        self._is_armed = False
+        self.faults.mend()
+        if not self._is_lasting:
+            self._forgiven = self.faults.hit.total()
+
+    def _do_judge(self) -> None:
+        self._do_mend()
+        self.incarnation.let_pass(0.05)  # what asks for no answer is served
+        for part in self.parts.values():
+            part.judge()
+        self._look_for_failures()
+
+    def _do_stop(self) -> None:
+        self._do_mend()
+        self.incarnation.stop()
+        self._begin_again("stop")
+
+    def _do_kill(self) -> None:
+        self._end("kill")
+        self._begin_again("kill")
+
+    def _do_power(self) -> None:
+        self._end("power")
+        self._begin_again("power")
+
+    def _do_dies(self, calls: int, calls_in_start: int) -> None:
+        self._die_later("kill", calls, calls_in_start)
+
+    def _do_power_dies(self, calls: int, calls_in_start: int) -> None:
+        self._die_later("power", calls, calls_in_start)
+
+    def _die_later(self, way: str, calls: int, calls_in_start: int) -> None:
+        self._death = (way, calls_in_start)
+        self.world.kill_at = self.world.calls + calls
+
+    def _after_death(self) -> None:
+        way, calls_in_start = self._death
+        self._end(way)
+        if calls_in_start:
+            self.world.kill_at = self.world.calls + calls_in_start
+        self._begin_again(way)
+
+    def _end(self, way: str) -> None:
+        self._mend()
+        for client in self._clients:
+            client.forget()
+        self.incarnation.kill(self.world.choices if way == "power" else None)
+
+    def _begin_again(self, way: str) -> None:
+        self.restarts.append(way)
+        while True:
+            try:
+                self._start()
+            except Killed:
+                self.tell(f"{way} in the start")
+                self.restarts.append(way)
+                self._end(way)
+                continue
+            break
+        for client in self._clients:
+            client.forget()
+        for part in self.parts.values():
+            part.restarted(way)
+        self._do_judge()
+        for part in self.parts.values():
+            part.settled()
+
+    def _start(self) -> None:
+        self.incarnation = Incarnation(self.world, self.plan.settings)
+        try:
+            self.incarnation.start()
+        except StartError as error:
+            raise Wrong(f"the broker refuses to start: {error}") from error
+        self.world.kill_at = None
+        self._is_lasting = False
+        self._forgiven = self.faults.hit.total()
+        self.tell("started")
+
+    def _look_for_failures(self) -> None:
+        if self.world.failures:
+            raise Wrong("; ".join(self.world.failures))
+        if self.incarnation.is_failed:
+            raise Wrong("a task of the broker has failed, so that it ends")
+
+
+def play(plan: Plan, *, is_traced: bool = False) -> tuple[History, str | None]:
+    """Play a plan; return the history and what was wrong, None if nothing was."""
+    history = History(plan, is_traced=is_traced)
+    try:
+        history.play()
+    except AssertionError as error:
+        return history, f"{type(error).__name__}: {error}"
+    return history, None

@@ -1,0 +1,153 @@
+"""One life of a broker in a world: it starts, serves, and stops, is killed or loses its power."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING, Any, Final
+
+import greenlet
+
+from siltstone.broker.server import Broker
+from siltstone.config.load import load
+from siltstone.storage.clock import Clock
+from tests.simulator.world.install import install
+from tests.simulator.world.loop import SimulatedLoop
+from tests.simulator.world.network import Connection, Network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from random import Random
+
+    from tests.simulator.world.world import World
+
+PORT: Final = 9092
+ROOT: Final = "/sim"
+SETTINGS: Final = (
+    f"log.dirs={ROOT}/a",
+    f"listeners=PLAINTEXT://127.0.0.1:{PORT}",
+    "http.listener=127.0.0.1:8080",
+    "offsets.topic.num.partitions=2",
+    "transaction.state.log.num.partitions=2",
+)
+"""The settings of every history; those of its own come behind them."""
+_PATIENCE_SECONDS: Final = 120.0
+
+
+class Killed(Exception):  # noqa: N818  # no error: a history wants it
+    """The process of the broker was killed at a call of the disk."""
+
+
+class Silent(AssertionError):  # noqa: N818  # a verdict
+    """The broker has not done in time what it must do."""
+
+
+class Incarnation:
+    """A broker from its start to its end. The driver calls it; the broker runs beside."""
+
+    def __init__(self, world: World, settings: Sequence[str] = ()) -> None:
+        self.world = world
+        self._settings = (*SETTINGS, *settings)
+        self._loop: SimulatedLoop | None = None
+        self._machine: Any = None
+        self._broker: Any = None
+        self._ended: Any = None
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, for the judge of what it holds: tasks, memory, descriptors."""
+        broker: Broker = self._broker
+        return broker
+
+    @property
+    def is_failed(self) -> bool:
+        """Tell whether the broker wants to end, since a task of it has failed."""
+        return self._ended is not None and self._ended.is_set()
+
+    def start(self) -> None:
+        """Start the broker.
+
+        Raises:
+            Killed: It was killed on the way.
+            StartError: It refuses to start.
+        """
+        world = self.world
+        world.network = Network(world)
+        install(world)
+        self._loop = SimulatedLoop(world)
+        asyncio._set_running_loop(self._loop)
+        world.driver = greenlet.getcurrent()
+        self._machine = greenlet.greenlet(self._spin)
+        self._ended = asyncio.Event()
+        self._broker = Broker(load(None, {}, list(self._settings)), Clock(), self._ended)
+        self.run(self._broker.start())
+
+    def _spin(self) -> None:
+        """Run the loop, a turn for each time that the driver asks for one."""
+        loop, driver = self._loop, self.world.driver
+        assert loop is not None
+        while True:
+            loop.run_once()
+            driver.switch()
+
+    def run_until(self, is_done: Callable[[], object], seconds: float = _PATIENCE_SECONDS) -> bool:
+        """Let the broker run until something holds; tell whether it held in time.
+
+        Raises:
+            Killed: The process was killed.
+        """
+        world = self.world
+        end = world.now + seconds
+        while not is_done():
+            if world.now > end:
+                return False
+            self._machine.switch()
+            if world.is_killed:
+                raise Killed
+        return True
+
+    def run(self, coroutine: Coroutine[Any, Any, Any], seconds: float = _PATIENCE_SECONDS) -> Any:
+        """Run a coroutine of the broker and return its result."""
+        assert self._loop is not None
+        task = self._loop.create_task(coroutine)
+        if not self.run_until(task.done, seconds):
+            raise Silent(f"{coroutine} took more than {seconds} s")
+        return task.result()
+
+    def let_pass(self, seconds: float, *, jumps: bool = False) -> None:
+        """Let time pass; a clock that jumps has done most of it at once."""
+        world = self.world
+        if jumps:
+            world.now += seconds
+            seconds = 0.0
+        end = world.now + max(seconds, 0.05)
+        world.later(end - world.now, lambda: None)
+        self.run_until(lambda: world.now >= end, seconds + 1.0)
+
+    def connect(self) -> Connection:
+        """Connect a client."""
+        return self.world.network.dial(PORT)
+
+    def stop(self) -> Any:
+        """Stop the broker as SIGTERM does; return what `Broker.stop` does."""
+        result = self.run(self._broker.stop())
+        self._end()
+        return result
+
+    def kill(self, power: Random | None = None) -> None:
+        """End the process at once; with ``power`` the power goes, and choices say what is left."""
+        world = self.world
+        self._end()
+        world.disk = world.disk.kill() if power is None else world.disk.cut(power)
+
+    def _end(self) -> None:
+        world = self.world
+        loop = self._loop
+        assert loop is not None
+        task = asyncio.current_task(loop)
+        if task is not None:
+            asyncio.tasks._leave_task(loop, task)
+        asyncio._set_running_loop(None)
+        world.bury(self._machine, self._broker, loop, world.network)
+        self._machine = self._broker = self._loop = self._ended = None
+        gc.unfreeze()

@@ -1,0 +1,240 @@
+"""The batches that a log may hold: acknowledged exactly, sent and unanswered perhaps.
+
+A batch is known by its bytes behind the leader epoch, which the broker does not change. Batches
+that were refused by a rule are in no list: the log must not have them.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right, insort
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+HEADER_BYTES: Final = 61
+_FIXED: Final = 21
+"""Base offset, size, leader epoch, magic and checksum: the body begins behind them."""
+_CONTROL: Final = 0x20
+_HEAD: Final = struct.Struct(">qiiBIhiqqqhii")
+_base_of: Final = attrgetter("base")
+
+
+class Wrong(AssertionError):  # noqa: N818  # a verdict
+    """The broker has told or shown something that it must not."""
+
+
+class Stored(NamedTuple):
+    """A batch as a fetch returns it."""
+
+    base: int
+    last: int
+    body: bytes
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    epoch: int
+    sequence: int
+
+    @property
+    def is_control(self) -> bool:
+        """Tell whether it is the marker of a transaction."""
+        return bool(self.attributes & _CONTROL)
+
+
+def read_batches(data: bytes) -> Iterator[Stored]:
+    """Yield the whole batches of an answer; a part at its end is left out."""
+    at = 0
+    while at + HEADER_BYTES <= len(data):
+        head = _HEAD.unpack_from(data, at)
+        base, size, attributes, delta = head[0], head[1], head[5], head[6]
+        end = at + 12 + size
+        if end > len(data):
+            return
+        body = bytes(memoryview(data)[at + _FIXED : end])
+        yield Stored(base, base + delta, body, attributes, head[7], head[8], *head[9:12])
+        at = end
+
+
+class Sent(NamedTuple):
+    """A batch that was sent. ``size`` is how many offsets it takes."""
+
+    body: bytes
+    size: int
+    timestamps: tuple[int, ...]
+
+
+class Kept(NamedTuple):
+    """An acknowledged batch at its offset."""
+
+    base: int
+    sent: Sent
+
+    @property
+    def last(self) -> int:
+        """Its last offset."""
+        return self.base + self.sent.size - 1
+
+
+def sent_of(frame: bytes | bytearray, timestamps: tuple[int, ...]) -> Sent:
+    """Return what is remembered of a batch that is sent."""
+    return Sent(bytes(frame[_FIXED:]), len(timestamps), timestamps)
+
+
+class LogModel:
+    """The batches of one partition's log.
+
+    ``kept`` has what was acknowledged, by offset; ``perhaps`` what was sent without a sure answer,
+    each as often as it was sent. ``start`` is the log start offset that was acknowledged, and
+    ``durable`` the offset below which a power failure must lose nothing.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.kept: list[Kept] = []
+        self.perhaps: dict[bytes, list[Sent]] = {}
+        self.start = 0
+        self.may_start = 0
+        self.durable_start = 0
+        self.durable = 0
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last acknowledged batch."""
+        return self.kept[-1].last + 1 if self.kept else self.start
+
+    @property
+    def is_durable_at_once(self) -> bool:
+        """Tell whether an acknowledgement waits for an fsync."""
+        return self.settings.get("flush.messages") == "1"
+
+    @property
+    def loses_old(self) -> bool:
+        """Tell whether retention may take batches from the front."""
+        return "retention.ms" in self.settings or "retention.bytes" in self.settings
+
+    def sending(self, sent: Sent) -> None:
+        """Note that a batch is on its way: the log may have it from now on."""
+        self.perhaps.setdefault(sent.body, []).append(sent)
+
+    def refused(self, sent: Sent) -> None:
+        """Note that a batch was refused by a rule, so that the log must not have it."""
+        same = self.perhaps[sent.body]
+        same.pop()
+        if not same:
+            del self.perhaps[sent.body]
+
+    def acknowledged(self, sent: Sent, base: int, end_before: int) -> None:
+        """Note that a batch is at an offset.
+
+        ``end_before`` is what `end` was when the batch was sent.
+
+        Raises:
+            Wrong: The offset was used before.
+        """
+        self.refused(sent)
+        if base < end_before:
+            raise Wrong(f"acknowledged at {base}, although {end_before} was the end before")
+        self._keep(Kept(base, sent))
+        if self.is_durable_at_once:
+            self.durable = max(self.durable, base + sent.size)
+
+    def _keep(self, new: Kept) -> None:
+        at = bisect_right(self.kept, new.base, key=_base_of)
+        for each in self.kept[max(0, at - 1) : at + 1]:
+            if each.base <= new.last and new.base <= each.last:
+                raise Wrong(f"offsets {new.base} to {new.last} were given away twice")
+        insort(self.kept, new, key=_base_of)
+
+    def find(self, offset: int) -> Kept | None:
+        """Return the acknowledged batch that has an offset."""
+        at = bisect_right(self.kept, offset, key=_base_of) - 1
+        if at >= 0 and self.kept[at].last >= offset:
+            return self.kept[at]
+        return None
+
+    def deleting(self, offset: int) -> None:
+        """Note that DeleteRecords up to an offset is on its way."""
+        self.may_start = max(self.may_start, offset)
+
+    def deleted(self, start: int) -> None:
+        """Note that the log starts at an offset, as DeleteRecords has told."""
+        self.start = max(self.start, start)
+        self.may_start = max(self.may_start, start)
+
+    def flushed(self) -> None:
+        """Note that a stop has made all durable."""
+        self.durable = self.end
+        self.durable_start = self.start
+        self.kept = [each for each in self.kept if each.last >= self.start]
+
+    def forget_perhaps(self) -> None:
+        """Note that what is not in the log now does not come any more."""
+        self.perhaps.clear()
+
+    def settle(self, stored: list[Stored], start: int, *, may_lose: bool, now_ms: int) -> None:
+        """Compare with all batches of the log, and keep the unanswered ones that it has.
+
+        ``may_lose`` is true after a power failure, which may take what was not durable.
+
+        Raises:
+            Wrong: A batch is missing, doubled, altered, out of order, or nobody has sent it.
+        """
+        self._settle_start(start, stored, now_ms, may_lose=may_lose)
+        found: dict[int, Stored] = {}
+        end = None
+        for each in stored:
+            if end is not None and each.base != end and not may_lose:
+                raise Wrong(f"offset {each.base} follows {end - 1}")
+            end = each.last + 1
+            found[each.base] = each
+            known = self.find(each.base)
+            if known is None:
+                self._settle_new(each)
+            elif known.base != each.base or known.sent.body != each.body:
+                raise Wrong(f"the batch at {each.base} is not the one that was acknowledged")
+        lost = [kept for kept in self.kept if kept.last >= start and kept.base not in found]
+        for kept in lost:
+            if not may_lose or kept.base < self.durable:
+                raise Wrong(f"offsets {kept.base} to {kept.last} were acknowledged and are missing")
+        gone = {kept.base for kept in lost}
+        self.kept = [each for each in self.kept if each.base not in gone]
+        if may_lose:
+            self.start = self.may_start = start
+            self.durable = self.end
+
+    def _settle_start(
+        self, start: int, stored: list[Stored], now_ms: int, *, may_lose: bool
+    ) -> None:
+        if start > self.may_start and not self._may_expire(start, now_ms):
+            raise Wrong(f"the log starts at {start}; nobody has deleted up to there")
+        if start < (self.durable_start if may_lose else self.start):
+            raise Wrong(f"the log starts at {start}; it was deleted up to {self.start}")
+        if stored and stored[0].last < start:
+            raise Wrong(f"the first batch ends at {stored[0].last}, below the start {start}")
+        self.start = max(self.start, start)
+        self.may_start = max(self.may_start, start)
+
+    def _may_expire(self, start: int, now_ms: int) -> bool:
+        """Tell whether retention may have taken all below an offset."""
+        gone = [each for each in self.kept if each.last < start]
+        if "retention.bytes" in self.settings:
+            return True
+        if "retention.ms" not in self.settings:
+            return False
+        oldest_ms = now_ms - int(self.settings["retention.ms"])
+        return all(max(each.sent.timestamps) < oldest_ms for each in gone)
+
+    def _settle_new(self, found: Stored) -> None:
+        if found.is_control:
+            return
+        same = self.perhaps.get(found.body)
+        if not same:
+            raise Wrong(f"nobody has sent the batch at {found.base}, or it was refused")
+        sent = same.pop()
+        if not same:
+            del self.perhaps[found.body]
+        self._keep(Kept(found.base, sent))

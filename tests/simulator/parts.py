@@ -1,0 +1,23 @@
+"""The kinds of clients of a history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.simulator.clients.records import Records
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PARTS: Final[Mapping[str, Any]] = {"records": Records}
+"""Each part by its name. A part has:
+
+``WEIGHTS``            its kinds of steps, and how often they come
+``draw(rng)``          what it decides once for a history, as data
+``draw_step(kind, rng)``  the parameters of a step, as data
+``set_up()``           an action that comes before all steps
+``play(kind, ...)``    the action of a step: a generator that yields each question that it waits for
+``restarted(way)``     called after a start: ``stop``, ``kill`` or ``power``
+``judge()``            compare all that clients can see with the model, while the disk is sound
+``settled()``          called when all parts have judged after a start
+"""

@@ -1,0 +1,161 @@
+"""A client's end of the protocol: requests and answers by the tables of `protocol.messages`."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.broker.api import BY_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulator.incarnation import Incarnation
+    from tests.simulator.world.network import Connection
+
+_HEAD: Final = struct.Struct(">hhih")
+_SIZE_BYTES: Final = 4
+_CLIENT_ID: Final = b"simulated"
+
+
+class Gone(Exception):  # noqa: N818  # no error: a kill
+    """The connection has ended without an answer, although it was needed."""
+
+
+class Lost:
+    """The answer of a connection that ended without one."""
+
+    def __repr__(self) -> str:
+        return "Lost"
+
+
+LOST: Final = Lost()
+
+
+class Question:
+    """A request on its way. ``answer`` is None, then the response, or `LOST`."""
+
+    __slots__ = ("answer", "correlation_id", "key", "version")
+
+    def __init__(self, key: int, version: int, correlation_id: int) -> None:
+        self.key = key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.answer: Any = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the connection ended without an answer."""
+        return self.answer is LOST
+
+    @property
+    def response(self) -> Any:
+        """The answer, where a client without one cannot go on.
+
+        Raises:
+            Gone: It has no answer.
+        """
+        if self.answer is LOST:
+            raise Gone(f"API {self.key}")
+        return self.answer
+
+
+class Client:
+    """A client with one connection at a time, which is made when it is needed.
+
+    ``splits`` is how often a frame arrives in two pieces, the second one late.
+    """
+
+    def __init__(self, incarnation: Callable[[], Incarnation], *, splits: float = 0.3) -> None:
+        self._incarnation = incarnation
+        self._splits = splits
+        self._connection: Connection | None = None
+        self._received = bytearray()
+        self._late = bytearray()
+        self._waiting: dict[int, Question] = {}
+        self._correlation_id = 0
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, a new one if the last has ended."""
+        connection = self._connection
+        if connection is None or connection.is_closed or connection.is_reset:
+            self.forget()
+            connection = self._connection = self._incarnation().connect()
+            connection.on_output = self._on_output
+        return connection
+
+    def send(
+        self, key: int, row: Any, version: int | None = None, *, is_answered: bool = True
+    ) -> Question:
+        """Send a request by the newest version unless one is given."""
+        asked, _ = BY_KEY[key].load_messages()
+        version = asked.last if version is None else version
+        connection = self.connection
+        self._correlation_id += 1
+        question = Question(key, version, self._correlation_id)
+        head = _HEAD.pack(key, version, self._correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
+        body = head + (b"\0" if asked.is_flexible(version) else b"") + asked.write(version, row)
+        if is_answered:
+            self._waiting[question.correlation_id] = question
+        self._push(connection, len(body).to_bytes(4, "big") + body)
+        return question
+
+    def _push(self, connection: Connection, frame: bytes) -> None:
+        """Have a frame arrive, or its second part late; frames behind it arrive behind it."""
+        world = connection.world
+        if self._late:
+            self._late += frame
+        elif world.choices.random() >= self._splits:
+            connection.push(frame)
+        else:
+            at = world.choices.randrange(1, len(frame))
+            connection.push(frame[:at])
+            late = self._late = bytearray(frame[at:])
+
+            def arrive() -> None:
+                connection.push(bytes(late))
+                late.clear()
+
+            world.later(world.choices.random() * 0.01, arrive)
+
+    def _on_output(self) -> None:
+        """Take what has come, so that the broker may send more; read whole answers."""
+        connection = self._connection
+        if connection is None:
+            return
+        received = self._received
+        received += connection.take(len(connection.output))
+        while len(received) >= _SIZE_BYTES:
+            end = _SIZE_BYTES + int.from_bytes(received[:_SIZE_BYTES], "big")
+            if len(received) < end:
+                break
+            frame = bytes(memoryview(received)[:end])
+            del received[:end]
+            self._read(frame)
+        if connection.is_closed:
+            self.forget()
+
+    def _read(self, frame: bytes) -> None:
+        question = self._waiting.pop(int.from_bytes(frame[4:8], "big"))
+        _, answered = BY_KEY[question.key].load_messages()
+        start = 9 if answered.has_tagged_head(question.version) else 8
+        question.answer, end = answered.read(
+            question.version, frame, start, len(frame), room=1 << 30
+        )
+        assert end == len(frame), f"bytes behind the answer to API {question.key}"
+
+    def reset(self) -> None:
+        """Break the connection off."""
+        if self._connection is not None:
+            self._connection.reset()
+        self.forget()
+
+    def forget(self) -> None:
+        """Give the connection up; what has no answer is lost."""
+        self._connection = None
+        self._received.clear()
+        self._late = bytearray()
+        for question in self._waiting.values():
+            question.answer = LOST
+        self._waiting.clear()

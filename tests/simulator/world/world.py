@@ -1,0 +1,255 @@
+"""The world of one seed: its time, its choices, and the one thing that runs at a time.
+
+Every thread of the broker is a greenlet of one thread of the system. The event loop runs in a
+greenlet of its own, beside the driver, which plays the steps of a history. Another thread runs only
+at calls of a seam: of the disk, of a lock, of a wait. A read of the clock costs time, so that the
+share of the loop that a request has can end.
+
+A process that is killed stops at a call of the disk: the driver goes on, and nothing that ran
+before is resumed again. So none of its ``finally`` runs, as after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+import greenlet
+
+from tests.simulator.world.disk import FIRST, Torn
+from tests.simulator.world.network import Network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.simulator.world.disk import Disk
+    from tests.simulator.world.threads import SimulatedThread
+
+BEGAN_SECONDS: Final = 1_700_000_000.0
+"""The wall clock at the beginning of each history."""
+STEADY_SECONDS: Final = 1_000.0
+"""The steady clock at the beginning of each history."""
+CALL_SECONDS: Final = 5e-6
+"""The virtual time that a call of the disk takes."""
+WRITES: Final = frozenset({"pwrite", "write", "copy_file_range"})
+_TORN: Final = 0.5
+"""How often a process that dies in a write has written a part."""
+
+
+class Stuck(AssertionError):  # noqa: N818  # a verdict
+    """Nothing can happen any more, although somebody waits."""
+
+
+class Wait:
+    """The reason why a thread does not run: a condition, and the time when it gives up.
+
+    A condition that has held is not looked at again: it may have taken the lock that it asked for.
+    """
+
+    __slots__ = ("_holds", "deadline", "is_met")
+
+    def __init__(self, holds: Callable[[], object], deadline: float | None) -> None:
+        self._holds = holds
+        self.deadline = deadline
+        self.is_met = False
+
+    def look(self) -> bool:
+        """Tell whether the condition has held."""
+        self.is_met = self.is_met or bool(self._holds())
+        return self.is_met
+
+
+class World:
+    """The time, choices and threads of one history, over all starts of its broker.
+
+    ``choices`` decides the order of events; ``noise`` answers the seam of randomness. ``now`` is in
+    seconds since the beginning. ``read_seconds`` is the cost of a read of the clock.
+    ``yields`` and ``steals`` say how often a call of a thread, or of the loop, lets a thread run.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        read_seconds: float = 1e-6,
+        yields: float = 0.25,
+        steals: float = 0.15,
+        is_traced: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.choices = random.Random(seed)
+        self.noise = random.Random(f"noise {seed}")
+        self.now = 0.0
+        self.wall_offset = 0.0
+        self.read_seconds = read_seconds
+        self.yields = yields
+        self.steals = steals
+        self.trace: list[tuple[Any, ...]] | None = [] if is_traced else None
+        self.descriptors: Iterator[int] = itertools.count(FIRST)
+        self.calls = 0
+        self.switches = 0
+        self.kill_at: int | None = None
+        self.is_killed = False
+        self.failures: list[str] = []
+        self.find_fault: Callable[[str, str, int], int] | None = None
+        self.driver: Any = greenlet.getcurrent()
+        self.network = Network(self)
+        self.disk: Disk
+        self.threads: list[SimulatedThread] = []
+        self.current: SimulatedThread | None = None
+        self._is_stealing = False
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = itertools.count()
+        self._graves: list[object] = []
+
+    # Time.
+
+    def note(self, *what: Any) -> None:
+        """Add a line to the trace, with the time."""
+        if self.trace is not None:
+            self.trace.append((round(self.now, 9), *what))
+
+    def digest(self) -> str:
+        """Return a hash of the trace: equal for equal histories."""
+        return hashlib.blake2b(repr(self.trace).encode(), digest_size=16).hexdigest()
+
+    def read_clock(self) -> float:
+        """Return the seconds since the beginning; the read itself takes time."""
+        self.now += self.read_seconds
+        return self.now
+
+    def perf_counter(self) -> float:
+        """Return the steady clock, as ``time.perf_counter`` does."""
+        return STEADY_SECONDS + self.read_clock()
+
+    def time_ns(self) -> int:
+        """Return the wall clock, as ``time.time_ns`` does."""
+        return int((BEGAN_SECONDS + self.wall_offset + self.read_clock()) * 1e9)
+
+    def thread_time(self) -> float:
+        """Return the processor time of a thread, as ``time.thread_time`` does."""
+        return self.read_clock()
+
+    def sleep(self, seconds: float) -> None:
+        """Let others run, as ``time.sleep`` does."""
+        if seconds:
+            self.wait(lambda: False, seconds)
+        else:
+            self.offer()
+
+    def now_ns(self) -> int:
+        """Return the wall clock without a cost, for the times of files."""
+        return int((BEGAN_SECONDS + self.wall_offset + self.now) * 1e9)
+
+    def later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Have something happen at a time."""
+        heapq.heappush(self._events, (self.now + seconds, next(self._numbers), call))
+
+    def happen(self) -> None:
+        """Have everything happen that is due."""
+        while self._events and self._events[0][0] <= self.now:
+            heapq.heappop(self._events)[2]()
+
+    def next_time(self) -> float | None:
+        """Return when something happens by itself: an event, or a thread that stops waiting."""
+        times = [
+            each.wait.deadline
+            for each in self.threads
+            if each.wait is not None and each.wait.deadline is not None
+        ]
+        if self._events:
+            times.append(self._events[0][0])
+        return min(times, default=None)
+
+    # Calls of the disk.
+
+    def before_call(self, kind: str, path: str, size: int) -> int:
+        """Begin a call of the disk: it may be killed, fail, be cut short, and let others run."""
+        self.calls += 1
+        self.now += CALL_SECONDS
+        self.note(kind, path, size)
+        if self.calls == self.kill_at:
+            if kind in WRITES and self.choices.random() < _TORN:
+                raise Torn(self.choices.randrange(size + 1), self.die)
+            self.die()
+        if self.find_fault is not None:
+            size = self.find_fault(kind, path, size)
+        self.offer()
+        return size
+
+    def die(self) -> None:
+        """Kill the process: the driver goes on, and this greenlet is never resumed."""
+        self.is_killed = True
+        self.driver.switch()
+
+    def bury(self, *remains: object) -> None:
+        """Keep what a killed process had: to free its greenlets would run its ``finally``."""
+        self._graves.append((remains, list(self.threads), greenlet.getcurrent()))
+        self.threads.clear()
+        self._events.clear()
+        self.current = None
+        self._is_stealing = False
+        self.is_killed = False
+        self.kill_at = None
+
+    # Threads.
+
+    def offer(self) -> None:
+        """Perhaps let another thread run: at a call of a seam."""
+        thread = self.current
+        if thread is not None:
+            if self.choices.random() < self.yields:
+                thread.leave()
+        elif self.threads and not self._is_stealing and self.choices.random() < self.steals:
+            self._is_stealing = True
+            try:
+                self.run_one()
+            finally:
+                self._is_stealing = False
+
+    def run_one(self) -> bool:
+        """Let one thread run up to where it waits or lets others run; tell whether one could."""
+        ready = [each for each in self.threads if each.can_run()]
+        if not ready:
+            return False
+        thread = ready[0] if len(ready) == 1 else self.choices.choice(ready)
+        self.switches += 1
+        self.note("run", thread.name)
+        before, self.current = self.current, thread
+        try:
+            thread.resume()
+        finally:
+            self.current = before
+        if thread.is_ended:
+            self.threads.remove(thread)
+        return True
+
+    def wait(self, holds: Callable[[], object], seconds: float | None = None) -> bool:
+        """Return whether a condition came true in time; others run meanwhile."""
+        if holds():
+            return True
+        wait = Wait(holds, None if seconds is None else self.now + max(0.0, seconds))
+        thread = self.current
+        while wait.deadline is None or self.now < wait.deadline:
+            if thread is not None:
+                thread.wait = wait
+                thread.leave()
+                if wait.is_met:
+                    return True
+            elif not self.run_one():
+                self._pass_to(wait.deadline)
+            if thread is None and wait.look():
+                return True
+        return False
+
+    def _pass_to(self, deadline: float | None) -> None:
+        """Let time pass up to what happens next: the loop itself waits, and no thread can run."""
+        times = [each for each in (deadline, self.next_time()) if each is not None]
+        if not times:
+            raise Stuck("the loop waits, and no thread can run")
+        self.now = max(self.now, min(times))
+        self.happen()
+        self.driver.switch()  # it may have waited long enough; else it lets the loop go on
