@@ -74,26 +74,18 @@ class DiskCheck:
 
     def __init__(
         self,
-        path: Path,
+        directory: LogDirectory,
         io: IoThreads,
         clock: Clock,
         limit_seconds: float = DISK_SECONDS,
-        *,
-        directory: LogDirectory | None = None,
     ) -> None:
-        self.path = path
-        self._directory = directory
+        self.directory = directory
         self._io = io
         self._clock = clock
         self._limit_seconds = limit_seconds
         self.remark: str | None = None  # a problem that no restart would solve
         self._try: asyncio.Future[None] | None = None
         self._began = 0.0
-
-    @property
-    def warning(self) -> str | None:
-        """Return a sentence about a problem that will come soon, or None."""
-        return None if self._directory is None else find_warning(self._directory)
 
     async def find_fault(self) -> str | None:
         """Return what is wrong with the disk in a sentence, or None.
@@ -102,27 +94,27 @@ class DiskCheck:
         fetches, and the broker could not start again. `remark` reports it, and the broker is not
         ready, since the probe cannot append.
         """
+        path = self.directory.path
         if self._try is None or self._is_stale(self._try):
             self._began = self._clock.monotonic()
-            self._try = self._io.run(write_and_sync, self.path)
+            self._try = self._io.run(write_and_sync, path)
         done, _ = await asyncio.wait({self._try}, timeout=self._limit_seconds)
         if not done:
             return (
-                f"{self.path} did not take a few bytes within {self._limit_seconds:g} s; "
+                f"{path} did not take a few bytes within {self._limit_seconds:g} s; "
                 "look at the disk below it"
             )
         if self._try.cancelled():
-            return f"{self.path} was not tried: the broker is stopping"
+            return f"{path} was not tried: the broker is stopping"
         error = self._try.exception()
         self.remark = None
         if error is None:
             # A few bytes may still fit when no record does; a failure lasts until a restart.
-            trouble = None if self._directory is None else self._directory.trouble
-            if trouble is not None:
-                self.remark = f"log directory {self.path} {trouble}; {_MEANWHILE}"
+            if self.directory.trouble is not None:
+                self.remark = f"log directory {path} {self.directory.trouble}; {_MEANWHILE}"
             return None
         remedy = remedy_for(error) if isinstance(error, OSError) else None
-        sentence = f"log directory {self.path} cannot be written: {error}"
+        sentence = f"log directory {path} cannot be written: {error}"
         if remedy is None:
             return f"{sentence}; check the disk and restart the broker"
         self.remark = f"{sentence}; {remedy}; {_MEANWHILE}"
@@ -181,7 +173,8 @@ class Health:
             f"alive: {count - len(remarks)} of {count} log directories take writes, "
             f"the event loop was at most {worst_ms:.1f} ms late in the last minute"
         )
-        remarks += [disk.warning for disk in self._disks if disk.warning is not None]
+        warnings = (find_warning(disk.directory) for disk in self._disks)
+        remarks += [warning for warning in warnings if warning is not None]
         remarks += [
             f"partition {name} is set aside and not served: {aside.reason}"
             for name, aside in itertools.islice(sorted(self._find_aside().items()), _MAX_TOLD)

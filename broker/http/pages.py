@@ -77,7 +77,7 @@ class Pages:
         logs, io, clock = services.logs, services.io, services.clock
         health = Health(
             self.loop_watch,
-            [DiskCheck(each.path, io, clock, directory=each) for each in logs.directories],
+            [DiskCheck(each, io, clock) for each in logs.directories],
             lambda: logs.set_aside,
         )
         yield Route("GET", "/metrics", Scrapes(self._sources()).answer)

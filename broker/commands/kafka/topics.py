@@ -212,23 +212,17 @@ def _create(broker: Broker, options: argparse.Namespace) -> int:
         CreatableTopic(name, options.partitions or -1, -1, (), configs) for name in options.names
     ]
     answer = broker.ask(_CREATE, CreateTopicsRequest(topics, _MS))
-    return report(
-        options,
-        "created",
-        "topic",
-        [(each.name, each.error_code, each.error_message) for each in answer.topics],
-    )
+    return report(options, "created", "topic", _outcomes(answer.topics))
 
 
 def _delete(broker: Broker, options: argparse.Namespace) -> int:
     states = [DeleteTopicState(name=name) for name in options.names]
     answer = broker.ask(_DELETE, DeleteTopicsRequest(topics=states, timeout_ms=_MS))
-    return report(
-        options,
-        "deleted",
-        "topic",
-        [(each.name, each.error_code, each.error_message) for each in answer.responses],
-    )
+    return report(options, "deleted", "topic", _outcomes(answer.responses))
+
+
+def _outcomes(rows: Iterable[Any]) -> list[tuple[str, int, str | None]]:
+    return [(each.name, each.error_code, each.error_message) for each in rows]
 
 
 def _alter(broker: Broker, options: argparse.Namespace) -> int:
@@ -249,7 +243,7 @@ def _alter(broker: Broker, options: argparse.Namespace) -> int:
     if options.partitions and not any(code for _, code, _ in done):
         wanted = [CreatePartitionsTopic(name, options.partitions, None) for name in options.names]
         answer = broker.ask(_GROW, CreatePartitionsRequest(wanted, _MS))
-        done = [(each.name, each.error_code, each.error_message) for each in answer.results]
+        done = _outcomes(answer.results)
     return report(options, "altered", "topic", done)
 
 

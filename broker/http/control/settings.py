@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from siltstone.broker.http.values import Route, json_answer, text
 from siltstone.broker.reload import plan_reload, reload
@@ -60,15 +60,12 @@ def _telling(find_plan: Callable[[], Awaitable[Plan]]) -> Page:
             plan = await find_plan()
         except ConfigError as error:
             return text(409, "\n".join(error.faults))
-        return json_answer(plan_answer(plan))
+        return json_answer(
+            {
+                "now": [each._asdict() for each in plan.now],
+                "restart": [each._asdict() for each in plan.restart],
+                "shadowed": [each._asdict() for each in plan.shadowed],
+            }
+        )
 
     return page
-
-
-def plan_answer(plan: Plan) -> dict[str, Any]:
-    """Return a plan as JSON values."""
-    return {
-        "now": [each._asdict() for each in plan.now],
-        "restart": [each._asdict() for each in plan.restart],
-        "shadowed": [each._asdict() for each in plan.shadowed],
-    }

@@ -25,6 +25,7 @@ from siltstone.broker.http.metrics.metric import (
     per_partition,
     per_topic,
     single,
+    sum_of,
 )
 from siltstone.broker.http.metrics.recent import QUANTILES
 from siltstone.broker.http.metrics.scans import PAUSE
@@ -192,16 +193,13 @@ KAFKA_NAMES = (
     # Topics
     Metric("untyped", f"{_TOPICS}_bytesinpersec", TOPIC,
            "Bytes of record batches appended since the start.",
-           f"`end.bytes_in` of the {_SCAN}",
-           per_topic(lambda scan: [sums.bytes_in for sums in scan.sums])),
+           f"`end.bytes_in` of the {_SCAN}", sum_of("bytes_in")),
     Metric("untyped", f"{_TOPICS}_bytesoutpersec", TOPIC,
            "Bytes of record batches handed to fetch responses since the start.",
-           f"`bytes_out` of the {_SCAN}",
-           per_topic(lambda scan: [sums.bytes_out for sums in scan.sums])),
+           f"`bytes_out` of the {_SCAN}", sum_of("bytes_out")),
     Metric("untyped", f"{_TOPICS}_messagesinpersec", TOPIC,
            "Records appended since the start.",
-           f"`end.records_in` of the {_SCAN}",
-           per_topic(lambda scan: [sums.records_in for sums in scan.sums])),
+           f"`end.records_in` of the {_SCAN}", sum_of("records_in")),
     Metric("counter", f"{_TOPICS}_totalproducerequests", TOPIC,
            "Batches that producers sent, one for each partition of a request; with refused ones.",
            f"`end.batches_in` of the {_SCAN}", per_topic(_produces)),

@@ -92,6 +92,11 @@ def per_topic(read: Callable[[PartitionScan], Iterable[float]]) -> Column:
     return Column(lambda sources: sources.scan.topic_labels, lambda sources: read(sources.scan))
 
 
+def sum_of(name: str) -> Column:
+    """Return a reader of one of the `TopicSums` of each topic."""
+    return per_topic(lambda scan: [getattr(sums, name) for sums in scan.sums])
+
+
 def per_partition(read: Callable[[PartitionScan], Iterable[float]]) -> Column:
     """Return a reader of one value for each partition."""
     return Column(lambda sources: sources.scan.labels, lambda sources: read(sources.scan))

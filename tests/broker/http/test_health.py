@@ -16,6 +16,7 @@ from siltstone.broker.http.readiness import PROBE_CACHE_SECONDS, ProbeFailed, Re
 from siltstone.broker.http.server import HttpServer
 from siltstone.broker.http.values import HttpRequest, HttpResponse, Route
 from siltstone.broker.process.io import IoThreads
+from siltstone.storage.directory.log_directory import LogDirectory
 from tests.support.clock import FakeClock
 from tests.support.http_client import having
 
@@ -70,7 +71,7 @@ async def test_a_failed_cleaning_is_told_and_no_fault() -> None:
 async def test_healthy_when_disks_write(io: IoThreads, tmp_path: Path) -> None:
     """A directory that takes bytes is healthy, and the file is ours and hidden."""
     clock = FakeClock()
-    page = Health(LoopWatch(clock), [DiskCheck(tmp_path, io, clock)])
+    page = Health(LoopWatch(clock), [DiskCheck(LogDirectory(tmp_path), io, clock)])
 
     response = await page.answer(REQUEST)
 
@@ -84,7 +85,10 @@ async def test_disk_that_cannot_be_written_is_named(io: IoThreads, tmp_path: Pat
     """The sentence says which directory and what the kernel said."""
     clock = FakeClock()
     missing = tmp_path / "missing"
-    page = Health(LoopWatch(clock), [DiskCheck(missing, io, clock), DiskCheck(tmp_path, io, clock)])
+    page = Health(
+        LoopWatch(clock),
+        [DiskCheck(LogDirectory(missing), io, clock), DiskCheck(LogDirectory(tmp_path), io, clock)],
+    )
 
     response = await page.answer(REQUEST)
 
@@ -98,7 +102,7 @@ async def test_disk_is_tried_again_after_some_seconds(
 ) -> None:
     """The answer is kept for a while, then asked for again."""
     clock = FakeClock()
-    check = DiskCheck(tmp_path, io, clock)
+    check = DiskCheck(LogDirectory(tmp_path), io, clock)
     assert await check.find_fault() is None
 
     def broken(_directory: Path) -> None:
@@ -124,7 +128,9 @@ async def test_full_disk_is_told_and_no_fault(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(health, "write_and_sync", full)
-    response = await Health(LoopWatch(clock), [DiskCheck(tmp_path, io, clock)]).answer(REQUEST)
+    response = await Health(
+        LoopWatch(clock), [DiskCheck(LogDirectory(tmp_path), io, clock)]
+    ).answer(REQUEST)
 
     assert response.status == 200
     assert isinstance(response.body, bytes)
@@ -149,7 +155,7 @@ async def test_disk_that_hangs_costs_one_thread(
 
     monkeypatch.setattr(health, "write_and_sync", hang)
     clock = FakeClock()
-    check = DiskCheck(tmp_path, io, clock, limit_seconds=0.01)
+    check = DiskCheck(LogDirectory(tmp_path), io, clock, limit_seconds=0.01)
     faults = [await check.find_fault()]
     clock.advance(DISK_CACHE_SECONDS * 1000)
     faults.append(await check.find_fault())
