@@ -606,8 +606,7 @@ class Broker:
         """Return the pages for tests; None, without any import, unless an option allows them."""
         if not any(self._trial):
             return None
-        from siltstone.broker.http.control.passing_time import PassingTime  # noqa: PLC0415
-        from siltstone.broker.http.control.trial import TrialPages  # noqa: PLC0415
+        from siltstone.broker.http.control.trial import PassingTime, TrialPages  # noqa: PLC0415
         from siltstone.broker.http.control.trial_state import TrialState  # noqa: PLC0415
         from siltstone.broker.net.faults import Faults  # noqa: PLC0415
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
@@ -20,10 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from siltstone.broker.api import Api
-    from siltstone.broker.http.control.passing_time import PassingTime
+    from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.http.control.trial_state import TrialState
     from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
     from siltstone.broker.net.faults import Faults
+    from siltstone.broker.process.first_use import OnFirstUse
+    from siltstone.broker.process.housekeeping import Housekeeping
+    from siltstone.broker.process.io import IoThreads
+    from siltstone.broker.topics.cleaning import Cleaning
+    from siltstone.broker.topics.pins import PinRoom
+    from siltstone.storage.clock import ShiftedClock
 
 DISCONNECT: Final = "DISCONNECT"
 """In place of the name of an error: the connection closes."""
@@ -33,6 +40,30 @@ _MAX_SECONDS: Final = 3600.0
 _DISK: Final = {"append": "Produce", "read": "Fetch", "commit": "OffsetCommit"}
 _BY_NAME: Final = {api.name: api for api in APIS}
 _ERRORS: Final = {code.name.upper(): code for code in ErrorCode if code is not ErrorCode.none}
+
+
+@dataclass(frozen=True, slots=True)
+class PassingTime:
+    """Moves the clock, and does at once all periodic work that is due then (loop only).
+
+    Everything that waits for a socket uses real time: long polls, idle connections, HTTP.
+    """
+
+    clock: ShiftedClock
+    coordinators: OnFirstUse[Coordinators]
+    housekeeping: Housekeeping
+    pins: PinRoom
+    cleaning: Cleaning
+    io: IoThreads
+
+    async def advance(self, milliseconds: int) -> None:
+        """Move the clock; on return all work that is due is done, except the cleaner's passes."""
+        self.clock.advance(milliseconds)
+        if self.coordinators.built is not None:
+            await self.coordinators.built.catch_up()
+        await self.housekeeping.catch_up()
+        await self.pins.look()
+        await self.io.run(self.cleaning.pool.get().wake)
 
 
 class TrialPages:
