@@ -40,14 +40,15 @@ class Which:
     topic: str = ""
     partition: int | None = None
 
-    def as_query(self) -> str:
-        """Return the partitions as a query string."""
+    def as_query(self, more: str = "") -> str:
+        """Return the partitions, and more options, as the end of a URL; nothing for no options."""
         from urllib.parse import urlencode  # noqa: PLC0415  # 4 ms
 
         facts = {"topic": self.topic} if self.topic else {}
         if self.partition is not None:
             facts["partition"] = str(self.partition)
-        return urlencode(facts)
+        query = "&".join(filter(None, (urlencode(facts), more)))
+        return f"?{query}" if query else ""
 
     def has(self, topic: str, partition: int) -> bool:
         """Tell whether the name means a partition."""
@@ -132,8 +133,7 @@ class Channel:
             Refusal: It answers with a fault.
             NobodyAnswers: No broker runs.
         """
-        token = reading_token(self._layers)
-        return self._ask("GET", _with_query(path, which.as_query(), more), token)
+        return self._ask("GET", path + which.as_query(more), reading_token(self._layers))
 
     def post(
         self,
@@ -156,15 +156,13 @@ class Channel:
             token = ""  # no broker ever ran here; if one runs, its answer names the missing token
         except OSError as error:
             raise Refusal(f"the token of the broker cannot be read: {error}") from error
-        return self._ask(
-            "POST", _with_query(path, which.as_query(), more), token, body, timeout_seconds
-        )
+        return self._ask("POST", path + which.as_query(more), token, body, timeout_seconds)
 
     def _ask(
         self,
         method: str,
         path: str,
-        token: str = "",
+        token: str,
         body: bytes = b"",
         timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> ControlAnswer:
@@ -201,8 +199,3 @@ class Channel:
         if address is None:
             return sentence
         return f"{sentence}; the broker that has {self._directory} open listens on {address}"
-
-
-def _with_query(path: str, *queries: str) -> str:
-    query = "&".join(each for each in queries if each)
-    return f"{path}?{query}" if query else path
