@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -119,7 +120,8 @@ def apply(patch: Patch, into: Path, *options: str) -> None:
         env={**os.environ, "GIT_CEILING_DIRECTORIES": str(into.parent)},
     )
     if result.returncode:
-        raise ValueError(f"{patch.path} must be made again: {result.stderr.strip()}")
+        reason = result.stderr.strip()
+        raise ValueError(f"{patch.path} must be made again, README.md beside it says how: {reason}")
 
 
 def applied(patch: Patch, into: Path) -> Path:
@@ -128,7 +130,7 @@ def applied(patch: Patch, into: Path) -> Path:
     Run it with the folder as ``PYTHONPATH``. Changed kernels are compiled once for each content.
 
     Raises:
-        ValueError: The patch no longer fits.
+        ValueError: The patch no longer fits, or there is no Cython for a changed kernel.
         subprocess.CalledProcessError: A changed kernel does not compile.
     """
     into.mkdir(parents=True, exist_ok=True)
@@ -157,6 +159,8 @@ def _compile(tree: Path, kernel: str) -> Path:
     folder = _COMPILED / _digest(tree, (kernel, *hatch_build.DEPENDS, "hatch_build.py"))
     extension = folder / _compiled_name(kernel)
     if not extension.is_file():
+        if not (_KERNEL_TOOLS / "Cython").is_dir() and find_spec("Cython") is None:
+            raise ValueError(f"{kernel} is changed and must be compiled: run make kernel-tools")
         _COMPILED.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_COMPILED) as scratch:
             subprocess.run(
@@ -189,7 +193,11 @@ def main(arguments: Sequence[str]) -> int:
         )
         return 2
     with tempfile.TemporaryDirectory() as folder:
-        tree = applied(PLANTED[name], Path(folder))
+        try:
+            tree = applied(PLANTED[name], Path(folder))
+        except ValueError as error:
+            sys.stderr.write(f"{error}\n")
+            return 2
         return subprocess.run(command[1:], cwd=tree, check=False, env=environment(tree)).returncode
 
 

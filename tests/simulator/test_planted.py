@@ -108,8 +108,23 @@ def test_a_patch_of_other_code_is_refused(product: Path, tmp_path: Path) -> None
     path = tmp_path / "old.patch"
     path.write_text(patch.path.read_text().replace("position + header.size", "position"))
 
-    with pytest.raises(ValueError, match=r"old\.patch must be made again: error: patch failed"):
+    with pytest.raises(ValueError, match=r"old\.patch must be made again.*: error: patch failed"):
         apply(replace(patch, path=path), product)
+
+
+def test_a_kernel_that_cannot_be_compiled_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence says what to make first."""
+    monkeypatch.setattr(planted, "_KERNEL_TOOLS", tmp_path)
+    monkeypatch.setattr(planted, "_COMPILED", tmp_path)
+    monkeypatch.setattr(planted, "find_spec", lambda _: None)
+
+    assert planted.main(["let-a-commit-go-back", "--", "true"]) == 2
+    assert capsys.readouterr().err == (
+        "siltstone/broker/groups/group_offsets.pyx is changed and must be compiled: run make "
+        "kernel-tools\n"
+    )
 
 
 def test_a_patch_says_what_it_is(tmp_path: Path) -> None:
