@@ -3,12 +3,13 @@
 import asyncio
 import errno
 import threading
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from siltstone.broker.commands.health import ask_ready
+from siltstone.broker.commands.health import run_health
 from siltstone.broker.commands.http_client import ask
 from siltstone.broker.http import health
 from siltstone.broker.http.health import DISK_CACHE_SECONDS, DiskCheck, Health, LoopWatch
@@ -242,6 +243,12 @@ async def test_stopping_broker_is_not_ready() -> None:
     assert not readiness.is_ready
 
 
+def options_for(host: str, port: int) -> Namespace:
+    """Return the options of the health command for a port."""
+    sets = [f"http.listener={host}:{port}"]
+    return Namespace(config=None, sets=sets, json=False, timeout=10.0)
+
+
 @pytest.mark.parametrize("ready", [True, False])
 async def test_health_command_asks_the_broker(
     ready: bool, capsys: pytest.CaptureFixture[str]
@@ -253,7 +260,7 @@ async def test_health_command_asks_the_broker(
     server = HttpServer(having([Route("GET", "/readyz", readiness.answer)]))
     ((host, port),) = await server.start("127.0.0.1", 0)
 
-    code = await asyncio.to_thread(ask_ready, (host, port))
+    code = await asyncio.to_thread(run_health, options_for(host, port))
     await server.close()
 
     said = capsys.readouterr()
@@ -269,7 +276,7 @@ async def test_health_command_without_a_broker(capsys: pytest.CaptureFixture[str
     ((host, port),) = await server.start("127.0.0.1", 0)
     await server.close()
 
-    assert await asyncio.to_thread(ask_ready, (host, port)) == 1
+    assert await asyncio.to_thread(run_health, options_for(host, port)) == 1
     assert f"no broker answers on http.listener {host}:{port}" in capsys.readouterr().err
 
 
