@@ -131,7 +131,16 @@ class HttpConnection:
                 if len(body) > limit:
                     raise _Refused(text(413, f"a request body has at most {limit} bytes here"))
             elif isinstance(event, h11.EndOfMessage) and head is not None:
-                return _request(head, bytes(body), self._peer, self._certified)
+                path, _, query = head.target.decode("latin-1").partition("?")
+                return HttpRequest(
+                    method=self._method,
+                    path=path,
+                    query=query,
+                    headers=dict(head.headers),
+                    body=bytes(body),
+                    peer=self._peer,
+                    certified=self._certified,
+                )
             else:
                 return None
 
@@ -226,19 +235,6 @@ def _is_address(name: str) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-def _request(head: h11.Request, body: bytes, peer: str, certified: str | None) -> HttpRequest:
-    path, _, query = head.target.decode("latin-1").partition("?")
-    return HttpRequest(
-        method=head.method.decode("ascii"),
-        path=path,
-        query=query,
-        headers=dict(head.headers),
-        body=body,
-        peer=peer,
-        certified=certified,
-    )
 
 
 async def _pieces(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from siltstone.broker.security.oauth.tokens import TokenChecker
-    from siltstone.broker.security.scram import Mechanism, Verifier
+    from siltstone.broker.security.scram import Verifier
     from siltstone.broker.security.users import UserStore
     from siltstone.config.security import SaslSettings
 
@@ -61,7 +61,7 @@ class Mechanisms:
         self._makers: dict[str, Callable[[], Conversation]] = {
             PLAIN: partial(PlainServer, self._find_plain, users.proven),
             **{
-                name: partial(ScramServer, mechanism, self._find_scram)
+                name: partial(ScramServer, mechanism, partial(users.find, name))
                 for name, mechanism in MECHANISMS.items()
             },
         }
@@ -86,6 +86,3 @@ class Mechanisms:
         found = self._users.find(PLAIN, user)
         given = self._plain_users.get(user)
         return found if given is None else (given, True)
-
-    def _find_scram(self, mechanism: Mechanism, user: str) -> tuple[Verifier, bool]:
-        return self._users.find(mechanism.name, user)

@@ -230,7 +230,7 @@ class ScramServer:
     def __init__(
         self,
         mechanism: Mechanism,
-        find: Callable[[Mechanism, str], tuple[Verifier, bool]],
+        find: Callable[[str], tuple[Verifier, bool]],
         nonce: str | None = None,
     ) -> None:
         self.user = ""
@@ -278,7 +278,7 @@ class ScramServer:
             raise SaslFailure(OTHER_AUTHORIZATION_ID)
         if "tokenauth=true" in match["extensions"].split(","):
             raise SaslFailure(_INVALID, "delegation tokens are not supported")
-        self._verifier, self._is_known = self._find(self._mechanism, self.user)
+        self._verifier, self._is_known = self._find(self.user)
         self._header = match["header"]
         self._bare = match["bare"]
         self._nonce = match["nonce"] + self._own_nonce

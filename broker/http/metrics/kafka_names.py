@@ -27,7 +27,7 @@ from siltstone.broker.http.metrics.metric import (
     single,
     sum_of,
 )
-from siltstone.broker.http.metrics.recent import QUANTILES
+from siltstone.broker.http.metrics.recent import NO_TIMES
 from siltstone.broker.http.metrics.scans import PAUSE
 from siltstone.broker.process import stats as process_stats
 from siltstone.protocol.errors import error_name
@@ -47,7 +47,6 @@ _MAX_SOFTWARE: Final = 100
 _ALWAYS_TOLD: Final = frozenset({0, 1, 3})
 # Answers of these APIs wait for records or members. All other requests are answered at once.
 _WAITING: Final = frozenset({"Fetch", "FetchConsumer", "JoinGroup", "SyncGroup"})
-_ZEROS: Final = (0.0,) * len(QUANTILES)
 _FOLLOWER: Final = "FetchFollower"
 
 
@@ -86,7 +85,7 @@ def _timed(read: Callable[[MetricSources, int, str], Summary | None]) -> Reader:
                 value = read(sources, key, name)
                 if value is not None:
                     yield (name,), value
-        yield (_FOLLOWER,), Summary(0, 0.0, _ZEROS)
+        yield (_FOLLOWER,), Summary(0, 0.0, NO_TIMES)
 
     return rows
 
@@ -107,7 +106,7 @@ def _remote(sources: MetricSources, key: int, name: str) -> Summary:
 
 
 def _no_time(sources: MetricSources, key: int, _name: str) -> Summary:
-    return Summary(sources.requests.by_key[key].count, 0.0, _ZEROS)
+    return Summary(sources.requests.by_key[key].count, 0.0, NO_TIMES)
 
 
 def _loop_lag(sources: MetricSources) -> Iterator[Row | None]:

@@ -28,7 +28,8 @@ _EVERY_SECONDS: Final = 30.0
 _KEPT: Final = 10
 _RATE_SECONDS: Final = 60.0
 _NUMBERS: Final = tuple(map(float, QUANTILES))
-_NONE: Final = (0.0,) * len(QUANTILES)
+NO_TIMES: Final = (0.0,) * len(QUANTILES)
+"""The quantiles of no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def quantiles(now: Sequence[int], then: Sequence[int]) -> tuple[float, ...]:
     upto = list(accumulate(counts))
     total = upto[-1]
     if not total:
-        return _NONE
+        return NO_TIMES
     found = []
     for number in _NUMBERS:
         wanted = number * total

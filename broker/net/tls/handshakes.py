@@ -357,10 +357,9 @@ class _Handshake:
     def _on_late(self) -> None:
         if self._is_stepping:  # the broker is late, not the client
             self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._on_late)
-        elif self._tls is None:
-            self._fail(f"it has not begun within {HANDSHAKE_SECONDS:g} s")
         else:
-            self._fail(f"it has not ended within {HANDSHAKE_SECONDS:g} s")
+            missed = "begun" if self._tls is None else "ended"
+            self._fail(f"it has not {missed} within {HANDSHAKE_SECONDS:g} s")
 
     def _fail(self, reason: str) -> None:
         """Note the reason, and close when the client has had time to read the alert."""

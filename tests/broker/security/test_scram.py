@@ -35,16 +35,16 @@ FINAL = f"c=biws,r={NONCE},p={PROOF}".encode()
 
 def users(
     mechanism: Mechanism = SHA_256, **passwords: str
-) -> Callable[[Mechanism, str], tuple[Verifier, bool]]:
+) -> Callable[[str], tuple[Verifier, bool]]:
     """Return what finds verifiers."""
     found = {
         name: make_verifier(mechanism, password, salt=SALT) for name, password in passwords.items()
     }
 
-    def find(asked: Mechanism, name: str) -> tuple[Verifier, bool]:
+    def find(name: str) -> tuple[Verifier, bool]:
         if name in found:
             return found[name], True
-        return AbsentUsers(asked, SECRET).verifier_of(name), False
+        return AbsentUsers(mechanism, SECRET).verifier_of(name), False
 
     return find
 
@@ -255,7 +255,7 @@ def test_a_verifier_prints_no_secret() -> None:
 def plain(token: bytes) -> PlainServer:
     """Return a conversation after its token."""
     find = users(PLAIN_HASH, alice="secret")
-    server = PlainServer(lambda user: find(PLAIN_HASH, user), ProvenPasswords())
+    server = PlainServer(find, ProvenPasswords())
     assert server.step(token) == b""
     return server
 
