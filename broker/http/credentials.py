@@ -9,30 +9,24 @@ costs milliseconds on an io thread, also for a user that does not exist. A failu
 ``connection.failed.authentication.delay.ms``, as on listeners.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from siltstone.broker.http.values import text
+from siltstone.broker.http.values import HttpRequest, HttpResponse, text
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.fair_places import FairPlaces
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import to_its_end
+from siltstone.broker.security.audit import Audit
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.principals import USER, Principal
 from siltstone.broker.security.scram import MECHANISMS, proves
+from siltstone.broker.security.users import UserStore
 from siltstone.config.tls import HTTP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from siltstone.broker.http.values import HttpRequest, HttpResponse
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.security.audit import Audit
-    from siltstone.broker.security.users import UserStore
 
 _logger = logging.getLogger(__name__)
 

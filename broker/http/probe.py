@@ -7,17 +7,19 @@ that of a deleted partition. So if a broker is killed, the next one removes the 
 Apache Kafka, which does not start if a folder has another kind of name.
 """
 
-from __future__ import annotations
-
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 from siltstone.broker.http.readiness import PROBE_SECONDS, ProbeFailed
 from siltstone.broker.process import sockets
+from siltstone.broker.process.io import IoThreads
 from siltstone.config.listeners import reachable
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError, ProtocolError, error_name
-from siltstone.protocol.messages import fetch, produce
+from siltstone.protocol.messages import Message, fetch, produce
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.messages.produce import (
     PartitionProduceData,
@@ -28,26 +30,17 @@ from siltstone.protocol.records.batch import CRC_POSITION
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage import files
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import PartitionFolder, create_partition
 from siltstone.storage.log.services import LogServices
+from siltstone.storage.manager import LogManager
 from siltstone.storage.randomness import random_bytes, random_id
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-    from typing import TypeAlias
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.protocol.messages import Message
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.directory.log_directory import LogDirectory
-    from siltstone.storage.manager import LogManager
-
-    Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 LOG = TopicPartition(".siltstone-probe", 0)
 MAX_LOG_BYTES = 4 << 20

@@ -5,20 +5,13 @@ served. The result is kept for a moment, so that frequent requests do not make t
 without pause.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
 
-from siltstone.broker.http.values import text
+from siltstone.broker.http.values import HttpRequest, HttpResponse, text
 from siltstone.broker.process.tasks import Tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from siltstone.broker.http.values import HttpRequest, HttpResponse
-    from siltstone.storage.clock import Clock
+from siltstone.storage.clock import Clock
 
 _logger = logging.getLogger(__name__)
 

@@ -1,13 +1,9 @@
 """Values that the parts of the HTTP port share: requests, answers, pages, limits."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeAlias
 
 PLAIN = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -34,7 +30,7 @@ class HttpLimits:
     spare: int = 64
 
 
-async def nobody(_request: HttpRequest) -> HttpResponse | None:
+async def nobody(_request: "HttpRequest") -> "HttpResponse | None":
     """Refuse nobody."""
     return None
 
@@ -47,7 +43,7 @@ class Admission:
     """Names in lower case; addresses and ``localhost`` need not be listed. ``*`` means any name."""
     is_trusted: Callable[[Mapping[bytes, bytes]], bool] = lambda _headers: False
     """Whether these headers have the control token."""
-    refuse: Callable[[HttpRequest], Awaitable[HttpResponse | None]] = nobody
+    refuse: Callable[["HttpRequest"], Awaitable["HttpResponse | None"]] = nobody
     """The refusal of a reader that must prove its name and does not; otherwise None."""
 
 

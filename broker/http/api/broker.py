@@ -1,26 +1,21 @@
 """Pages about the broker itself: health, disks, connected clients and settings."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
+from siltstone.broker.http.control.channel import Status
+from siltstone.broker.http.health import LoopWatch
+from siltstone.broker.http.readiness import Readiness
+from siltstone.broker.http.values import HttpRequest
+from siltstone.broker.net.listener import Listener
 from siltstone.broker.process import stats
 from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.services import Services
 from siltstone.config.describe import as_json, describe_broker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from siltstone.broker.http.control.channel import Status
-    from siltstone.broker.http.health import LoopWatch
-    from siltstone.broker.http.readiness import Readiness
-    from siltstone.broker.http.values import HttpRequest
-    from siltstone.broker.net.listener import Listener
-    from siltstone.broker.services import Services
-    from siltstone.config.layers import Layers
+from siltstone.config.layers import Layers
 
 MAX_ROWS: Final = 200
 """The most rows of connections in an answer: any client may add a row by a new name."""

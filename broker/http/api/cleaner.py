@@ -1,18 +1,14 @@
 """The page about the cleaner: past passes, passes that run, and when each partition is next."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from siltstone.broker.http.api.questions import SHARE_SECONDS, Question
+from siltstone.broker.http.control.explaining import Explainer
+from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.services import Services
+from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.cleaner.explaining.advice import DONE, advise
-
-if TYPE_CHECKING:
-    from siltstone.broker.http.control.explaining import Explainer
-    from siltstone.broker.http.values import HttpRequest
-    from siltstone.broker.services import Services
-    from siltstone.broker.topics.cleaning import Cleaning
 
 MAX_EVENTS: Final = 1000
 MAX_EXPLAINED: Final = 1000

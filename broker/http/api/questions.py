@@ -1,18 +1,12 @@
 """Requests to the pages under ``/api/``: their values and rights, and the headers of answers."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from siltstone.broker.http.values import JSON, HttpResponse, text
+from siltstone.broker.http.values import JSON, HttpRequest, HttpResponse, Page, text
 from siltstone.broker.process.loop_share import LoopShare
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-
-    from siltstone.broker.http.values import HttpRequest, Page
 
 STRICT_HEADERS: Final = (
     ("X-Content-Type-Options", "nosniff"),

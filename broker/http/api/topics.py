@@ -1,24 +1,19 @@
 """Pages about topics: their sizes and rates, and the segments of partitions as strips."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
+from siltstone.broker.http.control.explaining import Explainer
+from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.services import Services
+from siltstone.broker.topics.topic import Topic
 from siltstone.cleaner.explaining.advice import advise
 from siltstone.config.describe import describe_topic
 from siltstone.protocol.names import uuid_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from siltstone.broker.http.control.explaining import Explainer
-    from siltstone.broker.http.values import HttpRequest
-    from siltstone.broker.services import Services
-    from siltstone.broker.topics.topic import Topic
-    from siltstone.storage.log.log import Log
+from siltstone.storage.log.log import Log
 
 MAX_TOPICS: Final = 10_000
 MAX_PARTITIONS: Final = 100

@@ -5,21 +5,14 @@ that may read the data folder may control the broker. The port is on loopback un
 ``http.listener`` says otherwise. A later command adds a row to ``ControlChannel.routes``.
 """
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
-from siltstone.broker.http.values import Route, json_answer, text
+from siltstone.broker.http.values import HttpRequest, HttpResponse, Page, Route, json_answer, text
+from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.storage.log.log import Log
+from siltstone.storage.log.log import Log
 
 _logger = logging.getLogger(__name__)
 

@@ -4,33 +4,35 @@ All pages accept ``?topic=`` and ``?partition=``; without a topic they mean ever
 request for a pass, and the dry run, which costs as much as a pass, require the token.
 """
 
-from __future__ import annotations
-
 import json
 import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
+from siltstone.broker.http.control.explaining import Explainer
+from siltstone.broker.http.values import (
+    JSON,
+    HttpRequest,
+    HttpResponse,
+    Page,
+    Route,
+    json_answer,
+    text,
+)
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.topics.cleaning import Cleaning
+from siltstone.broker.topics.topic import Topic
 from siltstone.cleaner import selection
 from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
 from siltstone.cleaner.explaining.explanation import Rule
 from siltstone.cleaner.history.events import figures_of
+from siltstone.cleaner.one_pass.stats import Prediction
+from siltstone.cleaner.selection import CleanableLog
 from siltstone.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from siltstone.broker.http.control.explaining import Explainer
-    from siltstone.broker.http.values import HttpRequest, Page
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.broker.topics.topic import Topic
-    from siltstone.cleaner.one_pass.stats import Prediction
-    from siltstone.cleaner.selection import CleanableLog
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.log.log import Log
+from siltstone.storage.clock import Clock
+from siltstone.storage.log.log import Log
 
 SLICE_SECONDS = 0.001
 MAX_EVENTS = 1000

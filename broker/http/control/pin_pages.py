@@ -6,25 +6,26 @@
 and renew also a lease. ``GET /v1/topics`` lists the topics that can be pinned.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from siltstone.broker.http.values import JSON, HttpResponse, Route, json_answer, text
-from siltstone.broker.topics.pins import PinRefused
+from siltstone.broker.http.values import (
+    JSON,
+    HttpRequest,
+    HttpResponse,
+    Page,
+    Route,
+    json_answer,
+    text,
+)
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.pins import Pin, PinRefused, PinRoom
+from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from siltstone.broker.http.values import HttpRequest, Page
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.pins import Pin, PinRoom
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.log.pin_links import PinnedPartition
+from siltstone.storage.log.log import Log
+from siltstone.storage.log.pin_links import PinnedPartition
 
 DEFAULT_LEASE_MS = 60_000
 _LONGEST_HOLDER = 100

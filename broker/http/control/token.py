@@ -4,22 +4,17 @@ The token survives restarts, so that a command that waits for a restart can cont
 could read or write the file, it is replaced, since its token is no secret any more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from siltstone.config.listeners import show_address
 from siltstone.storage import files
 from siltstone.storage.directory.control import ENCRYPTED
 from siltstone.storage.files import disk
 from siltstone.storage.randomness import random_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 TOKEN_FILE = files.CONTROL_TOKEN
 _TOKEN_BYTES = 32

@@ -4,20 +4,22 @@ Names are Kafka's where Kafka has the metric, and for lag those of kafka_exporte
 of consumer lag use.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from siltstone.broker.groups.group import GroupState
-from siltstone.broker.http.metrics.metric import Column, Metric, each_of, one_of, rows_of, single
-from siltstone.broker.http.metrics.scans import PAUSE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from siltstone.broker.http.metrics.metric import Reader, Row
-    from siltstone.broker.http.metrics.metric_sources import MetricSources
-    from siltstone.broker.http.metrics.scans import LagScan
+from siltstone.broker.http.metrics.metric import (
+    Column,
+    Metric,
+    Reader,
+    Row,
+    each_of,
+    one_of,
+    rows_of,
+    single,
+)
+from siltstone.broker.http.metrics.metric_sources import MetricSources
+from siltstone.broker.http.metrics.scans import PAUSE, LagScan
 
 _GROUPS_AT_A_TIME: Final = 1024
 

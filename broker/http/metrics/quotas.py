@@ -1,19 +1,12 @@
 """The metrics of quotas and limits: how often they delayed or refused clients."""
 
-from __future__ import annotations
+from collections.abc import Iterator
+from typing import Final
 
-from typing import TYPE_CHECKING, Final
-
-from siltstone.broker.http.metrics.metric import Metric, each_of, one_of, rows_of
+from siltstone.broker.http.metrics.metric import Metric, Row, each_of, one_of, rows_of
+from siltstone.broker.http.metrics.metric_sources import MetricSources
 from siltstone.storage.appending.refused_batches import UNFOLDS_TOO_FAR
 from siltstone.storage.producers.entry import ALL_PRODUCERS_LIMIT, PRODUCER_LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from siltstone.broker.http.metrics.metric import Row
-    from siltstone.broker.http.metrics.metric_sources import MetricSources
-
 
 _OF_BATCHES: Final = {
     PRODUCER_LIMIT: "producer.ids.max.count",

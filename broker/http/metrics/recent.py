@@ -4,22 +4,15 @@ The broker only counts. So this module keeps the values of counters at earlier s
 samples in five minutes. A recent figure is the difference between now and one of these samples.
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from siltstone.broker.process.histogram import BOUNDS_SECONDS
-from siltstone.storage.clock import thread_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from siltstone.broker.process.histogram import Histogram
-    from siltstone.broker.process.request_stats import RequestStats
-    from siltstone.storage.clock import Clock
+from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
+from siltstone.broker.process.request_stats import RequestStats
+from siltstone.storage.clock import Clock, thread_seconds
 
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 """As jmx_exporter's rules write Kafka's percentiles."""

@@ -1,18 +1,12 @@
 """Sends the files of the web page, with headers that allow no other scripts in it."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from siltstone.broker.http.api.questions import STRICT_HEADERS
-from siltstone.broker.http.values import HttpResponse, Route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from siltstone.broker.http.values import HttpRequest
+from siltstone.broker.http.values import HttpRequest, HttpResponse, Route
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
