@@ -3,11 +3,9 @@
 import struct
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.produce.v9 import request as producing
 
 from siltstone.protocol.errors import (
     CorruptMessage,
@@ -20,6 +18,7 @@ from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME
 from siltstone.protocol.records.build import frame_batch
 from tests.support.batches import make_batch
 from tests.support.clock import now
+from tests.support.produce_requests import request_entity
 from tests.support.running import Running, a_broker
 
 CORRUPT, INVALID = CorruptMessage.code, InvalidRecord.code
@@ -112,17 +111,8 @@ SNAPPY_HEAD = bytes.fromhex("82534e4150505900 00000001 00000001")
 
 def request(records: dict[tuple[str, int], bytes | None]) -> Any:
     """Return a Produce request."""
-    return producing.ProduceRequest(
-        acks=-1,
-        timeout=timedelta(seconds=5),
-        topic_data=tuple(
-            producing.TopicProduceData(
-                name=topic,
-                partition_data=(producing.PartitionProduceData(index=index, records=data),),
-            )
-            for (topic, index), data in records.items()
-        ),
-    )
+    rows = [(topic, [(index, data)]) for (topic, index), data in records.items()]
+    return request_entity(9, -1, 5_000, None, rows)
 
 
 def codes(response: Any) -> list[Any]:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.alter_replica_log_dirs.v1 import request as v1
-from kio.schema.alter_replica_log_dirs.v2 import request as v2
 
 from tests.clients.conftest import settle
 from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaTools
+from tests.support.kio_messages import request
 from tests.support.messages import sample, stored
 from tests.support.oracle import Broker, serving
 from tests.support.ports import address_of
@@ -154,7 +153,7 @@ async def _ask(
     client = Client(*await asyncio.open_connection(*address_of(broker.bootstrap)))
     caller = Caller(client)
     codes = []
-    for version in (v1, v2):
+    for version in (1, 2):
         answer = await caller.ask(_request(version, dirs))
         assert len({topic.topic_name for topic in answer.results}) == len(answer.results)
         codes.append(
@@ -168,16 +167,12 @@ async def _ask(
     return codes[0], codes[1]
 
 
-def _request(version: Any, dirs: Dirs) -> Any:
-    return version.AlterReplicaLogDirsRequest(
-        dirs=tuple(
-            version.AlterReplicaLogDir(
-                path=path,
-                topics=tuple(
-                    version.AlterReplicaLogDirTopic(name=name, partitions=partitions)
-                    for name, partitions in topics.items()
-                ),
-            )
-            for path, topics in dirs.items()
-        )
-    )
+def _request(version: int, dirs: Dirs) -> Any:
+    rows = [
+        {
+            "path": path,
+            "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
+        }
+        for path, topics in dirs.items()
+    ]
+    return request(34, version, dirs=rows)

@@ -1,17 +1,15 @@
 """Codes and epochs on the wire, one request after the other: what Apache Kafka answers, too."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from importlib import import_module
-from io import BytesIO
 from socket import create_connection
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema, load_response_schema
+from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.clock import Clock
@@ -20,6 +18,7 @@ from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.kafka import KafkaBroker
+from tests.support.kio_messages import encode, request
 from tests.support.ports import address_of
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -46,6 +45,11 @@ def is_lasting(code: ErrorCode) -> bool:
     return code not in PASSING
 
 
+def _offset(topic: str, offset: int) -> dict[str, Any]:
+    row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    return {"name": topic, "partitions": [row]}
+
+
 class Wire:
     """A blocking connection that speaks in kio's entities, for one transactional id."""
 
@@ -55,15 +59,20 @@ class Wire:
 
     def ask(self, key: int, version: int, *, times: int = 1, **fields: Any) -> Any:
         """Return the answer to a request, the last one if it is sent several times at once."""
-        schema: Any = load_request_schema(key, version)
-        body = BytesIO()
-        body.write(struct.pack(">hhih", key, version, 1, -1) + b"\0" * schema.__flexible__)
-        entity_writer(schema)(body, schema(**fields))
-        self.socket.sendall((len(body.getvalue()).to_bytes(4) + body.getvalue()) * times)
+        wanted = request(key, version, **fields)
+        flexible = b"\0" * type(wanted).__flexible__
+        body = struct.pack(">hhih", key, version, 1, -1) + flexible + encode(wanted)
+        self.socket.sendall((len(body).to_bytes(4) + body) * times)
         for _ in range(times):
             answer = self._receive(int.from_bytes(self._receive(4)))
         response: Any = load_response_schema(key, version)
-        return entity_reader(response)(answer, 5 if schema.__flexible__ else 4)[0]
+        return entity_reader(response)(answer, 4 + len(flexible))[0]
+
+    def ask_lastingly(self, what: str, code_of: Callable[[Any], ErrorCode], **said: Any) -> E:
+        """Return the code of an answer that need not be asked for again."""
+        return wait_until(
+            lambda: code_of(self.ask(**said)), f"a lasting answer to {what}", is_lasting
+        )
 
     def _receive(self, size: int) -> bytes:
         data = b""
@@ -87,57 +96,33 @@ class Wire:
         self, producer: tuple[int, int], group: str, topic: str, offset: int = 50
     ) -> ErrorCode:
         """Return the code of TxnOffsetCommit of a group and partition 0."""
-        module = import_module("kio.schema.txn_offset_commit.v5.request")
-        partition = module.TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata=""
+        return self.ask_lastingly(
+            "TxnOffsetCommit",
+            lambda answer: answer.topics[0].partitions[0].error_code,
+            key=STAGE,
+            version=5,
+            transactional_id=self.topic,
+            group_id=group,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            topics=[_offset(topic, offset)],
         )
-
-        def ask() -> ErrorCode:
-            answer = self.ask(
-                STAGE,
-                5,
-                transactional_id=self.topic,
-                group_id=group,
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                generation_id=-1,
-                member_id="",
-                topics=(module.TxnOffsetCommitRequestTopic(name=topic, partitions=(partition,)),),
-            )
-            code: ErrorCode = answer.topics[0].partitions[0].error_code
-            return code
-
-        return wait_until(ask, "a lasting answer to TxnOffsetCommit", is_lasting)
 
     def commit(self, group: str, topic: str) -> ErrorCode:
         """Return the code of OffsetCommit of a group without members and partition 0."""
-        module = import_module("kio.schema.offset_commit.v8.request")
-        partition = module.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=7, committed_metadata=""
+        return self.ask_lastingly(
+            "OffsetCommit",
+            lambda answer: answer.topics[0].partitions[0].error_code,
+            key=COMMIT,
+            version=8,
+            group_id=group,
+            topics=[_offset(topic, 7)],
         )
-        wanted = module.OffsetCommitRequestTopic(name=topic, partitions=(partition,))
-
-        def ask() -> ErrorCode:
-            answer = self.ask(
-                COMMIT,
-                8,
-                group_id=group,
-                generation_id_or_member_epoch=-1,
-                member_id="",
-                group_instance_id=None,
-                topics=(wanted,),
-            )
-            code: ErrorCode = answer.topics[0].partitions[0].error_code
-            return code
-
-        return wait_until(ask, "a lasting answer to OffsetCommit", is_lasting)
 
     def delete_offset(self, group: str, topic: str) -> ErrorCode:
         """Return the code of OffsetDelete of partition 0."""
-        module = import_module("kio.schema.offset_delete.v0.request")
-        partition = module.OffsetDeleteRequestPartition(partition_index=0)
-        wanted = module.OffsetDeleteRequestTopic(name=topic, partitions=(partition,))
-        answer = self.ask(OFFSET_DELETE, 0, group_id=group, topics=(wanted,))
+        wanted = {"name": topic, "partitions": [{"partition_index": 0}]}
+        answer = self.ask(OFFSET_DELETE, 0, group_id=group, topics=[wanted])
         code: ErrorCode = answer.topics[0].partitions[0].error_code
         return code
 
@@ -152,12 +137,10 @@ class Wire:
 
     def committed(self, topic: str) -> int:
         """Return what a group has committed of its topic's partition 0, once that is certain."""
-        module = import_module("kio.schema.offset_fetch.v8.request")
-        asked = module.OffsetFetchRequestTopics(name=topic, partition_indexes=(0,))
-        group = module.OffsetFetchRequestGroup(group_id=topic, topics=(asked,))
+        group = {"group_id": topic, "topics": [{"name": topic, "partition_indexes": [0]}]}
 
         def ask() -> Any:
-            answer = self.ask(OFFSET_FETCH, 8, groups=(group,), require_stable=True).groups[0]
+            answer = self.ask(OFFSET_FETCH, 8, groups=[group], require_stable=True).groups[0]
             return answer.topics[0].partitions[0] if answer.topics else answer
 
         found = wait_until(ask, "a committed offset", lambda each: each.error_code is E.none)
@@ -208,28 +191,25 @@ class Wire:
 
     def add(self, producer: tuple[int, int], version: int = 3) -> ErrorCode:
         """Return the code of AddPartitionsToTxn for partition 0."""
-        module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
 
-        def ask() -> ErrorCode:
-            answer = self.ask(
-                ADD,
-                version,
-                v3_and_below_transactional_id=self.topic,
-                v3_and_below_producer_id=producer[0],
-                v3_and_below_producer_epoch=producer[1],
-                v3_and_below_topics=(
-                    module.AddPartitionsToTxnTopic(name=self.topic, partitions=(0,)),
-                ),
-            )
+        def code_of(answer: Any) -> ErrorCode:
             (found,) = answer.results_by_topic_v3_and_below[0].results_by_partition
             code: ErrorCode = found.partition_error_code
             return code
 
-        return wait_until(ask, "a lasting answer to AddPartitionsToTxn", is_lasting)
+        return self.ask_lastingly(
+            "AddPartitionsToTxn",
+            code_of,
+            key=ADD,
+            version=version,
+            v3_and_below_transactional_id=self.topic,
+            v3_and_below_producer_id=producer[0],
+            v3_and_below_producer_epoch=producer[1],
+            v3_and_below_topics=[{"name": self.topic, "partitions": [0]}],
+        )
 
     def produce(self, producer: tuple[int, int], version: int = 12, sequence: int = 0) -> ErrorCode:
         """Return the code of Produce of one record to partition 0."""
-        module = import_module(f"kio.schema.produce.v{version}.request")
         batch = make_batch(
             flags=TRANSACTIONAL,
             producer_id=producer[0],
@@ -237,22 +217,17 @@ class Wire:
             base_sequence=sequence,
             timestamp=Clock().now_ms(),
         )
-        partition = module.PartitionProduceData(index=0, records=bytes(batch))
-        topic = module.TopicProduceData(name=self.topic, partition_data=(partition,))
-
-        def ask() -> ErrorCode:
-            answer = self.ask(
-                PRODUCE,
-                version,
-                transactional_id=self.topic,
-                acks=-1,
-                timeout=MINUTE,
-                topic_data=(topic,),
-            )
-            code: ErrorCode = answer.responses[0].partition_responses[0].error_code
-            return code
-
-        return wait_until(ask, "a lasting answer to Produce", is_lasting)
+        row = {"index": 0, "records": bytes(batch)}
+        return self.ask_lastingly(
+            "Produce",
+            lambda answer: answer.responses[0].partition_responses[0].error_code,
+            key=PRODUCE,
+            version=version,
+            transactional_id=self.topic,
+            acks=-1,
+            timeout=MINUTE,
+            topic_data=[{"name": self.topic, "partition_data": [row]}],
+        )
 
     def end(
         self, producer: tuple[int, int], version: int = 5, *, commit: bool = True

@@ -1,10 +1,12 @@
 """Settings of tokens: of all listeners, of one, and of its mechanism."""
 
+from functools import partial
+
 import pytest
 
-from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
 from siltstone.config.oauth import UNSECURED, VALIDATOR, OAuthSettings
+from tests.support import start_faults
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 PREFIX = "listener.name.lan.oauthbearer."
@@ -29,11 +31,7 @@ def settings(*sets: str) -> OAuthSettings:
     return sasl.oauth
 
 
-def faults_of(*sets: str) -> tuple[str, ...]:
-    """Return why such a broker does not start."""
-    with pytest.raises(ConfigError) as caught:
-        load(None, {}, [*LAN, *sets])
-    return caught.value.faults
+faults_of = partial(start_faults.faults_of, *LAN)
 
 
 def test_kafkas_names_are_taken() -> None:

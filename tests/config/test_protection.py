@@ -12,6 +12,7 @@ from siltstone.config.load import load
 from siltstone.config.protection import check_stored, find_promise
 from siltstone.config.security import STANDARD_AUTHORIZER
 from siltstone.config.table import BROKER
+from tests.support.start_faults import faults_of
 
 ABOUT_PROTECTION = re.compile(
     r"ssl|tls|sasl|auth|acl|principal|password|secret|token|quota|security|policy\.class|super"
@@ -45,13 +46,6 @@ PROMISING = sorted(
 def other_value(name: str) -> str:
     """Return a value of a setting that is not Kafka's default."""
     return OTHER_VALUES.get(known_settings("broker")[name].kind.name, "SCRAM-SHA-512")
-
-
-def faults_of(setting: str) -> tuple[str, ...]:
-    """Return the faults of a start with NAME=VALUE."""
-    with pytest.raises(ConfigError) as caught:
-        load(None, {}, [setting])
-    return caught.value.faults
 
 
 @pytest.mark.parametrize("name", PROMISING)

@@ -1,5 +1,7 @@
 """Settings of logins: of all listeners, of one, and of one mechanism."""
 
+from functools import partial
+
 import pytest
 
 from siltstone.config.describe import show, show_as_json
@@ -8,6 +10,7 @@ from siltstone.config.jaas import LoginModule, parse_jaas
 from siltstone.config.layers import Layers
 from siltstone.config.load import load
 from siltstone.config.security import SaslSettings
+from tests.support import start_faults
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -26,11 +29,7 @@ def settings(*sets: str) -> tuple[SaslSettings, ...]:
     return asked  # type: ignore[return-value]
 
 
-def faults_of(*sets: str) -> tuple[str, ...]:
-    """Return why such a broker does not start."""
-    with pytest.raises(ConfigError) as caught:
-        load(None, {}, [*LAN, *sets])
-    return caught.value.faults
+faults_of = partial(start_faults.faults_of, *LAN)
 
 
 def test_the_nearest_value_counts() -> None:

@@ -1,5 +1,7 @@
 """Settings of TLS: of all listeners, of one, of the HTTP port, and what they may not say."""
 
+from functools import partial
+
 import pytest
 
 from siltstone.config.describe import show, show_as_json
@@ -7,6 +9,7 @@ from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
 from siltstone.config.reloading import shown
 from siltstone.config.tls import NEWER_SUITES, OLDER_SUITES, TlsConfig, versions_of
+from tests.support import start_faults
 
 TWO = (
     "listeners=LAN://127.0.0.1:9092,WAN://127.0.0.1:9093",
@@ -21,11 +24,7 @@ def settings(*sets: str) -> dict[str, TlsConfig]:
     return load(None, {}, [*TWO, *sets]).server().tls_listeners()
 
 
-def faults_of(*sets: str) -> tuple[str, ...]:
-    """Return why such a broker does not start."""
-    with pytest.raises(ConfigError) as caught:
-        load(None, {}, [*TWO, *sets])
-    return caught.value.faults
+faults_of = partial(start_faults.faults_of, *TWO)
 
 
 def test_what_a_listener_is_given_wins() -> None:

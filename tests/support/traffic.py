@@ -3,17 +3,15 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
-
-from kio.schema.create_topics.v7 import request as create_topics
-from kio.schema.fetch.v12 import request as fetching
-from kio.schema.produce.v9 import request as producing
 
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.records.record import iterate_records
 from tests.support.batches import make_batch
+from tests.support.common_requests import create_topics
+from tests.support.kio_messages import request
 from tests.support.ports import address_of
+from tests.support.produce_requests import request_entity
 from tests.support.running import Caller, Client
 
 STORAGE_ERROR = KafkaStorageError.code.value
@@ -32,25 +30,10 @@ class Traffic:
         opened = await asyncio.open_connection(*address_of(address))
         return cls(Caller(Client(*opened)), topic)
 
-    async def create(self, configs: Mapping[str, str] | None = None, partitions: int = 1) -> int:
+    async def create(self, configs: Mapping[str, Any] | None = None, partitions: int = 1) -> int:
         """Create the topic; return the error code."""
-        answer = await self.caller.ask(
-            create_topics.CreateTopicsRequest(
-                topics=(
-                    create_topics.CreatableTopic(
-                        name=self.topic,
-                        num_partitions=partitions,
-                        replication_factor=1,
-                        assignments=(),
-                        configs=tuple(
-                            create_topics.CreatableTopicConfig(name=name, value=value)
-                            for name, value in (configs or {}).items()
-                        ),
-                    ),
-                )
-            )
-        )
-        return int(answer.topics[0].error_code)
+        wanted = create_topics(self.topic, partitions=partitions, **configs or {})
+        return int((await self.caller.ask(wanted)).topics[0].error_code)
 
     async def takes(self, value: bytes) -> bool:
         """Append a record; return whether that went well."""
@@ -93,36 +76,14 @@ class Traffic:
     def _fetch_request(
         self, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20
     ) -> Any:
-        return fetching.FetchRequest(
-            max_wait=timedelta(milliseconds=max_wait_ms),
-            min_bytes=min_bytes,
-            topics=(
-                fetching.FetchTopic(
-                    topic=self.topic,
-                    partitions=(
-                        fetching.FetchPartition(
-                            partition=0, fetch_offset=offset, partition_max_bytes=max_bytes
-                        ),
-                    ),
-                ),
-            ),
-            forgotten_topics_data=(),
-            rack_id="",
-        )
+        row = {"fetch_offset": offset, "partition_max_bytes": max_bytes}
+        topics = [{"topic": self.topic, "partitions": [row]}]
+        return request(1, 12, max_wait=max_wait_ms, min_bytes=min_bytes, topics=topics)
 
     def _produce_request(self, value: bytes, rows: int, *, acks: int, **fields: int) -> Any:
         timestamp = time.time_ns() // 1_000_000
         batch = make_batch([(b"k", value)] * rows, timestamp=timestamp, **fields)
-        return producing.ProduceRequest(
-            acks=acks,
-            timeout=timedelta(seconds=5),
-            topic_data=(
-                producing.TopicProduceData(
-                    name=self.topic,
-                    partition_data=(producing.PartitionProduceData(index=0, records=bytes(batch)),),
-                ),
-            ),
-        )
+        return request_entity(9, acks, 5_000, None, [(self.topic, [(0, bytes(batch))])])
 
 
 def _split(data: bytes) -> list[bytes]:

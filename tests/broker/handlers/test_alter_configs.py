@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.alter_configs.v2 import request as alter
 from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1 import request as incremental
 
 from siltstone.broker.topics.eligible_leaders import agree
 from siltstone.broker.topics.features import Update
 from siltstone.protocol.errors import InvalidUpdateVersion
 from siltstone.storage.directory.catalog import CatalogState
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -29,21 +28,17 @@ Resource = tuple[int, str, list[Op]]
 async def _change(
     home: ServicesOnDisk, *resources: Resource, validate_only: bool = False, version: int = 1
 ) -> list[Any]:
-    request = incremental.IncrementalAlterConfigsRequest(
-        resources=tuple(
-            incremental.AlterConfigsResource(
-                resource_type=kind,
-                resource_name=name,
-                configs=tuple(
-                    incremental.AlterableConfig(name=key, config_operation=operation, value=value)
-                    for key, operation, value in changes
-                ),
-            )
-            for kind, name, changes in resources
-        ),
-        validate_only=validate_only,
-    )
-    return list((await ask(home, 44, request, version)).responses)
+    names = ("name", "config_operation", "value")
+    rows = [
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [dict(zip(names, each, strict=True)) for each in changes],
+        }
+        for kind, name, changes in resources
+    ]
+    wanted = request(44, 1, resources=rows, validate_only=validate_only)
+    return list((await ask(home, 44, wanted, version)).responses)
 
 
 async def _replace(
@@ -52,20 +47,16 @@ async def _replace(
     validate_only: bool = False,
     version: int = 2,
 ) -> list[Any]:
-    request = alter.AlterConfigsRequest(
-        resources=tuple(
-            alter.AlterConfigsResource(
-                resource_type=kind,
-                resource_name=name,
-                configs=tuple(
-                    alter.AlterableConfig(name=key, value=value) for key, value in values.items()
-                ),
-            )
-            for kind, name, values in resources
-        ),
-        validate_only=validate_only,
-    )
-    return list((await ask(home, 33, request, version)).responses)
+    rows = [
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [{"name": key, "value": value} for key, value in values.items()],
+        }
+        for kind, name, values in resources
+    ]
+    wanted = request(33, 2, resources=rows, validate_only=validate_only)
+    return list((await ask(home, 33, wanted, version)).responses)
 
 
 async def test_a_change_of_a_topic_is_obeyed_at_once(home: ServicesOnDisk) -> None:

@@ -11,40 +11,9 @@ from siltstone.broker.api import BY_KEY
 from siltstone.broker.handlers import offset_fetch
 from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
-from siltstone.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
-from siltstone.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from siltstone.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from siltstone.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from siltstone.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from siltstone.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from tests.support import group_requests
+from tests.support.kio_messages import encode, request
+from tests.support.limited import add_to_txn
 from tests.support.line import others_first, taking_turns
 from tests.support.services import ServicesOnDisk
 from tests.support.waiting import give_turns_until
@@ -67,61 +36,56 @@ async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     await services.close()
 
 
-def commit_of(offset: int, *indexes: int, topic: str = "orders") -> OffsetCommitRequest:
+def commit_of(offset: int, *indexes: int, topic: str = "orders") -> Any:
     """Return a request that commits the same offset of some partitions."""
-    rows = [OffsetCommitRequestPartition(index, offset) for index in indexes]
-    return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(topic, partitions=rows)])
+    rows = [{"partition_index": index, "committed_offset": offset} for index in indexes]
+    return request(COMMIT, 8, group_id="g", topics=[{"name": topic, "partitions": rows}])
 
 
-def begin(home: ServicesOnDisk, key: int, version: int, request: Any) -> Any:
+def begin(home: ServicesOnDisk, wanted: Any) -> Any:
     """Return what the handler returns for a request that came over the wire."""
-    message, _ = BY_KEY[key].load_messages()
-    body = message.write(version, request)
-    read, _ = message.read(version, body, 0, len(body))
+    key, version = type(wanted).__api_key__, type(wanted).__version__
+    body = encode(wanted)
+    read, _ = BY_KEY[key].load_messages()[0].read(version, body, 0, len(body))
     return BY_KEY[key].load()(home.context(key, version), read)
 
 
 PARTITIONS = range(20)
+END = {"name": "orders", "partitions": [{"timestamp": -1}]}
 SMALL = {
-    "Fetch": (
+    "Fetch": request(
         1,
         12,
-        FetchRequest(
-            session_epoch=0,
-            topics=[FetchTopic("orders", partitions=[FetchPartition(each) for each in PARTITIONS])],
-        ),
+        session_epoch=0,
+        topics=[{"topic": "orders", "partitions": [{"partition": each} for each in PARTITIONS]}],
     ),
-    "ListOffsets": (
+    "ListOffsets": request(
         2,
         7,
-        ListOffsetsRequest(
-            topics=[
-                ListOffsetsTopic("orders", [ListOffsetsPartition(i, -1, -1) for i in PARTITIONS])
-            ]
-        ),
+        replica_id=-1,
+        topics=[
+            {
+                "name": "orders",
+                "partitions": [{"partition_index": each, "timestamp": -1} for each in PARTITIONS],
+            }
+        ],
     ),
-    "Metadata": (3, 9, MetadataRequest(topics=[MetadataRequestTopic(name="orders")])),
-    "all Metadata": (3, 9, MetadataRequest(topics=None)),
-    "OffsetCommit": (COMMIT, 8, commit_of(3, *PARTITIONS)),
-    "OffsetFetch": (
+    "Metadata": request(3, 9, topics=[{"name": "orders"}]),
+    "all Metadata": request(3, 9),
+    "OffsetCommit": commit_of(3, *PARTITIONS),
+    "OffsetFetch": request(
         OFFSET_FETCH,
         8,
-        OffsetFetchRequest(
-            groups=[
-                OffsetFetchRequestGroup(
-                    "g",
-                    topics=[OffsetFetchRequestTopics("orders", partition_indexes=list(PARTITIONS))],
-                )
-            ]
-        ),
+        groups=[
+            {
+                "group_id": "g",
+                "topics": [{"name": "orders", "partition_indexes": PARTITIONS}],
+            }
+        ],
     ),
-    "FindCoordinator": (10, 4, FindCoordinatorRequest(coordinator_keys=["g"])),
-    "LeaveGroup": (13, 5, LeaveGroupRequest("g", members=[MemberIdentity("m")])),
-    "DeleteRecords": (
-        21,
-        2,
-        DeleteRecordsRequest([DeleteRecordsTopic("orders", [DeleteRecordsPartition(0, 0)])], 1000),
-    ),
+    "FindCoordinator": group_requests.find("g"),
+    "LeaveGroup": group_requests.leave("g", ("m", None)),
+    "DeleteRecords": request(21, 2, topics=[{"name": "orders", "partitions": [{}]}], timeout=1_000),
 }
 
 
@@ -131,27 +95,17 @@ async def test_small_requests_do_not_stand_behind_large_ones(
 ) -> None:
     """They are answered in the turn that they came in, even if others want more of the loop."""
     monkeypatch.setattr(loop_share, "perf_counter", lambda: 1.0)  # no time is spent
-    await answer_of(begin(home, *SMALL[name]))  # what it needs is made
+    await answer_of(begin(home, SMALL[name]))  # what it needs is made
     async with taking_turns():
-        answer = begin(home, *SMALL[name])
+        answer = begin(home, SMALL[name])
         if not isinstance(answer, tuple):
             with pytest.raises(StopIteration):
                 answer.send(None)
 
 
 ROWS = {
-    "ListOffsets": (
-        2,
-        7,
-        ListOffsetsRequest(
-            topics=[ListOffsetsTopic("orders", [ListOffsetsPartition(0, -1, -1)]) for _ in "12"]
-        ),
-    ),
-    "AddPartitionsToTxn": (
-        ADD_PARTITIONS,
-        5,
-        AddPartitionsToTxnRequest(transactions=[AddPartitionsToTxnTransaction("t")] * 2),
-    ),
+    "ListOffsets": request(2, 7, replica_id=-1, topics=[END] * 2),
+    "AddPartitionsToTxn": request(ADD_PARTITIONS, 5, transactions=[{"transactional_id": "t"}] * 2),
 }
 
 
@@ -161,7 +115,7 @@ async def test_others_are_served_between_rows_of_little_in_each(
 ) -> None:
     """Of rows with one element or with none there may be very many."""
     async with others_first():
-        answering = asyncio.ensure_future(begin(home, *ROWS[name]))
+        answering = asyncio.ensure_future(begin(home, ROWS[name]))
         await asyncio.sleep(0)
         assert not answering.done()
     assert await answering
@@ -196,18 +150,16 @@ async def test_a_request_that_rests_waits_for_its_own_fsync(
     commit = commit_of(3, 0)
     commit_later = await commit_in_transaction(home, "u")
     add = [await add_partitions(home, each) for each in ("t1", "t2")]
-    for key, version, requests, name in (
-        (COMMIT, 8, [commit, commit], "__consumer_offsets"),
-        (ADD_PARTITIONS, 3, add, "__transaction_state"),
-        (TXN_COMMIT, 3, [commit_later, commit_later], "__consumer_offsets"),
+    for requests, name in (
+        ([commit, commit], "__consumer_offsets"),
+        (add, "__transaction_state"),
+        ([commit_later, commit_later], "__consumer_offsets"),
     ):
         may_go.clear()
         with monkeypatch.context() as patch:
             patch.setattr(home.io, "run", wait_and_run)
             async with others_first():
-                asked = [
-                    asyncio.ensure_future(begin(home, key, version, each)) for each in requests
-                ]
+                asked = [asyncio.ensure_future(begin(home, each)) for each in requests]
                 await asyncio.sleep(0)
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -224,7 +176,7 @@ async def test_nobody_takes_the_second_fsync_of_a_request(
 ) -> None:
     """A transaction's offsets stand in two journals; one is waited for behind the other."""
     home = await open_durable(tmp_path)
-    later = await commit_in_transaction(home, "u", adds=False)
+    later = await commit_in_transaction(home, "u", version=5)
     run, may_go, asked = home.io.run, asyncio.Event(), []
 
     async def wait_and_run(flush: Any) -> Any:
@@ -234,9 +186,9 @@ async def test_nobody_takes_the_second_fsync_of_a_request(
         return await run(flush)
 
     monkeypatch.setattr(home.io, "run", wait_and_run)
-    first = asyncio.ensure_future(begin(home, TXN_COMMIT, 5, later))
+    first = asyncio.ensure_future(begin(home, later))
     await asyncio.sleep(0)
-    other = asyncio.ensure_future(begin(home, COMMIT, 8, commit_of(3, 0)))
+    other = asyncio.ensure_future(begin(home, commit_of(3, 0)))
     await give_turns_until(
         lambda: asked.count("__consumer_offsets") == 2 or first.done(), "both wait for the disk"
     )
@@ -265,40 +217,33 @@ async def test_a_fsync_is_not_the_time_of_a_share(
     monkeypatch.setattr(loop_share, "perf_counter", lambda: now)
     monkeypatch.setattr(home.io, "run", run_slowly)
     async with taking_turns():
-        await asyncio.wait_for(begin(home, COMMIT, 8, commit_of(3, *[0] * 4000)), 20)
+        await asyncio.wait_for(begin(home, commit_of(3, *[0] * 4000)), 20)
 
     assert 1 < fsyncs < 10
     await home.close()
 
 
-async def add_partitions(home: ServicesOnDisk, name: str) -> AddPartitionsToTxnRequest:
+async def add_partitions(home: ServicesOnDisk, name: str) -> Any:
     """Return a request that adds a partition to the transaction of a new producer."""
     made = await home.services.transactions().initialise(name, None, 60_000)
-    return AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=name,
-        v3_and_below_producer_id=made.producer_id,
-        v3_and_below_producer_epoch=made.producer_epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic("orders", [0])],
-    )
+    return add_to_txn(name, made, "orders", range(1))
 
 
-async def commit_in_transaction(
-    home: ServicesOnDisk, name: str, *, adds: bool = True
-) -> TxnOffsetCommitRequest:
+async def commit_in_transaction(home: ServicesOnDisk, name: str, version: int = 3) -> Any:
     """Return a request that commits an offset in the transaction of a new producer.
 
-    It is open if ``adds``.
+    It is open if the version does not begin it.
     """
     made = await home.services.transactions().initialise(name, None, 60_000)
     producer = name, made.producer_id, made.producer_epoch
-    if adds:
+    if version < 5:
         home.services.transactions().add_partitions(
             *producer, [("__consumer_offsets", 0)], client_version=0
         )
     await home.services.transactions().flush()
-    rows = [TxnOffsetCommitRequestPartition(0, 3)]
-    topics = [TxnOffsetCommitRequestTopic("orders", rows)]
-    return TxnOffsetCommitRequest(name, "g", *producer[1:], topics=topics)
+    topics = [{"name": "orders", "partitions": [{"committed_offset": 3}]}]
+    named = dict(zip(("transactional_id", "producer_id", "producer_epoch"), producer, strict=True))
+    return request(TXN_COMMIT, version, group_id="g", topics=topics, **named)
 
 
 async def test_no_offset_of_a_topic_before_is_that_of_a_new_one(
@@ -319,12 +264,10 @@ async def test_no_offset_of_a_topic_before_is_that_of_a_new_one(
     topics = home.services.topics
     await topics.create("more", 1, {})
     for name in ("orders", "more"):
-        await begin(home, COMMIT, 8, commit_of(3, 0, topic=name))
+        await begin(home, commit_of(3, 0, topic=name))
     monkeypatch.setattr(offset_fetch, "LoopShare", Held)
-    wanted = OffsetFetchRequestGroup("g", topics=None)
-    asked = asyncio.ensure_future(
-        begin(home, OFFSET_FETCH, 10, OffsetFetchRequest(groups=[wanted]))
-    )
+    wanted = request(OFFSET_FETCH, 10, groups=[{"group_id": "g"}])
+    asked = asyncio.ensure_future(begin(home, wanted))
     await asyncio.sleep(0)
     before = topics.topics["orders"].key
     home.services.groups().loaded.clear()  # so that nobody deletes the old offsets yet

@@ -1,7 +1,6 @@
 """Heartbeat and LeaveGroup: members that stay in a group and members that do not."""
 
 from collections.abc import AsyncIterator, Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from siltstone.broker.groups.group import GroupState
 from tests.support import group_requests as requests
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 from tests.support.stable_group import (
     SESSION_MS,
@@ -94,14 +94,10 @@ async def test_one_member_leaves_by_old_versions(home: ServicesOnDisk, version: 
 @pytest.mark.parametrize("version", range(3, 6))
 async def test_many_members_leave_by_new_versions(home: ServicesOnDisk, version: int) -> None:
     """The outcome of each is said beside it, by member id or by instance id alone."""
-    kio: Any = import_module(f"kio.schema.leave_group.v{version}.request")
-    members = (
-        kio.MemberIdentity(member_id="nobody", group_instance_id=None),
-        kio.MemberIdentity(member_id="", group_instance_id="i"),
-    )
-    request = kio.LeaveGroupRequest(group_id="g", members=members)
+    members = [{"member_id": "nobody"}, {"group_instance_id": "i"}]
+    wanted = request(LEAVE, version, group_id="g", members=members)
 
-    answer = await ask(home, LEAVE, request, version)
+    answer = await ask(home, LEAVE, wanted, version)
 
     assert answer.error_code is E.none
     assert [

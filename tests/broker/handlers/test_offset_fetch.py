@@ -1,7 +1,6 @@
 """OffsetFetch: what was committed, in the shape of each version."""
 
 from collections.abc import AsyncIterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,6 +12,7 @@ from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.committed import new_offsets
+from tests.support.kio_messages import request as request_of
 from tests.support.services import ServicesOnDisk
 
 FETCH = 9
@@ -47,18 +47,14 @@ def _request(
     **values: Any,
 ) -> Any:
     """Return a request for partitions of a topic, or for all that the group has."""
-    kio: Any = import_module(f"kio.schema.offset_fetch.v{version}.request")
     topics = None
     if indexes is not None:
         assert topic is not None
         named = {"name": topic[0]} if version < 10 else {"topic_id": topic[1]}
-        kind = kio.OffsetFetchRequestTopic if version < 8 else kio.OffsetFetchRequestTopics
-        topics = (kind(**named, partition_indexes=indexes),)
-    if version < 8:
-        return kio.OffsetFetchRequest(group_id=group, topics=topics, **values)
-    member = {} if version < 9 else {"member_id": None, "member_epoch": -1}
-    wanted = kio.OffsetFetchRequestGroup(group_id=group, topics=topics, **member)
-    return kio.OffsetFetchRequest(groups=(wanted,), **values)
+        topics = [{**named, "partition_indexes": indexes}]
+    wanted = {"group_id": group, "topics": topics}
+    given = {"groups": [wanted]} if version >= 8 else wanted
+    return request_of(FETCH, version, **given, **values)
 
 
 async def fetch(home: ServicesOnDisk, request: Any) -> tuple[ErrorCode, list[Any]]:

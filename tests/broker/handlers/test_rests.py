@@ -8,27 +8,8 @@ from typing import Any
 import pytest
 
 from siltstone.broker.process.loop_share import FIRST_PIECE
-from siltstone.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from siltstone.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from siltstone.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from siltstone.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from tests.support.ask import ask
+from tests.support.kio_messages import request
 from tests.support.line import others_first
 from tests.support.services import ServicesOnDisk
 
@@ -55,10 +36,10 @@ async def begun(home: ServicesOnDisk, key: int, request: Any) -> asyncio.Task[An
     return asking
 
 
-def commit_all() -> OffsetCommitRequest:
+def commit_all() -> Any:
     """Return a commit of all partitions by hand."""
-    partitions = [OffsetCommitRequestPartition(index, 5) for index in range(MANY)]
-    return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
+    rows = [{"partition_index": index, "committed_offset": 5} for index in range(MANY)]
+    return request(COMMIT, 8, group_id="g", topics=[{"name": "t", "partitions": rows}])
 
 
 async def ask_commit(home: ServicesOnDisk) -> None:
@@ -103,11 +84,12 @@ async def test_a_commit_whose_client_has_gone_is_made_up_to_its_last_rest(
 async def test_a_group_that_goes_refuses_the_rest_of_a_deletion(home: ServicesOnDisk) -> None:
     """A refusal of the group is that of the whole request."""
     await ask_commit(home)
-    partitions = [OffsetDeleteRequestPartition(index) for index in range(MANY)]
-    request = OffsetDeleteRequest("g", topics=[OffsetDeleteRequestTopic("t", partitions)])
+    rows = [{"partition_index": index} for index in range(MANY)]
+    topics = [{"name": "t", "partitions": rows}]
+    wanted = request(DELETE_OFFSETS, 0, group_id="g", topics=topics)
     groups = home.services.groups()
     async with others_first():
-        asking = await begun(home, DELETE_OFFSETS, request)
+        asking = await begun(home, DELETE_OFFSETS, wanted)
         group = groups.find("g")
         assert group is not None
         groups.delete(group)
@@ -119,11 +101,11 @@ async def test_a_group_that_goes_refuses_the_rest_of_a_deletion(home: ServicesOn
 async def test_a_group_that_goes_has_no_more_offsets_to_tell(home: ServicesOnDisk) -> None:
     """Its partitions are answered all the same, each once."""
     await ask_commit(home)
-    topics = [OffsetFetchRequestTopics("t", partition_indexes=list(range(MANY)))]
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
+    topics = [{"name": "t", "partition_indexes": range(MANY)}]
+    wanted = request(FETCH_OFFSETS, 8, groups=[{"group_id": "g", "topics": topics}])
     groups = home.services.groups()
     async with others_first():
-        asking = asyncio.ensure_future(ask(home, FETCH_OFFSETS, request, 8))
+        asking = asyncio.ensure_future(ask(home, FETCH_OFFSETS, wanted, 8))
         await asyncio.sleep(0)
         group = groups.find("g")
         assert group is not None
@@ -136,15 +118,15 @@ async def test_a_group_that_goes_has_no_more_offsets_to_tell(home: ServicesOnDis
 
 async def test_records_are_deleted_of_the_topic_that_is_there(home: ServicesOnDisk) -> None:
     """Partitions of one that has gone are unknown from then on."""
-    partitions = [DeleteRecordsPartition(index, -1) for index in range(MANY)]
-    request = DeleteRecordsRequest([DeleteRecordsTopic("t", partitions)], 1000)
+    rows = [{"partition_index": index, "offset": -1} for index in range(MANY)]
+    wanted = request(DELETE_RECORDS, 2, topics=[{"name": "t", "partitions": rows}], timeout=1_000)
     async with others_first():
-        asking = await begun(home, DELETE_RECORDS, request)
+        asking = await begun(home, DELETE_RECORDS, wanted)
         gone = home.services.topics.topics.pop("t")
-    rows = (await asking).topics[0].partitions
+    answered = (await asking).topics[0].partitions
     home.services.topics.topics["t"] = gone
 
-    codes = [each.error_code for each in rows]
+    codes = [each.error_code for each in answered]
     done = codes.count(NONE)
     assert 0 < done <= FIRST_PIECE
     assert codes == [NONE] * done + [UNKNOWN_TOPIC] * (MANY - done)

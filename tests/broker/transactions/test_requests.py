@@ -1,7 +1,6 @@
 """The requests of transactions, as clients of each version read the answers."""
 
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +41,16 @@ def add_request(
     verify_only: bool = False,
 ) -> Any:
     """Return a request that has each partition in a topic of its own."""
-    kio: Any = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
     values = {
         "transactional_id": transactional_id,
         "producer_id": producer.id,
         "producer_epoch": producer.epoch,
-        "topics": tuple(
-            kio.AddPartitionsToTxnTopic(name=name, partitions=(index,)) for name, index in topics
-        ),
+        "topics": [{"name": name, "partitions": [index]} for name, index in topics],
     }
     if version < 4:
-        return kio.AddPartitionsToTxnRequest(
-            **{f"v3_and_below_{name}": value for name, value in values.items()}
-        )
-    transaction = kio.AddPartitionsToTxnTransaction(**values, verify_only=verify_only)
-    return kio.AddPartitionsToTxnRequest(transactions=(transaction,))
+        old = {f"v3_and_below_{name}": value for name, value in values.items()}
+        return request(24, version, **old)
+    return request(24, version, transactions=[values | {"verify_only": verify_only}])
 
 
 async def add(
@@ -68,8 +62,8 @@ async def add(
     verify_only: bool = False,
 ) -> list[ErrorCode]:
     """Add partitions, and return the code of each."""
-    request = add_request(producer, topics, version, transactional_id, verify_only=verify_only)
-    answer = await ask(home, 24, request, version)
+    wanted = add_request(producer, topics, version, transactional_id, verify_only=verify_only)
+    answer = await ask(home, 24, wanted, version)
     if version < 4:
         results = answer.results_by_topic_v3_and_below
     else:

@@ -1,21 +1,17 @@
 """Offsets of a consumer group over the wire: what members of which epoch may commit and ask for."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.consumer_group_describe.v1 import request as describe
-from kio.schema.consumer_group_heartbeat.v1 import request as heartbeat
-from kio.schema.create_topics.v7 import request as create
 from kio.schema.errors import ErrorCode
-from kio.schema.offset_commit.v8 import request as old_commit
-from kio.schema.offset_commit.v9 import request as commit
-from kio.schema.offset_fetch.v9 import request as fetch
 
+from tests.support import group_requests
+from tests.support.common_requests import create_topics
 from tests.support.group_requests import find
+from tests.support.kio_messages import request
 from tests.support.running import Caller, running
 
 SETTINGS = ("group.consumer.assignment.interval.ms=0", "offsets.topic.num.partitions=1")
@@ -30,64 +26,33 @@ class Members:
 
     async def beat(self, member_id: str, epoch: int, *owned: int, full: bool = False) -> Any:
         """Heartbeat, owning these partitions."""
-        partitions = (
-            (heartbeat.TopicPartitions(topic_id=self.topic, partitions=owned),) if owned else ()
-        )
-        return await self.caller.ask(
-            heartbeat.ConsumerGroupHeartbeatRequest(
-                group_id="g",
-                member_id=member_id,
-                member_epoch=epoch,
-                rebalance_timeout=timedelta(milliseconds=60_000 if full else -1),
-                subscribed_topic_names=("t",) if full else None,
-                topic_partitions=partitions,
-            )
-        )
+        said: dict[str, Any] = {
+            "rebalance_timeout": 60_000 if full else -1,
+            "subscribed_topic_names": ("t",) if full else None,
+            "topic_partitions": [{"topic_id": self.topic, "partitions": owned}] if owned else [],
+        }
+        return await self.caller.ask(group_requests.consumer_beat("g", member_id, epoch, **said))
 
     async def commit(self, member_id: str, epoch: int, *partitions: int) -> list[ErrorCode]:
         """Commit offset 7 of partitions and return their codes."""
-        answer = await self.caller.ask(_commit(commit, member_id, epoch, partitions))
+        answer = await self.caller.ask(_commit(9, member_id, epoch, partitions))
         return [each.error_code for each in answer.topics[0].partitions]
 
     async def fetch(self, member_id: str | None, epoch: int) -> tuple[ErrorCode, list[int]]:
         """Ask for the offsets of both partitions."""
-        answer = await self.caller.ask(
-            fetch.OffsetFetchRequest(
-                groups=(
-                    fetch.OffsetFetchRequestGroup(
-                        group_id="g",
-                        member_id=member_id,
-                        member_epoch=epoch,
-                        topics=(
-                            fetch.OffsetFetchRequestTopics(name="t", partition_indexes=(0, 1)),
-                        ),
-                    ),
-                ),
-                require_stable=True,
-            )
-        )
-        [group] = answer.groups
+        topics = [{"name": "t", "partition_indexes": [0, 1]}]
+        member = {"member_id": member_id, "member_epoch": epoch}
+        wanted = [{"group_id": "g", "topics": topics, **member}]
+        [group] = (await self.caller.ask(request(9, 9, groups=wanted, require_stable=True))).groups
         offsets = [each.committed_offset for topic in group.topics for each in topic.partitions]
         return group.error_code, offsets
 
 
-def _commit(schema: Any, member_id: str, epoch: int, partitions: tuple[int, ...]) -> Any:
-    return schema.OffsetCommitRequest(
-        group_id="g",
-        member_id=member_id,
-        topics=(
-            schema.OffsetCommitRequestTopic(
-                name="t",
-                partitions=tuple(
-                    schema.OffsetCommitRequestPartition(
-                        partition_index=each, committed_offset=7, committed_metadata=""
-                    )
-                    for each in partitions
-                ),
-            ),
-        ),
-        generation_id_or_member_epoch=epoch,
-    )
+def _commit(version: int, member_id: str, epoch: int, partitions: tuple[int, ...]) -> Any:
+    row = {"committed_offset": 7, "committed_metadata": ""}
+    topics = [{"name": "t", "partitions": [row | {"partition_index": each} for each in partitions]}]
+    member = {"member_id": member_id, "generation_id_or_member_epoch": epoch}
+    return request(8, version, group_id="g", topics=topics, **member)
 
 
 @pytest.fixture
@@ -96,17 +61,7 @@ async def members(tmp_path: Path) -> AsyncIterator[Members]:
     async with running(tmp_path, *SETTINGS) as started:
         made = Members(await started.call())
         await made.caller.ask(find("g"))
-        created = await made.caller.ask(
-            create.CreateTopicsRequest(
-                topics=(
-                    create.CreatableTopic(
-                        name="t", num_partitions=2, replication_factor=1, assignments=(), configs=()
-                    ),
-                ),
-                timeout=timedelta(seconds=9),
-                validate_only=False,
-            )
-        )
+        created = await made.caller.ask(create_topics("t", partitions=2))
         made.topic = created.topics[0].topic_id
         assert (await made.beat("m", 0, full=True)).member_epoch == 2
         assert (await made.beat("n", 0, full=True)).member_epoch == 3
@@ -154,7 +109,7 @@ async def test_whose_commits_are_refused(
 
 async def test_members_need_a_version_that_has_epochs(members: Members) -> None:
     """OffsetCommit 8 of a member of the consumer protocol: UNSUPPORTED_VERSION."""
-    answer = await members.caller.ask(_commit(old_commit, "m", 3, (0,)))
+    answer = await members.caller.ask(_commit(8, "m", 3, (0,)))
 
     assert answer.topics[0].partitions[0].error_code is ErrorCode.unsupported_version
 
@@ -174,9 +129,6 @@ async def test_a_member_has_the_name_of_its_client(members: Members) -> None:
     """That of the head that came with it, not of an earlier one of the connection."""
     members.caller.client_id = "reader"
     await members.beat("o", 0, full=True)
-    request = describe.ConsumerGroupDescribeRequest(
-        group_ids=("g",), include_authorized_operations=False
-    )
-    (group,) = (await members.caller.ask(request)).groups
+    (group,) = (await members.caller.ask(group_requests.describe_consumer("g"))).groups
 
     assert {each.member_id: each.client_id for each in group.members}["o"] == "reader"
