@@ -2,7 +2,6 @@
 
 import importlib.util
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import hatch_build
 from siltstone.protocol.core import constants
 from siltstone.protocol.messages import columns
+from tests.support.programs import run_to_end
 
 
 @pytest.fixture
@@ -159,13 +159,7 @@ def test_c_has_the_numbers_that_python_has(module: ModuleType, path: int, tmp_pa
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_compiles_anew_after_a_change_of_any_kernel() -> None:
     """Else an edit there would be tested with the old binary."""
-    done = subprocess.run(
-        ["make", "--print-data-base", "--question", "help"],
-        cwd=hatch_build.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_to_end(["make", "--print-data-base", "--question", "help"], cwd=hatch_build.ROOT)
     (line,) = [each for each in done.stdout.splitlines() if each.startswith("KERNELS_IN := ")]
     inputs = set(line.split()[2:])
 

@@ -1,7 +1,6 @@
 """Siltstone beside a project that has packages of the same names as its folders."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests.support.broker import SiltstoneProcess
 from tests.support.built import build_wheel, unpack
+from tests.support.programs import output_of
 
 ROOT = Path(__file__).parents[1]
 OWN = ("broker", "cleaner", "config", "pipeline", "protocol", "storage")
@@ -55,16 +55,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def run(environ: dict[str, str], *words: str) -> str:
     """Run Python in the project's folder and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=environ["PROJECT"],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return output_of([sys.executable, *words], cwd=environ["PROJECT"], env=environ)
 
 
 def test_every_file_is_one_module(environ: dict[str, str]) -> None:

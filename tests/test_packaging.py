@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import tomllib
@@ -17,6 +16,7 @@ import pytest
 import hatch_build
 from siltstone import VERSION
 from tests.support.built import build, copy_tree, unpack
+from tests.support.programs import output_of, run_to_end
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"siltstone", "pyspark_siltstone"}
@@ -50,9 +50,7 @@ def test_the_broker_says_the_version_of_the_package() -> None:
 def test_nobody_is_told_to_install_a_package_that_is_not_ours() -> None:
     """The name in the index belongs to nobody here: hints and pages install a clone."""
     told = re.compile(r"(pipx?|uv tool) install\s+['\"]*siltstone\b")
-    listed = subprocess.run(
-        ["git", "ls-files", "*.py", "*.md"], cwd=ROOT, capture_output=True, check=True, text=True
-    )
+    listed = run_to_end(["git", "ls-files", "*.py", "*.md"], cwd=ROOT, check=True)
     files = [name for name in listed.stdout.split() if not name.startswith("tests/")]
     texts = {name: (ROOT / name).read_text("utf-8") for name in files}
 
@@ -61,15 +59,7 @@ def test_nobody_is_told_to_install_a_package_that_is_not_ours() -> None:
 
 def rehearse(target: str, tree: Path, path: str, *options: str) -> str:
     """Return the commands of a target in a fresh clone, without running one."""
-    done = subprocess.run(
-        ["make", "--dry-run", target, *options],
-        cwd=tree,
-        capture_output=True,
-        check=True,
-        text=True,
-        env={"PATH": path},
-    )
-    return done.stdout
+    return output_of(["make", "--dry-run", target, *options], cwd=tree, env={"PATH": path})
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])
@@ -97,13 +87,8 @@ def test_pip_fetches_what_the_broker_needs_while_the_kernels_are_compiled(tmp_pa
     tree = tmp_path / "tree"
     copy_tree(tree)
 
-    database = subprocess.run(
-        ["make", "--print-data-base", "--question", "help"],
-        cwd=tree,
-        capture_output=True,
-        check=False,
-        text=True,
-        env={"PATH": "/usr/bin:/bin"},
+    database = run_to_end(
+        ["make", "--print-data-base", "--question", "help"], cwd=tree, env={"PATH": "/usr/bin:/bin"}
     ).stdout
     lines = database.splitlines()
 
@@ -144,14 +129,7 @@ def test_what_could_not_be_compiled_is_tried_again(tmp_path: Path) -> None:
     (tools / "python").chmod(0o755)
 
     for _ in range(2):
-        done = subprocess.run(
-            ["make", ".venv/.installed"],
-            cwd=tree,
-            capture_output=True,
-            check=False,
-            text=True,
-            env={"PATH": "/usr/bin:/bin"},
-        )
+        done = run_to_end(["make", ".venv/.installed"], cwd=tree, env={"PATH": "/usr/bin:/bin"})
 
         assert done.returncode
         assert done.stderr.startswith("no headers\nmake: ")
@@ -261,13 +239,7 @@ def unpacked(built: Path, tmp_path: Path) -> Path:
 
 def test_source_archive_compiles_what_the_tree_does(unpacked: Path, tmp_path: Path) -> None:
     """The hook finds there all that it compiles, and the lists that it makes headers of."""
-    told = subprocess.run(
-        [sys.executable, "-c", LISTED, str(tmp_path)],
-        cwd=unpacked,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    told = run_to_end([sys.executable, "-c", LISTED, str(tmp_path)], cwd=unpacked, check=True)
 
     assert json.loads(told.stdout) == [list(hatch_build.KERNELS), list(hatch_build.DEPENDS)]
     assert all((unpacked / path).is_file() for path in (*hatch_build.KERNELS, *hatch_build.DEPENDS))
@@ -289,12 +261,10 @@ def test_a_wheel_of_the_source_archive_is_compiled(unpacked: Path, tmp_path: Pat
     site = tmp_path / "site"
     unpack(wheel, site)
     modules = [path.rpartition(".")[0].replace("/", ".") for path in hatch_build.KERNELS]
-    told = subprocess.run(
+    told = run_to_end(
         [sys.executable, "-c", LOADED, *modules],
         cwd=tmp_path,
-        capture_output=True,
         check=True,
-        text=True,
         env={"PYTHONPATH": str(site)},
     )
     places = told.stdout.splitlines()

@@ -5,10 +5,11 @@ millisecond of processor time where this was written.
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests.support.programs import run_to_end
 
 ROOT = Path(__file__).parents[2]
 LATER = (
@@ -108,7 +109,7 @@ print(json.dumps(made))
 def run(program: str, *arguments: str) -> Any:
     """Return what the program prints in an interpreter of its own."""
     command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    done = run_to_end(command, cwd=ROOT, check=True)
     return json.loads(done.stdout)
 
 

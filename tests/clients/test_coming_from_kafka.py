@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.support.daemon import Daemon
 from tests.support.kafka import KafkaBroker, KafkaTools, full_name
 from tests.support.messages import Message
 from tests.support.ports import free_ports
+from tests.support.programs import run_to_end
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.slow]
@@ -48,13 +48,10 @@ class Operator:
 
     def type(self, block: str, code: int = 0) -> str:
         """Run a block of commands and return what it prints."""
-        done = subprocess.run(
+        done = run_to_end(
             ["sh", "-eu", "-c", block.replace("localhost:9092", self.bootstrap)],
-            capture_output=True,
-            check=False,
             cwd=self.folder,
             env=self.environ,
-            text=True,
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -1,7 +1,6 @@
 """kcat, the command line over librdkafka, as people type it."""
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from tests.support.folders import codecs
 from tests.support.kafka import KafkaBroker
 from tests.support.messages import START, by_time, sample, stored
 from tests.support.missing import require
+from tests.support.programs import output_of
 
 pytestmark = pytest.mark.client
 
@@ -22,16 +22,7 @@ Broker = SiltstoneProcess | KafkaBroker
 
 def kcat(broker: Broker, *arguments: str, stdin: str = "") -> str:
     """Run kcat at the broker and return its standard output."""
-    done = subprocess.run(
-        [require("kcat"), "-b", broker.bootstrap, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of([require("kcat"), "-b", broker.bootstrap, *arguments], input=stdin, timeout=30)
 
 
 def test_metadata_lists_the_topic(broker: Broker, new_topic: NewTopic) -> None:

@@ -29,6 +29,7 @@ from tests.support.built import build_newer
 from tests.support.clients.confluent import Confluent
 from tests.support.clients.transactional import Confluent as Transactional
 from tests.support.clients.transactional import read
+from tests.support.programs import run_to_end
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -68,13 +69,8 @@ class Operator:
         return not self._run(words, given).returncode
 
     def _run(self, words: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.broker.command(*words),
-            capture_output=True,
-            check=False,
-            env={**self._environ, **self.broker.environ},
-            input=given,
-            text=True,
+        return run_to_end(
+            self.broker.command(*words), env={**self._environ, **self.broker.environ}, input=given
         )
 
 

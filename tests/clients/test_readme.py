@@ -13,6 +13,7 @@ import pytest
 from tests.support.broker import SiltstoneProcess
 from tests.support.kafka import KafkaBroker, KafkaTools
 from tests.support.missing import require
+from tests.support.programs import output_of, run_to_end
 from tests.support.repositories import make_repository
 
 pytestmark = pytest.mark.client
@@ -57,16 +58,11 @@ def scripts(kafka_tools: KafkaTools, tmp_path: Path) -> Path:
 
 def typed(code: str, broker: Broker, path: Path) -> str:
     """Run a shell block against the broker and return what it prints."""
-    done = subprocess.run(
+    return output_of(
         ["sh", "-eu", "-c", code.replace("127.0.0.1:9092", broker.bootstrap)],
-        capture_output=True,
-        text=True,
         timeout=50,
-        check=False,
         env={"PATH": f"{path}:/usr/local/bin:/usr/bin:/bin"},
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.mark.java
@@ -110,10 +106,7 @@ def test_kafka_python_does_what_the_readme_says(broker: Broker, clone: Path) -> 
     """The Python block runs as it stands, where nothing is installed but what README says."""
     code = block("python", "KafkaConsumer").replace("127.0.0.1:9092", broker.bootstrap)
 
-    done = subprocess.run(
-        ["clients/bin/python", "-c", code],
-        cwd=clone, capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
+    done = run_to_end(["clients/bin/python", "-c", code], cwd=clone, timeout=50)
 
     assert done.stdout == "0 b'en' b'good morning'\n", done.stderr
 
@@ -123,8 +116,9 @@ def test_kafka_python_does_what_the_readme_says(broker: Broker, clone: Path) -> 
 def test_the_examples_do_what_the_readme_says(broker: Broker, clone: Path, name: str) -> None:
     """Each command of theirs, as typed there, and the last of them proves what the topic holds."""
     for line in block("console", f"examples/{name}.py").splitlines():
-        done = subprocess.run(
+        done = run_to_end(
             [*shlex.split(line.removeprefix("$ ")), "--bootstrap-server", broker.bootstrap],
-            cwd=clone, capture_output=True, text=True, timeout=50, check=False,
-        )  # fmt: skip
+            cwd=clone,
+            timeout=50,
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"

@@ -22,6 +22,7 @@ from tests.support.broker import ADDRESS, READY, siltstone
 from tests.support.daemon import Daemon
 from tests.support.kafka import KafkaJars
 from tests.support.ports import free_ports
+from tests.support.programs import run_to_end
 from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.client]
@@ -74,10 +75,7 @@ class Operator:
 
     def type(self, text: str) -> subprocess.CompletedProcess[str]:
         """Run commands in the folder of the broker."""
-        return subprocess.run(
-            ["bash", "-euc", text],
-            cwd=self.home, env=self.environ, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        return run_to_end(["bash", "-euc", text], cwd=self.home, env=self.environ)
 
     @property
     def authority(self) -> Path:

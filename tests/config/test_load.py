@@ -1,6 +1,5 @@
 """Loading: precedence, and every fault at once with its place."""
 
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from siltstone.config.errors import ConfigError
 from siltstone.config.load import load
+from tests.support.programs import run_to_end
 
 
 def faults_of(
@@ -305,7 +305,7 @@ def test_loading_brings_in_nothing_slow() -> None:
         " if name in sys.modules], known.known_settings.cache_info().currsize)"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_to_end([sys.executable, "-c", code], check=True)
 
     assert done.stdout == "[] 0\n"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.daemon import Daemon
+from tests.support.programs import run_to_end
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +121,7 @@ class Room:
 
     def _enter(self, *words: str) -> Done:
         command = ["nsenter", "--target", str(self.daemon.pid), "--net", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return run_to_end(command)
 
 
 def _run(*command: str | Path) -> str:
@@ -131,7 +132,7 @@ def _run(*command: str | Path) -> str:
     """
     words: Sequence[str] = [str(word) for word in command]
     environ = {**os.environ, **BUILDAH}
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+    done = run_to_end(words, env=environ)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
     return done.stdout.strip()

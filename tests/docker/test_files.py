@@ -5,7 +5,6 @@ the schemas of compose and of Kubernetes ask for, their settings against our own
 """
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 
 from siltstone.config.load import load
 from tests.support.missing import require
+from tests.support.programs import run_to_end
 
 DOCKER = Path(__file__).parents[2] / "docker"
 OURS = "siltstone"
@@ -181,9 +181,7 @@ def test_the_unit_is_one(tmp_path: Path) -> None:
     path = tmp_path / "siltstone.service"
     path.write_text(text.replace("/opt/siltstone/bin/siltstone", sys.executable), encoding="utf-8")
 
-    done = subprocess.run(
-        [program, "verify", str(path)], capture_output=True, text=True, check=False
-    )
+    done = run_to_end([program, "verify", str(path)])
 
     assert (done.returncode, done.stderr) == (0, "")
 

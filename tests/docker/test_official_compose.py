@@ -17,6 +17,7 @@ import pytest
 from tests.support.broker import READY, siltstone
 from tests.support.daemon import Daemon
 from tests.support.missing import require
+from tests.support.programs import run_to_end
 
 pytestmark = [pytest.mark.slow, pytest.mark.client]
 
@@ -132,7 +133,7 @@ class Container:
     def inside(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """Run a command of this machine in the container's network."""
         enter = ["nsenter", "--target", str(self.daemon.pid), "--net", "--mount", *command]
-        return subprocess.run(enter, capture_output=True, text=True, check=False)
+        return run_to_end(enter)
 
 
 def _files_of_the_image() -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs import run_to_end
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +50,7 @@ def run(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
     if not (FOLDER / "kubernetes_validate").is_dir():
         pytest.skip(f"schemas: not in {FOLDER}")
     environ = {**os.environ, "PYTHONPATH": str(FOLDER)}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        input=given, env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return run_to_end([sys.executable, *arguments], input=given, env=environ)
 
 
 def round_trip(dashboard: str) -> str:

@@ -1,12 +1,12 @@
 """The demonstration of compaction, on a repository made here."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.programs import run_to_end
 from tests.support.repositories import ENVIRONMENT, make_repository
 
 ROOT = Path(__file__).parents[2]
@@ -21,13 +21,10 @@ def test_demo_proves_what_it_shows(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
 
-    done = subprocess.run(
+    done = run_to_end(
         [sys.executable, "-m", "examples.demo", str(repository)],
         cwd=ROOT,
         env={**ENVIRONMENT, "TMPDIR": str(scratch)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,7 @@ import pytest
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.transactional import Confluent
 from tests.support.daemon import Daemon
+from tests.support.programs import run_to_end
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "exactly_once.py"
 COUNT = 600
@@ -23,13 +24,7 @@ def broker(siltstone: SiltstoneProcess) -> SiltstoneProcess:
 
 def run(broker: SiltstoneProcess, command: str, *more: str) -> "subprocess.CompletedProcess[str]":
     """Run one command of the example."""
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *words(broker, command), *more],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
+    return run_to_end([sys.executable, str(SCRIPT), *words(broker, command), *more], timeout=50)
 
 
 def words(broker: SiltstoneProcess, command: str) -> list[str]:

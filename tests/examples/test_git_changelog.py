@@ -12,6 +12,7 @@ from tests.support.clients.client import CODECS
 from tests.support.clients.confluent import Confluent
 from tests.support.folders import codecs
 from tests.support.kafka import KafkaBroker
+from tests.support.programs import run_to_end
 
 pytestmark = pytest.mark.client
 
@@ -37,13 +38,8 @@ class Repository:
         """Run git in it and return what it prints."""
         stamp = f"{1_500_000_000 + 86_400 * self.day} +0000"
         dates = {"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp}
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=self.folder,
-            env={**os.environ, **AUTHOR, **dates},
-            capture_output=True,
-            text=True,
-            check=True,
+        done = run_to_end(
+            ["git", *arguments], cwd=self.folder, env={**os.environ, **AUTHOR, **dates}, check=True
         )
         return done.stdout.strip()
 
@@ -96,13 +92,20 @@ def run(
     command: str, broker: Broker, repository: Repository, topic: str, *options: str
 ) -> "subprocess.CompletedProcess[str]":
     """Run the example as a person would."""
-    return subprocess.run(
+    return run_to_end(
         [
-            sys.executable, str(SCRIPT), command, str(repository.folder),
-            "--bootstrap-server", broker.bootstrap, "--topic", topic, *options,
+            sys.executable,
+            str(SCRIPT),
+            command,
+            str(repository.folder),
+            "--bootstrap-server",
+            broker.bootstrap,
+            "--topic",
+            topic,
+            *options,
         ],
-        capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
+        timeout=50,
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The examples of the pipeline: the demonstration, and ten lines of PySpark."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.spark.java import find_java
 from tests.support.broker import SiltstoneProcess
 from tests.support.produced import create_topic, numbered, produce
+from tests.support.programs import output_of
 from tests.support.repositories import make_repository
 
 ROOT = Path(__file__).parents[2]
@@ -31,17 +31,12 @@ def run(*arguments: str, scratch: Path) -> str:
     except PipelineError as lack:
         pytest.skip(f"java: {lack}")
     scratch.mkdir()
-    done = subprocess.run(
+    return output_of(
         [sys.executable, *arguments],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(scratch), "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
         timeout=SECONDS,
-        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_tables_equal_the_tree(tmp_path: Path) -> None:

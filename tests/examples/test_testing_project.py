@@ -3,13 +3,13 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.built import build_wheel
+from tests.support.programs import run_to_end
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(300)]
 
@@ -37,7 +37,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (sys.executable, "-m", "venv", str(place)),
         (made, "-m", "pip", "install", *options, str(wheel), *CLIENTS),
     ):
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = run_to_end(command, cwd=folder)
         assert done.returncode == 0, done.stderr
     return place
 
@@ -48,13 +48,10 @@ def test_its_ten_tests_pass(environment: Path, tmp_path: Path) -> None:
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     variables = {name: value for name, value in os.environ.items() if "PYT" not in name.upper()}
 
-    done = subprocess.run(
+    done = run_to_end(
         [str(environment / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=project,
         env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert "10 passed" in done.stdout, done.stdout + done.stderr

@@ -6,13 +6,13 @@ printed in hex, and is tried again by ``python -m tests.fuzz.decoding FOLDER FIL
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.kafka import cache_folder
+from tests.support.programs import run_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -32,13 +32,10 @@ def search(module: str, folder: Path, runs: int) -> str:
     if not (unpacked / "atheris").is_dir():
         pytest.skip("atheris: not unpacked; make atheris does it")
     seed = int(os.environ.get("FUZZ_SEED") or 0)
-    done = subprocess.run(
+    done = run_to_end(
         [sys.executable, "-m", f"tests.fuzz.{module}", folder, f"-runs={runs}", f"-seed={seed}"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(unpacked)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     said = done.stdout[-3000:] + done.stderr[-3000:]
     failed = [f"{each}: {each.read_bytes().hex()}" for each in folder.glob("crash-*")]

@@ -7,7 +7,6 @@ any, and 20 for the rules that a filter asks for.
 
 import os
 import random
-import subprocess
 from typing import NamedTuple
 
 import pytest
@@ -25,6 +24,7 @@ from siltstone.broker.security.authorizer import Authorizer
 from siltstone.broker.security.principals import parse_super_users
 from tests.support.java_program import run_program
 from tests.support.kafka import KafkaJars
+from tests.support.programs import run_to_end
 
 WORLDS = int(os.environ.get("AUTHORIZER_WORLDS") or 60)
 FIRST_SEED = int(os.environ.get("AUTHORIZER_SEED") or 0)
@@ -119,11 +119,9 @@ def test_apache_kafka_and_ours_answer_the_same(kafka_jars: KafkaJars) -> None:
     worlds = [play(seed) for seed in range(FIRST_SEED, FIRST_SEED + WORLDS)]
     questions = [question for _, asked in worlds for question in asked]
     lines = [line for rules, asked in worlds for line in (*rules, *(each.line for each in asked))]
-    done = subprocess.run(
+    done = run_to_end(
         run_program(kafka_jars, "AuthorizerOracle"),
         input="\n".join(lines) + "\n",
-        capture_output=True,
-        text=True,
         encoding="utf-8",
         timeout=PATIENCE,
         check=True,

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.support.archives import Archive
 from tests.support.kafka import cache_folder
+from tests.support.programs import run_to_end
 
 SECONDS = 150.0
 JOB = """
@@ -57,14 +57,7 @@ def test_spark_runs_on_the_bundled_java(wheel: Path, tmp_path: Path) -> None:
     environ["PYTHONPATH"] = str(wheel)
     environ["XDG_CACHE_HOME"] = str(tmp_path / "cache")
 
-    done = subprocess.run(
-        [sys.executable, "-c", JOB, str(archive.root)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = run_to_end([sys.executable, "-c", JOB, str(archive.root)], env=environ, timeout=SECONDS)
 
     assert done.returncode == 0, done.stderr
     origin, version, count, running = json.loads(done.stdout)

@@ -13,6 +13,7 @@ from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.spark.java import find_java
 from tests.support.archives import Archive
 from tests.support.batches import Row, make_batch
+from tests.support.programs import run_to_end
 from tests.support.tiny_disk import TinyDisk
 
 FEW, MANY = 20, 4000
@@ -78,9 +79,7 @@ class Place:
         return found
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.disk.enter(command), capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        return run_to_end(self.disk.enter(command), timeout=SECONDS)
 
 
 @pytest.fixture

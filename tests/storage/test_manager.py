@@ -3,7 +3,6 @@
 import errno
 import logging
 import shutil
-import subprocess
 import sys
 import threading
 import uuid
@@ -37,6 +36,7 @@ from tests.support.faults import Disk, install
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, TOPIC_ID, append_waiting, validated
 from tests.support.power import PowerDisk, Torn
+from tests.support.programs import run_to_end
 from tests.support.segments import open_files
 from tests.support.waiting import wait_until
 
@@ -749,12 +749,8 @@ def test_a_second_broker_is_refused(tmp_path: Path) -> None:
             "except LogDirError as error: print(error)"
         )
         root = Path(__file__).parents[2]
-        answer = subprocess.run(
-            [sys.executable, "-c", script, str(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=root,
+        answer = run_to_end(
+            [sys.executable, "-c", script, str(tmp_path)], check=True, cwd=root
         ).stdout
         inside = _refusal(tmp_path)
 

@@ -10,6 +10,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from tests.support.programs import run_to_end
+
 ROOT = Path(__file__).parents[2]
 BUILD = """
 import shutil, sys
@@ -45,12 +47,10 @@ if "--sdist" in sys.argv:
 
 def copy_tree(target: Path) -> None:
     """Copy what git has or would take; links stay links."""
-    listed = subprocess.run(
+    listed = run_to_end(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
-        capture_output=True,
         check=True,
-        text=True,
     )
     for name in filter(None, listed.stdout.split("\0")):
         source, place = ROOT / name, target / name

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tests.support.daemon import Daemon
 from tests.support.ports import free_ports
+from tests.support.programs import run_to_end
 from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,7 @@ def copy_jars(pom: Path, name: str) -> None:
     Raises:
         LookupError: Maven is missing, or fails.
     """
-    done = subprocess.run([_SCRIPT, pom, name], capture_output=True, text=True, check=False)
+    done = run_to_end([_SCRIPT, pom, name])
     if done.returncode:
         raise LookupError(f"mvn: {done.stderr.strip()}")
 
@@ -143,14 +144,7 @@ class KafkaTools:
         main = full_name(tool)
         if self._runner is not None:
             return self._runner.try_run(main, arguments, stdin, timeout)
-        done = subprocess.run(
-            self.jars.command("tool", main, *arguments),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        done = run_to_end(self.jars.command("tool", main, *arguments), input=stdin, timeout=timeout)
         self.jars.keep_archive("tool")
         return done
 
@@ -242,9 +236,7 @@ class KafkaBroker:
         return [str(word) for word in arguments] if isinstance(arguments, list) else []
 
     def _run_to_end(self, main: str, *arguments: str) -> None:
-        done = subprocess.run(
-            self.jars.command("once", main, *arguments), capture_output=True, text=True, check=False
-        )
+        done = run_to_end(self.jars.command("once", main, *arguments))
         if done.returncode:
             raise RuntimeError(f"{main} {arguments}: {done.stdout}{done.stderr}")
 

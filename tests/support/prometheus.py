@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.daemon import Daemon
 from tests.support.ports import free_ports
+from tests.support.programs import run_to_end
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def find_program(name: str) -> str:
 def promtool(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     """Run promtool."""
     command = [find_program("promtool"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    return run_to_end(command, cwd=ROOT)
 
 
 class Prometheus:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.support.broker import siltstone
 from tests.support.daemon import Daemon
+from tests.support.programs import output_of
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.slow]
@@ -45,16 +45,11 @@ def blocks(language: str, page: Path = PAGE) -> list[str]:
 
 def run(folder: Path, *words: str) -> str:
     """Run Python in a folder and return what it prints."""
-    done = subprocess.run(
+    return output_of(
         [sys.executable, *words],
         cwd=folder,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
-        capture_output=True,
-        text=True,
-        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_what_is_for_pytest(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from siltstone.testing import plugin
+from tests.support.programs import run_to_end
 
 pytestmark = [pytest.mark.client, pytest.mark.slow]
 
@@ -67,13 +67,10 @@ def test_without():
 def run(folder: Path, code: str, *options: str, name: str = "test_project.py") -> str:
     """Run pytest over one file and return what it says."""
     (folder / name).write_text(code)
-    done = subprocess.run(
+    done = run_to_end(
         [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", *options],
         cwd=folder,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     return done.stdout + done.stderr
 

@@ -1,10 +1,10 @@
 """The subjects of commits: what the check refuses, and where it has nothing to check."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.programs import run_to_end
 from tools.subjects import BASE, fault_of, find_faults
 
 
@@ -48,9 +48,7 @@ def test_reads_commits_since_the_base(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
         command = ["git", *who, *words]
-        return subprocess.run(
-            command, cwd=tmp_path, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        return run_to_end(command, cwd=tmp_path, check=True).stdout.strip()
 
     without_history = find_faults(tmp_path)
     git("init", "-q")

@@ -19,6 +19,7 @@ from siltstone.broker.commands.parser import make_parser, parser_for
 from siltstone.storage.dump.any_file import dump_as_json
 from siltstone.storage.dump.log_file import EVERYTHING
 from tests.support.broker import SiltstoneProcess
+from tests.support.programs import run_to_end
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -79,12 +80,7 @@ def test_a_command_that_is_unknown_is_told_all(capsys: pytest.CaptureFixture[str
 
 def test_the_package_is_the_command(tmp_path: Path) -> None:
     """`python -m siltstone`, where nothing is on the PATH."""
-    done = subprocess.run(
-        [sys.executable, "-m", "siltstone", "version", "--json"],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_to_end([sys.executable, "-m", "siltstone", "version", "--json"], check=True)
 
     assert json.loads(done.stdout)["version"] == VERSION
     assert not list(tmp_path.iterdir())
@@ -198,11 +194,6 @@ def test_port_0_is_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 )
 def test_an_output_that_takes_nothing(output: str, code: int, said: str) -> None:
     """A sentence says that it is full; a reader that closes it wants to see nothing."""
-    done = subprocess.run(
-        ["sh", "-c", f'"$0" -m siltstone version {output}', sys.executable],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_to_end(["sh", "-c", f'"$0" -m siltstone version {output}', sys.executable])
 
     assert (done.returncode, done.stderr) == (code, said)

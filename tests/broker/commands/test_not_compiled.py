@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.built import copy_tree
+from tests.support.programs import run_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +26,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a module of that tree."""
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        check=False,
+    return run_to_end(
+        [sys.executable, "-m", *words], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}
     )
 
 

@@ -1,6 +1,5 @@
 """Completion, as the shells themselves complete."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.parser import make_parser
 from siltstone.broker.commands.shells import SHELLS, commands_of, completion
+from tests.support.programs import run_to_end
 
 
 def complete(folder: Path, *words: str) -> list[str]:
@@ -15,11 +15,9 @@ def complete(folder: Path, *words: str) -> list[str]:
     script = folder / "siltstone.bash"
     script.write_text(completion(make_parser(), "bash"))
     lines = f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _siltstone'
-    done = subprocess.run(
+    done = run_to_end(
         ["bash", "-c", f'{lines}; printf "%s\\n" "${{COMPREPLY[@]}}"', "bash", *words],
-        capture_output=True,
         check=True,
-        text=True,
         cwd=folder,
     )
     assert done.stderr == ""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -16,6 +15,7 @@ from siltstone.pipeline.sinks.table import open_table
 from siltstone.pipeline.spark.java import find_java
 from siltstone.pipeline.spark.session import FAST_START
 from tests.support.keyed_log import KeyedLog
+from tests.support.programs import output_of
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("config", "pipeline", "protocol", "storage")
@@ -87,11 +87,7 @@ def submit(folder: Path, archive: Path, *arguments: str) -> str:
         "SPARK_HOME": str(home),
         "SPARK_SCALA_VERSION": "2.13",
     }
-    done = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=280
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout  # spark-submit puts both of the driver's streams there
+    return output_of(command, cwd=folder, env=environ, timeout=280)
 
 
 def test_snapshot_and_audit(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Java, interpreters and jars: found, or one sentence on what to do."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from zipfile import ZipFile
@@ -12,6 +11,7 @@ import pytest
 from siltstone.pipeline.command import doctor
 from siltstone.pipeline.errors import SourceUnavailable
 from siltstone.pipeline.spark import java, session
+from tests.support.programs import run_to_end
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -63,7 +63,7 @@ def test_the_bundled_java_is_asked_for_no_module_that_it_lacks(tmp_path: Path) -
     inner = fake_java(tmp_path / "inner", "21.0.1")
     java.write_shim(tmp_path / "shim", inner / "bin" / "java")
 
-    done = subprocess.run(
+    done = run_to_end(
         [
             tmp_path / "shim" / "bin" / "java",
             "-Xmx1g",
@@ -71,8 +71,6 @@ def test_the_bundled_java_is_asked_for_no_module_that_it_lacks(tmp_path: Path) -
             "-Da=b c",
             "Main",
         ],
-        capture_output=True,
-        text=True,
         check=True,
     )
 
@@ -126,7 +124,7 @@ def run_as_worker(script: str, code: str, *path: str) -> list[str]:
     """Return the lines that a program prints, run as Spark runs its workers."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     command = [script, "-c", code, "an argument", "*"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    done = run_to_end(command, env=environ, check=True)
     return done.stdout.splitlines()
 
 

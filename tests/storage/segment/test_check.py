@@ -1,6 +1,5 @@
 """The checker of files shares no code with the core that wrote them."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from siltstone.protocol.core import crc32c
 from siltstone.storage.segment.check import check_log, checksum_of, find_checksum
 from tests.support.batches import make_batch
+from tests.support.programs import run_to_end
 
 WITHOUT_CORE = """
 import sys
@@ -42,12 +42,8 @@ def test_a_file_is_checked_without_the_core(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(make_batch(2) + make_batch(1, base_offset=2))
 
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_CORE, str(path)],
-        capture_output=True,
-        check=True,
-        text=True,
-        cwd=Path(__file__).parents[3],
+    done = run_to_end(
+        [sys.executable, "-c", WITHOUT_CORE, str(path)], check=True, cwd=Path(__file__).parents[3]
     )
 
     assert done.stdout == "2 []\n"

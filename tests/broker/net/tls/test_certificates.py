@@ -1,7 +1,6 @@
 """The fields of a certificate, read from its DER."""
 
 import base64
-import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 from siltstone.broker.net.tls.certificates import read_block, read_blocks, read_certificate
 from tests.support.authority import Authority, Pair
+from tests.support.programs import run_to_end
 
 
 def subject_of(path: Path) -> str:
@@ -85,7 +85,7 @@ def test_a_part_without_a_keyword_is_its_number(authority: Authority) -> None:
 def test_dates_are_those_that_openssl_tells(server: Pair) -> None:
     """To the second."""
     (block,) = read_blocks(server.certificate.read_text())
-    told = subprocess.run(
+    told = run_to_end(
         [
             "openssl",
             "x509",
@@ -97,8 +97,6 @@ def test_dates_are_those_that_openssl_tells(server: Pair) -> None:
             "iso_8601",
         ],
         check=True,
-        capture_output=True,
-        text=True,
     ).stdout.strip()
 
     assert told == f"notAfter={read_block(block).not_after:%Y-%m-%d %H:%M:%SZ}"
