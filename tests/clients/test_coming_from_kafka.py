@@ -11,9 +11,9 @@ import pytest
 from tests.clients.conftest import settle
 from tests.support.broker import ADDRESS, READY, siltstone
 from tests.support.clients.confluent import Confluent
-from tests.support.console import MAINS
+from tests.support.console import write_scripts
 from tests.support.daemon import Daemon
-from tests.support.kafka import KafkaBroker, KafkaTools, full_name
+from tests.support.kafka import KafkaBroker, KafkaTools
 from tests.support.messages import Message
 from tests.support.ports import free_ports
 from tests.support.programs import run_to_end
@@ -69,15 +69,8 @@ class Operator:
 
 @pytest.fixture
 def scripts(kafka_tools: KafkaTools, tmp_path: Path) -> Path:
-    """A folder with Kafka's shell scripts, as its download has them."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, main in MAINS.items():
-        command = shlex.join(kafka_tools.jars.command("tool", full_name(main)))
-        script = folder / f"{name}.sh"
-        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        script.chmod(0o755)
-    return folder
+    """A folder with Kafka's shell scripts."""
+    return write_scripts(tmp_path / "bin", kafka_tools.jars)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import SiltstoneProcess
+from tests.support.console import write_scripts
 from tests.support.kafka import KafkaBroker, KafkaTools
 from tests.support.missing import require
 from tests.support.programs import output_of, run_to_end
@@ -20,13 +21,6 @@ pytestmark = pytest.mark.client
 
 Broker = SiltstoneProcess | KafkaBroker
 README = Path(__file__).parents[2] / "README.md"
-SCRIPTS = {
-    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
-    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-}
 
 
 def block(language: str, word: str) -> str:
@@ -47,13 +41,8 @@ def broker(own_broker: Broker) -> Broker:
 
 @pytest.fixture
 def scripts(kafka_tools: KafkaTools, tmp_path: Path) -> Path:
-    """A folder with Kafka's shell scripts, as its download has them."""
-    for name, main in SCRIPTS.items():
-        command = shlex.join(kafka_tools.jars.command("tool", main))
-        path = tmp_path / name
-        path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        path.chmod(0o755)
-    return tmp_path
+    """A folder with Kafka's shell scripts."""
+    return write_scripts(tmp_path / "bin", kafka_tools.jars)
 
 
 def typed(code: str, broker: Broker, path: Path) -> str:

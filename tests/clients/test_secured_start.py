@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import KafkaError
 
 from tests.support.broker import ADDRESS, READY, siltstone
+from tests.support.console import write_scripts
 from tests.support.daemon import Daemon
 from tests.support.kafka import KafkaJars
 from tests.support.ports import free_ports
@@ -29,10 +30,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.client]
 
 ROOT = Path(__file__).parents[2]
 SECTION = "Secured from the first start"
-TOOLS = {
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
-}
 
 
 def commands_of_the_page() -> list[str]:
@@ -281,11 +278,7 @@ def test_git_takes_no_secret(operator: Operator) -> None:
 @pytest.mark.java
 def test_kafkas_tools_make_a_user(operator: Operator, kafka_jars: KafkaJars) -> None:
     """The commands of the page as they stand there; the user may use that topic and no other."""
-    for name, main in TOOLS.items():
-        path = operator.tools / name
-        command = shlex.join(kafka_jars.command("once", main))
-        path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        path.chmod(0o755)
+    write_scripts(operator.tools, kafka_jars, "once")
     create(operator.login("admin", operator.password), "orders", "others")
 
     done = operator.type(commands_of_the_page()[1].replace("localhost:9093", operator.bootstrap))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.archives import Archive
-from tests.support.broker import SiltstoneProcess
+from tests.support.broker import a_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +44,4 @@ def connector() -> None:
         pytest.skip(str(lack))
 
 
-@pytest.fixture(scope="package")
-def pipeline_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
-    """A running broker whose folder the pipeline sees."""
-    process = SiltstoneProcess(tmp_path_factory.mktemp("pipeline"))
-    process.start()
-    yield process
-    process.close()
+pipeline_broker = a_process(scope="package")

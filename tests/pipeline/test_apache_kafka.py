@@ -22,7 +22,7 @@ from siltstone.pipeline.planning.manifest import Manifest
 from siltstone.pipeline.sinks.kafka import make_producer
 from siltstone.pipeline.transports import open_source
 from tests.support.archives import read_splits
-from tests.support.broker import SiltstoneProcess
+from tests.support.broker import SiltstoneProcess, a_process
 from tests.support.kafka import KafkaBroker, KafkaJars
 from tests.support.missing import require
 from tests.support.ports import free_ports
@@ -163,13 +163,7 @@ def test_an_unknown_certificate_is_refused(guarded: Guarded, tmp_path: Path) -> 
         other.view("SASL_SSL", "PLAIN")
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
-    """Our broker, with a topic to be replayed."""
-    process = SiltstoneProcess(tmp_path_factory.mktemp("replayed")).start()
-    fill_source(process.bootstrap)
-    yield process
-    process.close()
+ours = a_process(prepare=fill_source)
 
 
 def test_exactly_once_into_apache_kafka(

@@ -27,12 +27,11 @@ from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
 from siltstone.pipeline.sinks.table import open_table
 from siltstone.storage import files
 from siltstone.storage.topic_partition import TopicPartition
-from tests.support.broker import SiltstoneProcess
+from tests.support.broker import SiltstoneProcess, a_process
 from tests.support.produced import create_topic, delete_topic, numbered, produce
 from tests.support.waiting import at_least, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from confluent_kafka import Message
@@ -50,13 +49,7 @@ BUSY = {
 }
 
 
-@pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
-    """A broker whose cleaner never rests, and that lets go of old files at once."""
-    process = SiltstoneProcess(tmp_path_factory.mktemp("busy"), BUSY)
-    process.start()
-    yield process
-    process.close()
+busy = a_process(BUSY)
 
 
 class Writer:

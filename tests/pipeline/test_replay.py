@@ -1,7 +1,6 @@
 """Replays: what a table or a topic holds, back into a topic."""
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,14 @@ from siltstone.pipeline.errors import BadOption, Refused, SourceUnavailable
 from siltstone.pipeline.jobs.export import ExportSpec, export
 from siltstone.pipeline.jobs.replay import ReplaySpec, name_of, replay
 from siltstone.pipeline.sinks.kafka import PROGRESS_TOPIC, look_at, make_producer, read_progress
-from tests.support.broker import ADDRESS, SiltstoneProcess
+from tests.support.broker import ADDRESS, SiltstoneProcess, a_process
 from tests.support.produced import create_topic, delete_topic, produce
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
-    """A broker with a topic of every shape of record."""
-    process = SiltstoneProcess(tmp_path_factory.mktemp("replay"))
-    process.start()
-    fill_source(process.bootstrap)
-    yield process
-    process.close()
+broker = a_process(prepare=fill_source)
 
 
 def test_topic_into_a_topic(broker: SiltstoneProcess) -> None:

@@ -1,6 +1,5 @@
 """The three transports against a running broker: the same rows, whichever way they come."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -23,7 +22,7 @@ from siltstone.protocol.errors import ErrorCode
 from siltstone.storage import files
 from siltstone.storage.clock import Clock
 from tests.support.archives import read_splits
-from tests.support.broker import SiltstoneProcess
+from tests.support.broker import SiltstoneProcess, a_process
 from tests.support.kafka import KafkaBroker
 from tests.support.produced import create_topic, delete_topic, numbered, produce
 
@@ -33,13 +32,7 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers
 pytestmark = pytest.mark.client
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
-    """One broker for this file."""
-    process = SiltstoneProcess(tmp_path_factory.mktemp("served"))
-    process.start()
-    yield process
-    process.close()
+served = a_process()
 
 
 def options(served: SiltstoneProcess, topic: str, **more: str) -> ReadOptions:

@@ -8,6 +8,7 @@ from inspect import isawaitable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
+import pytest
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
@@ -24,10 +25,11 @@ from siltstone.broker.security.acl import (
 )
 from siltstone.broker.security.audited_changes import Changes
 from siltstone.config.security import STANDARD_AUTHORIZER
+from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from siltstone.broker.security.authorizer import Authorizer
@@ -113,6 +115,22 @@ class Guarded:
         cls = load_response_schema(key, context.version)
         _, size = entity_reader(cls.__header_schema__)(frame[4:], 0)
         return entity_reader(cls)(frame[4:], size)[0]
+
+
+def a_guarded(topics: str, partitions: int = 1, *, coordinates: bool = False) -> Any:
+    """Return a fixture: a broker without rules, with topics of one letter, maybe with group g."""
+
+    @pytest.fixture
+    async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
+        started = await Guarded(tmp_path / "home").open()
+        for name in topics:
+            await started.home.services.topics.create(name, partitions, {})
+        if coordinates:
+            await started.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who="User:admin")
+        yield started
+        await started.close()
+
+    return guarded
 
 
 def rule(

@@ -4,11 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal
+
+import pytest
 
 from tests.support.daemon import Daemon
 from tests.support.ports import free_ports
+from tests.support.programs import run_to_end
 from tests.support.waiting import PATIENCE
 
 ADDRESS = r"listening listener={} address=(\S+)"
@@ -26,6 +30,24 @@ def siltstone() -> str:
     if found is None:
         raise FileNotFoundError("siltstone is not installed here; run make setup")
     return found
+
+
+def a_process(
+    settings: Mapping[str, str] | None = None,
+    prepare: Callable[[str], object] | None = None,
+    scope: Literal["module", "package"] = "module",
+) -> Any:
+    """Return a fixture: a running broker process, prepared by what is given its address."""
+
+    @pytest.fixture(scope=scope)
+    def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
+        made = SiltstoneProcess(tmp_path_factory.mktemp("broker"), settings).start()
+        if prepare is not None:
+            prepare(made.bootstrap)
+        yield made
+        made.close()
+
+    return process
 
 
 class SiltstoneProcess:
@@ -74,7 +96,7 @@ class SiltstoneProcess:
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command with the settings of this broker to its end."""
         command = self.command(*arguments)
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return run_to_end(command)
 
     def start(self, timeout: float = PATIENCE) -> "SiltstoneProcess":
         """Start it and return when it says that it is ready."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import confluent_kafka
 
 from tests.support.clients.transactional import Confluent
-from tests.support.kafka import KafkaTools
+from tests.support.kafka import KafkaJars, KafkaTools, full_name
 from tests.support.oracle import Broker
 from tests.support.waiting import PATIENCE, wait_until
 from tools.console_tools import Step
@@ -75,6 +75,17 @@ class Answer(NamedTuple):
 
     code: int
     lines: tuple[str, ...]
+
+
+def write_scripts(folder: Path, jars: KafkaJars, archive: str = "tool") -> Path:
+    """Write Kafka's shell scripts, as its download has them; return their folder."""
+    folder.mkdir(exist_ok=True)
+    for name, main in MAINS.items():
+        script = folder / f"{name}.sh"
+        command = shlex.join(jars.command(archive, full_name(main)))
+        script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        script.chmod(0o755)
+    return folder
 
 
 class Console:

@@ -1,6 +1,10 @@
 """The broker's services on a folder of the test: real storage and topics, no listener."""
 
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from siltstone.broker.api import APIS, BY_KEY
 from siltstone.broker.context import RequestContext
@@ -30,6 +34,19 @@ from siltstone.storage.manager import LogManager
 from tests.support.clock import FakeClock
 
 HOST, PORT = "broker.example", 9092
+
+
+@asynccontextmanager
+async def groups_on_disk(
+    root: Path, topics: Mapping[str, int] = MappingProxyType({}), **settings: Any
+) -> AsyncIterator["ServicesOnDisk"]:
+    """Open services with topics of so many partitions, and the journal of groups, of one."""
+    home = await ServicesOnDisk(root, offsets_topic_num_partitions="1", **settings).open()
+    for name, partitions in topics.items():
+        await home.services.topics.create(name, partitions, {})
+    await home.services.groups().journal.ensure_created()
+    yield home
+    await home.close()
 
 
 class ServicesOnDisk:

@@ -1,6 +1,5 @@
 """AlterClientQuotas and DescribeClientQuotas: what is set is described, as by a plain model."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,14 +40,6 @@ COMPONENTS = st.dictionaries(
     st.sampled_from(["user", "client-id"]),
     st.sampled_from([(0, "a"), (0, "b"), (1, None), (2, None)]),
 )
-
-
-@pytest.fixture(scope="module")
-def io() -> Iterator[IoThreads]:
-    """Threads."""
-    threads = IoThreads(1)
-    yield threads
-    threads.close()
 
 
 def services(root: Path, io: IoThreads) -> Any:

@@ -15,7 +15,7 @@ from tests.support import group_requests
 from tests.support.kio_messages import encode, request
 from tests.support.limited import add_to_txn
 from tests.support.line import others_first, taking_turns
-from tests.support.services import ServicesOnDisk
+from tests.support.services import ServicesOnDisk, groups_on_disk
 from tests.support.waiting import give_turns_until
 
 COMMIT = 8
@@ -27,13 +27,9 @@ TXN_COMMIT = 28
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """The topic orders of 20 partitions, and the group "g" without members."""
-    services = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await services.services.topics.create("orders", 20, {})
-    groups = services.services.groups()
-    await groups.journal.ensure_created()
-    groups.add_classic("g")
-    yield services
-    await services.close()
+    async with groups_on_disk(tmp_path / "root", {"orders": 20}) as services:
+        services.services.groups().add_classic("g")
+        yield services
 
 
 def commit_of(offset: int, *indexes: int, topic: str = "orders") -> Any:

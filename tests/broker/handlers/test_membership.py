@@ -12,7 +12,7 @@ from siltstone.broker.groups.group import GroupState
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.kio_messages import request
-from tests.support.services import ServicesOnDisk
+from tests.support.services import ServicesOnDisk, groups_on_disk
 from tests.support.stable_group import (
     SESSION_MS,
     add_stable_group,
@@ -29,11 +29,9 @@ E = ErrorCode
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """The stable group "g" of "m", whose instance id is "i"."""
-    services = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await services.services.groups().journal.ensure_created()
-    add_stable_group(services)
-    yield services
-    await services.close()
+    async with groups_on_disk(tmp_path / "root") as services:
+        add_stable_group(services)
+        yield services
 
 
 async def test_a_heartbeat_keeps_a_member(home: ServicesOnDisk) -> None:

@@ -17,7 +17,7 @@ from siltstone.storage.log.log import Log
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.kio_messages import encode, request
-from tests.support.services import ServicesOnDisk
+from tests.support.services import ServicesOnDisk, groups_on_disk
 from tests.support.stable_group import (
     SESSION_MS,
     add_stable_group,
@@ -38,19 +38,11 @@ E = ErrorCode
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """The topic orders of 20 partitions, the stable group "g" of "m" and the empty one "alone"."""
-    services = ServicesOnDisk(
-        tmp_path / "root",
-        offsets_topic_num_partitions="1",
-        offset_metadata_max_bytes=str(MAX_METADATA),
-    )
-    await services.open()
-    await services.services.topics.create("orders", 20, {})
-    groups = services.services.groups()
-    await groups.journal.ensure_created()
-    groups.add_classic("alone")
-    add_stable_group(services)
-    yield services
-    await services.close()
+    longest = {"offset_metadata_max_bytes": str(MAX_METADATA)}
+    async with groups_on_disk(tmp_path / "root", {"orders": 20}, **longest) as services:
+        services.services.groups().add_classic("alone")
+        add_stable_group(services)
+        yield services
 
 
 def _journal(home: ServicesOnDisk) -> Log:

@@ -13,7 +13,7 @@ from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.committed import new_offsets
 from tests.support.kio_messages import request as request_of
-from tests.support.services import ServicesOnDisk
+from tests.support.services import ServicesOnDisk, groups_on_disk
 
 FETCH = 9
 E = ErrorCode
@@ -23,19 +23,15 @@ COMMITTED = {0: (7, 2, "läuft"), 1: (8, -1, "")}
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """Offsets of the group "g" in two of the three partitions of orders, one with an expiry."""
-    services = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await services.services.topics.create("orders", 3, {})
-    groups = services.services.groups()
-    await groups.journal.ensure_created()
-    for index, committed in enumerate(
-        (
-            OffsetCommitValue(7, 2, "läuft", 1),
-            OffsetCommitValue(8, -1, "", 1, expire_timestamp=1 << 60),
-        )
-    ):
-        groups.offsets.append("g", 0, new_offsets(("orders", index, committed)))
-    yield services
-    await services.close()
+    committed = (
+        OffsetCommitValue(7, 2, "läuft", 1),
+        OffsetCommitValue(8, -1, "", 1, expire_timestamp=1 << 60),
+    )
+    async with groups_on_disk(tmp_path / "root", {"orders": 3}) as services:
+        for index, each in enumerate(committed):
+            offsets = new_offsets(("orders", index, each))
+            services.services.groups().offsets.append("g", 0, offsets)
+        yield services
 
 
 def _request(

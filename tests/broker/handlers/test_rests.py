@@ -11,7 +11,7 @@ from siltstone.broker.process.loop_share import FIRST_PIECE
 from tests.support.ask import ask
 from tests.support.kio_messages import request
 from tests.support.line import others_first
-from tests.support.services import ServicesOnDisk
+from tests.support.services import ServicesOnDisk, groups_on_disk
 
 COMMIT, FETCH_OFFSETS, DELETE_OFFSETS, DELETE_RECORDS = 8, 9, 47, 21
 MANY = 3 * FIRST_PIECE
@@ -21,11 +21,8 @@ NONE, UNKNOWN_TOPIC, GROUP_NOT_FOUND, UNKNOWN_MEMBER = 0, 3, 69, 25
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     """Services with topic t, and the journal of groups."""
-    opened = await ServicesOnDisk(tmp_path / "root", offsets_topic_num_partitions="1").open()
-    await opened.services.topics.create("t", MANY, {})
-    await opened.services.groups().journal.ensure_created()
-    yield opened
-    await opened.close()
+    async with groups_on_disk(tmp_path / "root", {"t": MANY}) as opened:
+        yield opened
 
 
 async def begun(home: ServicesOnDisk, key: int, request: Any) -> asyncio.Task[Any]:

@@ -1,7 +1,5 @@
 """Requests that nobody may make, and how a refusal looks: as Apache Kafka 4.3.1 answers."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +39,7 @@ from siltstone.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from siltstone.protocol.messages.sync_group import SyncGroupRequest
-from tests.support.asking_as import Guarded, rule
+from tests.support.asking_as import Guarded, a_guarded, rule
 
 TOPIC = ResourceType.TOPIC
 NO_TOPIC = ErrorCode.topic_authorization_failed
@@ -53,14 +51,7 @@ UNHEARD_OF = 77
 """A number that no type, pattern, operation or permission has."""
 
 
-@pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
-    """A broker with the topics a and b, where bob may do nothing."""
-    started = await Guarded(tmp_path / "home").open()
-    for name in "ab":
-        await started.home.services.topics.create(name, 2, {})
-    yield started
-    await started.close()
+guarded = a_guarded("ab", 2)
 
 
 def codes(rows: Any) -> list[tuple[str, ErrorCode]]:

@@ -1,8 +1,6 @@
 """Parts that are served beside parts that are refused or left out, as by Apache Kafka."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +29,6 @@ from siltstone.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
 from siltstone.protocol.messages.list_groups import ListGroupsRequest
 from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -52,7 +49,7 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from siltstone.protocol.records.batch import TRANSACTIONAL
-from tests.support.asking_as import Guarded, rule
+from tests.support.asking_as import Guarded, a_guarded, rule
 from tests.support.batches import make_batch
 from tests.support.waiting import give_turns_until
 
@@ -66,15 +63,7 @@ NO_TRANSACTION = ErrorCode.transactional_id_authorization_failed
 UNKNOWN = ErrorCode.unknown_topic_or_partition
 
 
-@pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
-    """A broker with the topics a, b and c."""
-    started = await Guarded(tmp_path / "home").open()
-    for name in "abc":
-        await started.home.services.topics.create(name, 2, {})
-    await started.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who="User:admin")
-    yield started
-    await started.close()
+guarded = a_guarded("abc", 2, coordinates=True)
 
 
 def metadata(*names: str, creates: bool = False, operations: bool = False) -> MetadataRequest:

@@ -1,7 +1,5 @@
 """A permission is not judged again, until a rule changes; a refusal is told again."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from siltstone.broker.security.acl import Operation, Permission, ResourceType
 from siltstone.broker.security.authorizer import Authorizer
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.heartbeat import HeartbeatRequest
 from siltstone.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -25,22 +22,14 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from siltstone.protocol.records.batch import TRANSACTIONAL
-from tests.support.asking_as import DENIED, Guarded, codes_in, rule
+from tests.support.asking_as import DENIED, Guarded, a_guarded, codes_in, rule
 from tests.support.batches import make_batch
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 EVE = "User:eve"
 
 
-@pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
-    """A broker with the topics a and b, and a coordinator for the group g."""
-    started = await Guarded(tmp_path / "home").open()
-    for name in "ab":
-        await started.home.services.topics.create(name, 1, {})
-    await started.ask(10, FindCoordinatorRequest(coordinator_keys=["g"]), who="User:admin")
-    yield started
-    await started.close()
+guarded = a_guarded("ab", coordinates=True)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Rights of each API: a client without them is refused, with Apache Kafka's codes."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from siltstone.protocol.messages.create_acls import AclCreation
 from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from siltstone.protocol.messages.delete_acls import DeleteAclsFilter
 from siltstone.protocol.messages.delete_topics import DeleteTopicState
-from tests.support.asking_as import DENIED, Guarded, codes_in, made
+from tests.support.asking_as import DENIED, Guarded, a_guarded, codes_in, made
 
 _OF_SETTINGS = {32, 33, 44}
 KINDS = (
@@ -32,13 +30,7 @@ EMPTY = {16, 66}
 REFUSED = [api for api in APIS if REQUIREMENTS[api.key]]
 
 
-@pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
-    """A broker with the topic x, and no rules."""
-    started = await Guarded(tmp_path / "home").open()
-    await started.home.services.topics.create("x", 1, {})
-    yield started
-    await started.close()
+guarded = a_guarded("x")
 
 
 def request_of(guarded: Guarded, api: Api, version: int) -> Any:
