@@ -123,6 +123,13 @@ def power_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PowerDisk:
 
 
 @pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """A folder on the machine's own disk; `tmp_path` may lie in memory, which forgets no page."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def memory_path(tmp_path: Path) -> Iterator[Path]:
     """A folder in memory where there is one: for tests that open thousands of logs."""
     memory = Path("/dev/shm")

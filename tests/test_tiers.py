@@ -46,20 +46,45 @@ def test_a_leg_that_fails_fails_the_tier_and_stops_no_other(
     assert left == []
 
 
-def test_bytecode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where Python is asked not to: each process of a leg would compile everything again."""
-    environs: list[dict[str, str]] = []
+@pytest.fixture
+def environs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The environment of each leg that a test runs."""
+    given: list[dict[str, str]] = []
 
     def run(*_: object, env: dict[str, str], **__: object) -> Any:
-        environs.append(env)
+        given.append(env)
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setattr(subprocess, "run", run)
+    return given
+
+
+def test_bytecode_is_kept(monkeypatch: pytest.MonkeyPatch, environs: list[dict[str, str]]) -> None:
+    """Also where Python is asked not to: each process of a leg would compile everything again."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
     assert tiers.main("all") == 0
     assert len(environs) == len(tiers.TIERS["all"])
     assert not any("PYTHONDONTWRITEBYTECODE" in environ for environ in environs)
+
+
+@pytest.mark.parametrize(("room", "is_used"), [(0, True), (1 << 62, False)])
+def test_folders_lie_in_memory_where_there_is_room(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environs: list[dict[str, str]],
+    room: int,
+    is_used: bool,
+) -> None:
+    """In the leg of most tests; those that judge by a clock, or are slow, have the disk."""
+    monkeypatch.delenv(tiers.FOLDERS, raising=False)
+    monkeypatch.setattr(tiers, "MEMORY", tmp_path)
+    monkeypatch.setattr(tiers, "ROOM", room)
+
+    assert tiers.main("all") == 0
+    first, *others = [environ.get(tiers.FOLDERS) for environ in environs]
+    assert first == (str(tmp_path) if is_used else None)
+    assert not any(others)
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ async def sending(request: pytest.FixtureRequest) -> AsyncIterator[SendingThread
 
 
 @pytest.fixture
-def content(tmp_path: Path) -> tuple[FileSlice, bytes]:
+def content(disk_path: Path) -> tuple[FileSlice, bytes]:
     """A file of 3 MiB, as a slice and as bytes."""
     data = random.Random(7).randbytes(3 << 20)
-    path = tmp_path / "file"
+    path = disk_path / "file"
     path.write_bytes(data)
     return FileSlice(OpenFile(path), 0, len(data)), data
 

@@ -117,9 +117,9 @@ def test_deletions_wait_for_their_time() -> None:
     assert deletions.pending == 0
 
 
-def test_write_back_takes_an_open_file(tmp_path: Path) -> None:
+def test_write_back_takes_an_open_file(disk_path: Path) -> None:
     """The kernel takes the hint for a file on a real file system."""
-    path = tmp_path / "file"
+    path = disk_path / "file"
     path.write_bytes(b"x" * 8192)
 
     assert start_write_back(SegmentFile(os.open(path, os.O_RDWR)), 0, 8192) in {True, False}

@@ -40,9 +40,9 @@ ASK = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 @pytest.fixture
-async def home(tmp_path: Path, server: Pair) -> AsyncIterator[Running]:
+async def home(disk_path: Path, server: Pair) -> AsyncIterator[Running]:
     """A broker with a listener that encrypts, and one that does not."""
-    async with running(tmp_path / "data", TWO, f"ssl.keystore.location={server.store}") as started:
+    async with running(disk_path / "data", TWO, f"ssl.keystore.location={server.store}") as started:
         await started.topics.create("t", 1, {})
         yield started
 
