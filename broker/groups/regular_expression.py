@@ -1,7 +1,5 @@
 """Regular expressions of clients, in RE2's syntax: the time grows only with the text's length."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Final
 

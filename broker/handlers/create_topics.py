@@ -9,14 +9,14 @@ up to 500 of them, since they are a hundred times as long as the request; more t
 topics, or more than partitions.max.count partitions in all, are refused with POLICY_VIOLATION.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC
+from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.assignments import (
     check_indexes,
     check_replicas,
@@ -24,6 +24,7 @@ from siltstone.broker.topics.assignments import (
     check_total,
 )
 from siltstone.config.describe import describe_topic
+from siltstone.config.layers import Layers
 from siltstone.protocol.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -34,19 +35,14 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.messages.create_topics import (
     RESPONSE,
+    CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
+    CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from siltstone.protocol.names import CLUSTER_METADATA_TOPIC, check_topic_name
 from siltstone.storage.randomness import random_id
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.config.layers import Layers
-    from siltstone.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 _MAX_DESCRIBED = 500
 _MAX_KEPT = 16

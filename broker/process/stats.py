@@ -5,8 +5,6 @@ when thousands of files are open; since Linux 6.2 the size of this folder is the
 files.
 """
 
-from __future__ import annotations
-
 import resource
 from typing import NamedTuple
 

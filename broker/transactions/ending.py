@@ -4,8 +4,6 @@ Clients with ``transaction.version`` 2 get the epoch of their next transaction w
 ends, so that late batches have an old epoch. Older clients keep their epoch.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from siltstone.broker.transactions.transaction import (

@@ -1,7 +1,5 @@
 """InitProducerId with a transactional id: which epoch the next producer gets (KIP-98, 360, 890)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from siltstone.broker.transactions import ending

@@ -1,7 +1,5 @@
 """JSON that decides about topics and rights: ambiguous text is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The resource types of the config APIs, to which settings belong, and their names."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from siltstone.protocol.errors import InvalidRequest
