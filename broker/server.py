@@ -55,6 +55,7 @@ from siltstone.broker.topics.features import Features
 from siltstone.broker.topics.moves.manager import LogDirMoves
 from siltstone.broker.topics.pins import PinRoom
 from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.scrub import Scrub
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.topics.start import recover_topics
 from siltstone.broker.transactions.producer_ids import ProducerIds
@@ -170,6 +171,7 @@ class Broker:
         self._cleaning = Cleaning(self.logs, self._cleaner, pool, settings, io, clock)
         self.topics = TopicRegistry(self._writer, settings, self.logs, self._cleaning, io)
         self._moves = LogDirMoves(self.logs, self.topics, self._cleaning, settings, io, clock)
+        self._scrub = Scrub(self.logs, settings, clock)
         self._pins = PinRoom(self._current, clock, self._cleaning.first_dirty_offset)
         self._housekeeping = Housekeeping(
             self.logs, self._current, clock, self._cleaning.is_reserved
@@ -303,6 +305,7 @@ class Broker:
             listener.start()
         self._is_started = True
         await self._cleaning.start()
+        await self._scrub.start()
         await self._open_probe()
         self._tasks.start(self._loop_watch.run(), "event loop watch")
         self._tasks.start(self._housekeeping.run(), "housekeeping")
@@ -399,6 +402,7 @@ class Broker:
         await self._http.close()
         await self._readiness.end()
         await self._pins.close()
+        await self._io.run(self._scrub.stop)
         cleaner_ended = await self._cleaning.stop()
         clean = await self._close_logs(deadline) and cleaner_ended
         self._sending.close()
@@ -595,6 +599,7 @@ class Broker:
             readiness=self._readiness,
             cleaning=self._cleaning,
             pins=self._pins,
+            scrub=self._scrub,
             certificates=self.certificates,
             meter=self.meter,
             buffers=self._buffers,
@@ -641,7 +646,8 @@ class Broker:
     def _find_remarks(self) -> list[str]:
         """Return sentences about what an operator should repair, although clients are served."""
         warnings = map(find_warning, self.logs.directories)
-        return [*(each for each in warnings if each is not None), *self._cleaning.remarks()]
+        found = [each for each in warnings if each is not None]
+        return [*found, *self._scrub.remarks(), *self._cleaning.remarks()]
 
 
 def _reachable(listener: Listener, told: tuple[str, int]) -> str:

@@ -187,6 +187,16 @@ class ServerConfig:
         "retention, the cleaner, committed offsets and ends of transactions go on. With less than "
         "twice as many the log and /readyz warn. 0: produces go on until the disk is full.",
     )
+    log_scrub_bytes_per_second: int = long_key(
+        0,
+        "How many bytes of closed segments are read per second in the background, round after "
+        "round, so that damage shows before a consumer meets it: in a line of the log, on /readyz, "
+        "in metrics and in siltstone explain. A round begins an hour after the one before, or when "
+        "that is over. 0: nothing is read.",
+        check=at_least(0),
+        dynamic=True,
+        ours=True,
+    )
     config_reload_on_change: bool = key(
         False,  # the default
         "Reload the file of the settings by itself as soon as it has changed, as SIGHUP does. "

@@ -114,6 +114,8 @@ def _detail(facts: dict[str, Any], now_ms: int) -> Iterator[str]:
         )
     yield f"  next pass {_next(facts, now_ms)}"
     yield f"  to do     {advise(facts)}"
+    for sentence in facts.get("damage", ()):
+        yield f"  damage    {sentence}"
     if facts.get("last_pass"):
         yield f"  last pass {_last(facts['last_pass'])}"
     if "prediction" in facts:

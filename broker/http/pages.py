@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from siltstone.broker.services import Services
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.pins import PinRoom
+    from siltstone.broker.topics.scrub import Scrub
 
 _CONNECTIONS_AT_A_TIME = 1024
 _MAX_SOFTWARE = 64  # characters of a name or of a version
@@ -66,6 +67,7 @@ class Pages:
     readiness: Readiness
     cleaning: Cleaning
     pins: PinRoom
+    scrub: Scrub
     certificates: Endpoints | None
     meter: OnFirstUse[Meter]
     buffers: Buffers
@@ -85,7 +87,9 @@ class Pages:
         yield Route("GET", "/readyz", self.readiness.answer, is_urgent=True)
         control = ControlChannel(is_trusted, io, self._status, logs.all_logs)
         yield from control.routes()
-        explainer = Explainer(self.cleaning, services.topics, services.settings, clock)
+        explainer = Explainer(
+            self.cleaning, services.topics, services.settings, clock, self.scrub.find_damage
+        )
         cleaner_pages = CleanerPages(self.cleaning, explainer, io, clock)
         pin_pages = PinPages(self.pins, services.topics, io, lambda: logs.cluster_id)
         after_start = (
@@ -183,6 +187,7 @@ class Pages:
             disks=lambda: {str(each.path): each.room for each in logs.directories},
             cleaning=self.cleaning,
             pins=self.pins,
+            scrub=self.scrub,
             moves=services.moves,
             coordinators=services.coordinators,
             telemetry=services.telemetry,

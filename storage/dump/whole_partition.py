@@ -27,14 +27,14 @@ from siltstone.storage.producers.markers import MarkerKind, read_marker
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment import check
 from siltstone.storage.segment.check import CheckedBatch
+from siltstone.storage.segment.damage import LOG_REMEDY
 from siltstone.storage.topic_partition import TopicPartition
 
 MAX_SENTENCES: Final = 1000
 """How many faults, and how many notes, a report keeps; the others are only counted."""
 
 REMEDIES: Final = {
-    files.LOG: "take the segment from a backup; without one the other batches are still served, "
-    "and consumers that check checksums have to be set past the damaged one",
+    files.LOG: LOG_REMEDY,
     files.INDEX: "delete the file: the next start builds it again from the .log",
     files.TIME_INDEX: "delete the file: the next start builds it again from the .log",
     files.TRANSACTION_INDEX: "delete the file and the .index of the segment: the next start builds "

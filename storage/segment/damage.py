@@ -4,6 +4,8 @@ Kafka does not check them since KAFKA-7283. `LogSegment.recover` repairs the dam
 rebuilds all indexes from the ``.log``, including a missing time index.
 """
 
+from typing import Final
+
 from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC
 from siltstone.storage import files
 from siltstone.storage.producers import transaction_index
@@ -14,6 +16,12 @@ from siltstone.storage.segment.index import (
     TimeIndex,
 )
 from siltstone.storage.segment.readable import ReadableSegment
+
+LOG_REMEDY: Final = (
+    "take the segment from a backup; without one the other batches are still served, and "
+    "consumers that check checksums have to be set past the damaged one"
+)
+"""The remedy for a damaged ``.log``."""
 
 
 def find_damage(segment: ReadableSegment) -> str | None:

@@ -69,12 +69,21 @@ class SegmentFiles:
             FileNotFoundError: There is no such file.
         """
         file = self.open_files.get((self._key, kind))
-        if file is not None:
-            return file
+        if file is None:
+            file = self.open_apart(kind)
+            self.keep(kind, file)
+        return file
+
+    def open_apart(self, kind: str) -> SegmentFile:
+        """Return a file that is not kept open for other readers.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
         for attempt in range(_ATTEMPTS):
             for suffix in (self.suffix, self._moving_to):
                 try:
-                    return self.open_files.open((self._key, kind), self._path_text(kind, suffix))
+                    return SegmentFile(files.open_file(self._path_text(kind, suffix)))
                 except FileNotFoundError:
                     if attempt == _ATTEMPTS - 1:
                         raise

@@ -52,16 +52,6 @@ class OpenFiles:
                 self._files.move_to_end(key)
             return file
 
-    def open(self, key: Hashable, path: str) -> SegmentFile:
-        """Open a file for reading and keep it under a key.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-        """
-        file = SegmentFile(files.open_file(path))
-        self.put(key, file)
-        return file
-
     def put(self, key: Hashable, file: SegmentFile) -> None:
         """Keep an open file; above the limit forget the file that was not read for longest."""
         forgotten = []

@@ -15,6 +15,7 @@ from typing import Final
 from siltstone.protocol.core import SegmentScan
 from siltstone.protocol.core.constants import FAULTS
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from siltstone.storage import files
 from siltstone.storage.files import disk
 from siltstone.storage.segment.index import ActiveIndexes
 
@@ -47,9 +48,16 @@ class Scan:
 
 
 def scan_log(
-    fd: int, size: int, base_offset: int, interval: int, observe: Observer | None = None
+    fd: int,
+    size: int,
+    base_offset: int,
+    interval: int,
+    observe: Observer | None = None,
+    pause: Callable[[int], object] = lambda _: None,
 ) -> Scan:
     """Read ``size`` bytes of an open ``.log``; ``interval`` is ``index.interval.bytes``.
+
+    ``pause`` is called after each read with the number of its bytes.
 
     Raises:
         LegacyFormatError: The file has sound messages of a Kafka before 0.11, which must not be
@@ -64,8 +72,9 @@ def scan_log(
             buffer = bytearray(state.needed)
         filled = disk.preadv(fd, [buffer], position)
         if not filled:
-            break  # the file is shorter than it was
+            break
         chunk = memoryview(buffer)[: min(filled, size - position)]
+        pause(len(chunk))
         entries, notable = state.scan(chunk)
         indexes.add_rows(entries)
         if observe is not None:
@@ -74,8 +83,8 @@ def scan_log(
                 header = BatchHeader.read(batch)
                 observe(header, batch[: header.size])
         stuck = state.position == position and state.needed > len(chunk)
-        if state.status < 0 or (stuck and state.needed > size - position):
-            break
+        if state.status < 0 or (stuck and state.needed > min(size, files.size_of(fd)) - position):
+            break  # also where the file is shorter than it was
     if state.position < size:
         _refuse_legacy(fd, state.position, size)
     return _conclude(indexes, state, size)

@@ -12,7 +12,7 @@ from siltstone.cleaner.explaining.explanation import Explanation, OpenTransactio
 from siltstone.config.describe import find_broker_place, find_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.registry import TopicRegistry
@@ -34,12 +34,18 @@ class Explainer:
     """Explains partitions of the running broker, in slices: each explanation takes some 50 µs."""
 
     def __init__(
-        self, cleaning: Cleaning, topics: TopicRegistry, settings: BrokerSettings, clock: Clock
+        self,
+        cleaning: Cleaning,
+        topics: TopicRegistry,
+        settings: BrokerSettings,
+        clock: Clock,
+        find_damage: Callable[[], Mapping[TopicPartition, list[str]]] = dict,
     ) -> None:
         self._cleaning = cleaning
         self._topics = topics
         self._settings = settings
         self._clock = clock
+        self._find_damage = find_damage
 
     def select(self, topic: str | None, partition: int | None) -> list[tuple[Topic, int]] | None:
         """Return the named partitions, all without a topic; None if they do not exist."""
@@ -60,6 +66,7 @@ class Explainer:
         """Yield the explanations as JSON values; topics that are deleted meanwhile are left out."""
         off = self.find_what_is_off()
         progress = dict(self._progress())
+        damage = self._find_damage()
         for topic, index in partitions:
             if self._topics.topics.get(topic.name) is not topic:
                 continue
@@ -75,6 +82,8 @@ class Explainer:
             last = self._cleaning.pool.get().services.figures.last.get(log.topic_partition)
             answer["size_bytes"] = log.size
             answer["last_pass"] = None if last is None else last._asdict()
+            if log.topic_partition in damage:
+                answer["damage"] = damage[log.topic_partition]
             yield answer
 
     def _explain(

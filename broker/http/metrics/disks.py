@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.metric import Metric, each_of, one_of
+from siltstone.broker.topics.scrub import MAX_TOLD
 from siltstone.storage.directory.room import Level
 
 if TYPE_CHECKING:
@@ -85,6 +86,35 @@ PIN_METRICS = (
     Metric("counter", "siltstone_pins_ended", ("why",),
            "Pins that ended since the start, by why.",
            "`PinRoom`", each_of(_pins_ended)),
+)
+# fmt: on
+
+
+_of_scrub = one_of(lambda sources: sources.scrub)
+
+
+def _last_round(sources: MetricSources) -> Iterator[Row]:
+    if sources.scrub is not None and sources.scrub.last_round_ms:
+        yield (), sources.scrub.last_round_ms / 1000
+
+
+def _damaged(sources: MetricSources) -> Iterator[Row]:
+    found = {} if sources.scrub is None else sources.scrub.find_damage()
+    for (topic, partition), sentences in sorted(found.items())[:MAX_TOLD]:
+        yield (topic, str(partition)), len(sentences)
+
+
+# fmt: off
+SCRUB_METRICS = (
+    Metric("counter", "siltstone_scrub_bytes", (),
+           "Bytes of closed segments that were read by log.scrub.bytes.per.second.",
+           "`Scrub`", _of_scrub(lambda scrub: scrub.throttle.total_bytes)),
+    Metric("gauge", "siltstone_scrub_last_round_timestamp_seconds", (),
+           "When all closed segments had been read the last time, in seconds since the epoch.",
+           "`Scrub`", _last_round),
+    Metric("gauge", "siltstone_scrub_damaged_segments", ("topic", "partition"),
+           "Closed segments that are damaged or cannot be read, of at most a hundred partitions.",
+           "`Scrub`", _damaged),
 )
 # fmt: on
 

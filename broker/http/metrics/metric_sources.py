@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from siltstone.broker.topics.moves.manager import LogDirMoves
     from siltstone.broker.topics.pins import PinRoom
     from siltstone.broker.topics.registry import TopicRegistry
+    from siltstone.broker.topics.scrub import Scrub
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
     from siltstone.storage.directory.room import Room
     from siltstone.storage.log.services import FlushStats
@@ -82,6 +83,7 @@ class MetricSources:
     disks: Callable[[], Mapping[str, Room]] = dict
     cleaning: Cleaning | None = None
     pins: PinRoom | None = None
+    scrub: Scrub | None = None
     moves: LogDirMoves | None = None
     coordinators: OnFirstUse[Coordinators] | None = None
     telemetry: OnFirstUse[Telemetry] | None = None

@@ -17,7 +17,12 @@ from siltstone.broker.http.metrics.coordinator_metrics import (
     LAG_METRICS,
     TRANSACTION_METRICS,
 )
-from siltstone.broker.http.metrics.disks import DISK_METRICS, MOVE_METRICS, PIN_METRICS
+from siltstone.broker.http.metrics.disks import (
+    DISK_METRICS,
+    MOVE_METRICS,
+    PIN_METRICS,
+    SCRUB_METRICS,
+)
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES, by_listener, request_errors
 from siltstone.broker.http.metrics.metric import (
     PARTITION,
@@ -210,6 +215,7 @@ METRICS = (
            "the clock at start", single(lambda sources: sources.started)),
     *CLEANER_METRICS,
     *PIN_METRICS,
+    *SCRUB_METRICS,
     Metric("gauge", "siltstone_certificate_expiry_timestamp_seconds", ("listener",),
            "When the certificate that clients of a listener are shown expires, in Unix time.",
            "`Endpoints`", _of_certificates(each_of(_expiries))),
