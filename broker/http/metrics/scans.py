@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.group_offsets import list_committed
@@ -31,54 +32,36 @@ AT_A_TIME: Final = 256
 _LOGS_JUDGED_AT_A_TIME: Final = 32
 
 
+@dataclass(slots=True)
 class TopicSums:
     """The counters of a topic's partitions, added up."""
 
-    __slots__ = ("batches_in", "bytes_in", "bytes_out", "records_in")
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.records_in = 0
-        self.batches_in = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_in: int = 0
+    batches_in: int = 0
 
 
+@dataclass(slots=True)
 class PartitionScan:
     """The figures of all partitions that are in a topic, in columns; hidden logs are left out.
 
     ``labels`` are the texts between the braces, one for each of ``partitions``.
     """
 
-    __slots__ = (
-        "compacted",
-        "ends",
-        "failed_produces",
-        "labels",
-        "late_count",
-        "offline_count",
-        "partitions",
-        "producer_count",
-        "segments",
-        "sizes",
-        "starts",
-        "sums",
-        "topic_labels",
-    )
-
-    def __init__(self) -> None:
-        self.topic_labels: list[str] = []
-        self.sums: list[TopicSums] = []
-        self.failed_produces: list[int] = []
-        self.partitions: list[tuple[str, int]] = []
-        self.labels: list[str] = []
-        self.sizes: list[int] = []
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        self.segments: list[int] = []
-        self.compacted: list[tuple[str, Log]] = []  # with their labels
-        self.producer_count = 0
-        self.late_count = 0
-        self.offline_count = 0
+    topic_labels: list[str] = field(default_factory=list)
+    sums: list[TopicSums] = field(default_factory=list)
+    failed_produces: list[int] = field(default_factory=list)
+    partitions: list[tuple[str, int]] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
+    compacted: list[tuple[str, Log]] = field(default_factory=list)  # with their labels
+    producer_count: int = 0
+    late_count: int = 0
+    offline_count: int = 0
 
     def look(self, registry: TopicRegistry, late_since: int) -> Iterator[None]:
         """Walk over all logs once, with pauses; topics may be created or deleted meanwhile.
@@ -145,15 +128,13 @@ def _is_late(log: Log, since_ms: int) -> bool:
     )
 
 
+@dataclass(slots=True)
 class CleanableScan:
     """Bytes that a pass could clean in each compacted partition of a topic, in columns."""
 
-    __slots__ = ("cleanable_bytes", "labels", "ratios")
-
-    def __init__(self) -> None:
-        self.labels: list[str] = []
-        self.ratios: list[float] = []
-        self.cleanable_bytes: list[int] = []
+    labels: list[str] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    cleanable_bytes: list[int] = field(default_factory=list)
 
     def look(self, cleaning: Cleaning, compacted: Sequence[tuple[str, Log]]) -> Iterator[None]:
         """Compute the bytes of each partition once, with pauses in between."""
@@ -174,6 +155,7 @@ class CleanableScan:
         self.cleanable_bytes.append(size)
 
 
+@dataclass(slots=True)
 class LagScan:
     """Committed offsets and lags in columns, up to the limit.
 
@@ -181,13 +163,10 @@ class LagScan:
     braces.
     """
 
-    __slots__ = ("labels", "lags", "offsets", "omitted")
-
-    def __init__(self) -> None:
-        self.labels: list[str] = []
-        self.offsets: list[int] = []
-        self.lags: list[int | None] = []
-        self.omitted = 0
+    labels: list[str] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    lags: list[int | None] = field(default_factory=list)
+    omitted: int = 0
 
     def look(
         self, offsets: Offsets, logs: Mapping[tuple[str, int], Log], limit: int
@@ -258,6 +237,7 @@ _MAX_NAME: Final = 150
 _MAX_VALUE: Final = 150
 
 
+@dataclass(slots=True)
 class ClientScan:
     """Values that clients have pushed, as series by the names of their families.
 
@@ -266,12 +246,9 @@ class ClientScan:
     series are counted.
     """
 
-    __slots__ = ("clients", "families", "omitted")
-
-    def __init__(self) -> None:
-        self.families: dict[str, dict[Labels, float]] = {}
-        self.omitted = 0
-        self.clients = 0
+    families: dict[str, dict[Labels, float]] = field(default_factory=dict)
+    omitted: int = 0
+    clients: int = 0
 
     def look(self, telemetry: Telemetry, limit: int) -> Iterator[None]:
         """Walk over the last values of all clients, with pauses in between."""
