@@ -21,11 +21,7 @@ from siltstone.broker.http.control.pin_pages import PinPages
 from siltstone.broker.http.control.settings import SettingsPages
 from siltstone.broker.http.health import DiskCheck, Health
 from siltstone.broker.http.metrics.exposition import Scrapes
-from siltstone.broker.http.metrics.metric_sources import (
-    ListenerCounts,
-    MetricSources,
-    SessionCounts,
-)
+from siltstone.broker.http.metrics.metric_sources import ListenerCounts, MetricSources
 from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.http.readiness import LOADING
 from siltstone.broker.http.site import routes as site
@@ -160,7 +156,7 @@ class Pages:
 
     def _sources(self) -> MetricSources:
         services = self.services
-        sessions, logs = services.sessions, services.logs
+        logs = services.logs
         return MetricSources(
             version=self.version,
             started=services.clock.now_ms() / 1000 - self._uptime_seconds(),
@@ -171,9 +167,7 @@ class Pages:
             ),
             loop_lag=self.loop_watch.lag,
             listeners=self._count_connections,
-            sessions=lambda: SessionCounts(
-                len(sessions), sessions.partition_count, sessions.evicted_count
-            ),
+            sessions=services.sessions,
             waiting_fetches=lambda: services.waiting.count,
             flushes=logs.services.flush_stats,
             offline_directories=lambda: {

@@ -7,13 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from siltstone.broker.coordinators import Coordinators
+from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.http.metrics.metric import Column, Metric
-from siltstone.broker.http.metrics.metric_sources import (
-    ListenerCounts,
-    MetricSources,
-    SessionCounts,
-)
+from siltstone.broker.http.metrics.metric_sources import ListenerCounts, MetricSources
 from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.histogram import Histogram
@@ -63,6 +60,7 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
     }
     loop_lag = Histogram()
     loop_lag.observe(0.001)
+    sessions = SimpleNamespace(sessions={1: None}, partition_count=2, evicted_count=3)
     flushes = FlushStats()
     for _ in range(2):
         flushes.add(0.25)
@@ -76,7 +74,7 @@ def make_sources(topics: dict[str, int]) -> MetricSources:
         recent=Recent(Clock(), requests, loop_lag, lambda: listeners),
         loop_lag=loop_lag,
         listeners=lambda: listeners,
-        sessions=lambda: SessionCounts(1, 2, 3),
+        sessions=cast(FetchSessions, sessions),
         waiting_fetches=lambda: 4,
         flushes=flushes,
         offline_directories=lambda: {'/data "one"\\': True, "/two": False},

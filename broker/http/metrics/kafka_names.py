@@ -290,7 +290,7 @@ KAFKA_NAMES = (
            _CONSTANT, by_listener(lambda _: 0)),
     Metric("untyped", "kafka_server_fetchsessioncache_incrementalfetchsessionevictionspersec", (),
            "Incremental fetch sessions that had to make room since the start.",
-           "`FetchSessions`", single(lambda sources: sources.sessions().evicted)),
+           "`FetchSessions`", single(lambda sources: sources.sessions.evicted_count)),
     # Groups, and the process
     Metric("gauge", "kafka_coordinator_group_groupmetadatamanager_numgroups", (),
            "Groups that have members or a record of their own.",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from siltstone.broker.coordinators import Coordinators
+    from siltstone.broker.fetching.sessions import FetchSessions
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.metrics.recent import Recent
     from siltstone.broker.net.buffers import Buffers
@@ -46,14 +47,6 @@ class ListenerCounts(NamedTuple):
     accepted: int
 
 
-class SessionCounts(NamedTuple):
-    """Incremental fetch sessions: their number, their partitions, and evictions."""
-
-    sessions: int
-    partitions: int
-    evicted: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSources:
     """Everything that ``broker.http.metrics.table`` reads; built once in ``broker.server``.
@@ -71,7 +64,7 @@ class MetricSources:
     recent: Recent
     loop_lag: Histogram
     listeners: Callable[[], Iterable[ListenerCounts]]
-    sessions: Callable[[], SessionCounts]
+    sessions: FetchSessions
     waiting_fetches: Callable[[], int]
     flushes: FlushStats
     offline_directories: Callable[[], Mapping[str, bool]]
