@@ -1,6 +1,7 @@
 """The way of a frame to its handler, and of the answer back."""
 
 cimport cython
+from cpython.ref cimport Py_DECREF, PyObject
 
 from siltstone.broker.context cimport Caller, RequestContext, Unwritten
 from siltstone.broker.process.histogram cimport Histogram
@@ -9,6 +10,13 @@ from siltstone.storage.clock cimport perf_counter
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import AT_ONCE
+
+cdef extern from "Python.h":
+    ctypedef enum PySendResult:
+        PYGEN_ERROR
+        PYGEN_NEXT
+
+    PySendResult PyIter_Send(object coroutine, object value, PyObject** result) except PYGEN_ERROR
 
 cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 cdef Py_ssize_t MOST = AT_ONCE
@@ -139,15 +147,17 @@ cdef object answer(
 
     A coroutine is stepped until it waits; if it never waits, it needs no task.
     """
+    cdef PyObject* got
+    cdef PySendResult come
     if response is not None and not isinstance(response, tuple):
-        try:
-            waited = response.send(None)
-        except StopIteration as done:
-            response = done.value
-        else:
+        come = PyIter_Send(response, None, &got)  # `send` would raise and catch an exception
+        found = <object> got
+        Py_DECREF(found)  # the reference that the call has returned
+        if come == PYGEN_NEXT:
             return gate._rare.wait(
-                connection, route, context.version, context.correlation_id, response, waited, began
+                connection, route, context.version, context.correlation_id, response, found, began
             )
+        response = found
     encoded = conclude(route, context, response, began, MOST)
     if encoded is None and response is not None:
         return gate._rare.answer_large(

@@ -1,5 +1,14 @@
 """Time that tests decide."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import pytest
+
+from siltstone.storage import clock
 from siltstone.storage.clock import Clock
 
 
@@ -31,3 +40,21 @@ class FakeClock(Clock):
 def now() -> int:
     """Return a timestamp that every topic takes."""
     return Clock().now_ms()
+
+
+def set_seconds(monkeypatch: pytest.MonkeyPatch, read: Callable[[], float]) -> None:
+    """Measure work by a clock of the test, also in compiled code; a `FakeClock` is not changed."""
+    monkeypatch.setattr(clock.route, "through", _route(read))
+
+
+@contextmanager
+def seconds_by(read: Callable[[], float]) -> Iterator[None]:
+    """Do the same as `set_seconds`, for what is done inside."""
+    with patch.object(clock.route, "through", _route(read)):
+        yield
+
+
+def _route(read: Callable[[], float]) -> SimpleNamespace:
+    return SimpleNamespace(
+        perf_counter=read, time_ns=time.time_ns, thread_time=time.thread_time, sleep=time.sleep
+    )

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
-from unittest.mock import patch
 
-from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import LoopShare
+from tests.support.clock import seconds_by
 
 TAKING_TURNS = 4
 """How many large requests take turns; what begins later waits until one of them is done."""
@@ -21,7 +20,7 @@ async def others_first() -> AsyncIterator[None]:
     """
     ticks = count(1)
     async with taking_turns():
-        with patch.object(loop_share, "perf_counter", lambda: float(next(ticks))):
+        with seconds_by(lambda: float(next(ticks))):
             yield
 
 

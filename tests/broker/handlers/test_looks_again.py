@@ -9,9 +9,9 @@ import pytest
 
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.handlers import offset_fetch
-from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import LoopShare
 from tests.support import group_requests
+from tests.support.clock import set_seconds
 from tests.support.kio_messages import encode, request
 from tests.support.limited import add_to_txn
 from tests.support.line import others_first, taking_turns
@@ -90,7 +90,7 @@ async def test_small_requests_do_not_stand_behind_large_ones(
     home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """They are answered in the turn that they came in, even if others want more of the loop."""
-    monkeypatch.setattr(loop_share, "perf_counter", lambda: 1.0)  # no time is spent
+    set_seconds(monkeypatch, lambda: 1.0)  # no time is spent
     await answer_of(begin(home, SMALL[name]))  # what it needs is made
     async with taking_turns():
         answer = begin(home, SMALL[name])
@@ -210,7 +210,7 @@ async def test_a_fsync_is_not_the_time_of_a_share(
         fsyncs += 1
         return await run(*arguments)
 
-    monkeypatch.setattr(loop_share, "perf_counter", lambda: now)
+    set_seconds(monkeypatch, lambda: now)
     monkeypatch.setattr(home.io, "run", run_slowly)
     async with taking_turns():
         await asyncio.wait_for(begin(home, commit_of(3, *[0] * 4000)), 20)

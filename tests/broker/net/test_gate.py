@@ -11,12 +11,12 @@ import pytest
 from siltstone.broker.api import APIS
 from siltstone.broker.context import Caller
 from siltstone.broker.net.dispatch import Dispatcher
-from siltstone.broker.process import loop_share
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.process.request_stats import RequestStats
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import AT_ONCE
 from siltstone.protocol.messages.list_groups import RESPONSE, ListedGroup, ListGroupsResponse
+from tests.support.clock import set_seconds
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ async def test_a_large_request_that_cannot_be_read_is_counted_once(
     """Whether it is read in the turn of its connection, or waits between its pieces."""
     if rests:
         ticks = count()
-        monkeypatch.setattr(loop_share, "perf_counter", lambda: float(next(ticks)))
+        set_seconds(monkeypatch, lambda: float(next(ticks)))
     names = struct.pack(">i", AT_ONCE + 1) + AT_ONCE * b"\0\x01t" + b"\xff\xff"
     request = struct.pack(">hhih", METADATA, 1, 7, -1) + names
     stats = RequestStats((api.key, api.name) for api in APIS)

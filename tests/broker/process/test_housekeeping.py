@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.broker.process import loop_share
 from siltstone.broker.process.housekeeping import Housekeeping
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
@@ -14,7 +13,7 @@ from siltstone.storage import files
 from siltstone.storage.log.log import Log
 from siltstone.storage.manager import LogManager
 from tests.support.batches import TIMESTAMP, make_batch
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, set_seconds
 from tests.support.logs import ORDERS, TOPIC_ID, validated
 from tests.support.waiting import give_turns_until, within
 
@@ -206,7 +205,7 @@ async def test_work_is_done_in_slices(
     housekeeping: Housekeeping, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else runs whenever a millisecond has gone by."""
-    monkeypatch.setattr(loop_share, "perf_counter", clock.monotonic)
+    set_seconds(monkeypatch, clock.monotonic)
     turns = 0
     seen = []
 

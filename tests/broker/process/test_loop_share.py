@@ -9,6 +9,7 @@ import pytest
 
 from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import SECONDS, LoopShare
+from tests.support.clock import set_seconds
 
 STEPS = 5
 
@@ -39,7 +40,7 @@ class Turns:
 def _slow_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every step of everybody take more than its share."""
     ticks = count(1)
-    monkeypatch.setattr(loop_share, "perf_counter", lambda: float(next(ticks)))
+    set_seconds(monkeypatch, lambda: float(next(ticks)))
 
 
 async def work(turns: Turns, steps: Counter[int], seconds: float = SECONDS) -> None:
@@ -92,7 +93,7 @@ async def test_little_work_does_not_wait_behind_much(monkeypatch: pytest.MonkeyP
     with Turns() as turns:
         large = [asyncio.create_task(work(turns, Counter())) for _ in range(20)]
         await asyncio.sleep(0)
-        monkeypatch.setattr(loop_share, "perf_counter", lambda: 1e9)
+        set_seconds(monkeypatch, lambda: 1e9)
         before = turns.now
         await LoopShare().rest()
         assert turns.now == before

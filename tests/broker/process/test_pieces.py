@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from siltstone.broker.api import BY_KEY
-from siltstone.broker.process import loop_share
 from siltstone.broker.process.loop_share import FIRST_PIECE, LoopShare, work_off
 from siltstone.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from tests.support.clock import set_seconds
 
 COUNTS = [
     (),
@@ -65,7 +65,7 @@ def test_pieces_follow_from_the_time_that_they_take(
 ) -> None:
     """Quick rows come by more at once, up to twice as many; slow ones one by one."""
     ticks = count()
-    monkeypatch.setattr(loop_share, "perf_counter", lambda: next(ticks) * step)
+    set_seconds(monkeypatch, lambda: next(ticks) * step)
     rows = range(20 * FIRST_PIECE)
 
     pieces = list(LoopShare().pieces(rows))

@@ -17,7 +17,6 @@ from siltstone.broker.http.metrics.cleaner_metrics import CLEANER_METRICS
 from siltstone.broker.http.metrics.scans import PAUSE, find_cleanable
 from siltstone.broker.http.server import Routes
 from siltstone.broker.http.values import HttpRequest, HttpResponse
-from siltstone.broker.process import loop_share
 from siltstone.broker.topics.topic import Topic
 from siltstone.cleaner.states import State
 from siltstone.storage.log.log import Log
@@ -25,6 +24,7 @@ from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
 from tests.support.batches import make_producer_batch
 from tests.support.cleaner import read_all
+from tests.support.clock import set_seconds
 from tests.support.faults import install
 from tests.support.logs import validated
 from tests.support.metrics import make_sources, rows_of
@@ -296,7 +296,7 @@ async def test_explain_of_thousands_gives_way(home: Home, monkeypatch: pytest.Mo
     """It is answered in pieces, and nobody else waits for more than a few milliseconds."""
     await home.create("orders", 500)
     ticks = itertools.count()
-    monkeypatch.setattr(loop_share, "perf_counter", lambda: float(next(ticks)))
+    set_seconds(monkeypatch, lambda: float(next(ticks)))
 
     response = await home.ask("GET", "/v1/explain")
 

@@ -17,10 +17,10 @@ from siltstone.broker.http.metrics.metric_sources import MetricSources
 from siltstone.broker.http.metrics.recent import QUANTILES
 from siltstone.broker.http.metrics.table import METRICS
 from siltstone.broker.http.values import HttpRequest
-from siltstone.broker.process import loop_share
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.storage.clock import Clock
+from tests.support.clock import set_seconds
 from tests.support.metrics import HIDDEN, make_sources, rows_of
 
 CHANGING = ("python_", "process_", "avgidle", "linux_disk", "creation_rate", "close_rate")
@@ -176,7 +176,7 @@ async def test_no_slice_of_a_scrape_holds_the_loop(monkeypatch: pytest.MonkeyPat
     sources = make_sources({"wide": 4000, **{f"topic-{n}": 1 for n in range(1000)}})
     await scrape(make_sources({}))
     clock = CallClock()
-    monkeypatch.setattr(loop_share, "perf_counter", clock.monotonic)
+    set_seconds(monkeypatch, clock.monotonic)
     turns: list[float] = []
 
     pieces = cast("AsyncIterator[bytes]", (await Scrapes(sources).answer(REQUEST)).body)

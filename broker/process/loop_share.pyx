@@ -8,62 +8,62 @@ answers are half done, which is when they use the most memory.
 
 import asyncio
 from bisect import insort
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Generator,
-    Iterable,
-    Iterator,
-    Sequence,
-)
 from heapq import merge
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from siltstone.storage.clock import perf_counter
+cimport cython
 
-T = TypeVar("T")
-Row = TypeVar("Row")
+from siltstone.storage.clock cimport perf_counter
 
-SECONDS: Final = 0.002
-_TOGETHER_SECONDS: Final = 4 * SECONDS
+SECONDS = 0.002
+_TOGETHER_SECONDS = 4 * SECONDS
 """The sum of the shares of the requests that take turns: four large ones, or many small ones."""
 
-FIRST_SECONDS: Final = SECONDS / 16
+FIRST_SECONDS = SECONDS / 16
 """How long a new request may run while others wait: most are done by then and never wait."""
 
-FIRST_PIECE: Final = 200
+FIRST_PIECE = 200
 """How many elements the first piece has; later ones have as many as fit into part of a share."""
-_PIECES: Final = 8
+cdef int _PIECES = 8
 """How many pieces a share is meant to have."""
-_LONG: Final = 100
+cdef Py_ssize_t _LONG = 100
 """An array of more elements is freed in pieces."""
 
 
-class _Place(NamedTuple):
-    """A place in the line: behind all requests that began earlier."""
+@cython.final
+cdef class _Place:
+    """A place in the line: behind all requests that began earlier.
 
-    number: int
-    last: int
-    """The turn in which the request last ran."""
-    turn: asyncio.Future[None]
-    seconds: float
+    ``last`` is the turn in which the request last ran.
+    """
+
+    cdef readonly long long number, last
+    cdef object turn  # a future
+    cdef double seconds
+
+    def __init__(self, long long number, long long last, object turn, double seconds):
+        self.number = number
+        self.last = last
+        self.turn = turn
+        self.seconds = seconds
 
 
-class _Line:
+@cython.final
+cdef class _Line:
     """The line of requests that wait for a share of one loop, in the order of their beginnings."""
 
-    __slots__ = ("_begun", "_numbers", "_turns", "_waiting")
+    cdef long long _begun, _turns
+    cdef object _numbers
+    cdef list _waiting
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._begun = 0
-        self._numbers: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        self._numbers = WeakKeyDictionary()  # of tasks
         self._turns = 0
-        self._waiting: list[_Place] = []
+        self._waiting = []
 
-    def find_number(self) -> int:
+    def find_number(self):
         """Return the number of the running task: a request may use several shares, one by one.
 
         A request that has no task yet gets a number, and the task that it becomes keeps it.
@@ -77,14 +77,15 @@ class _Line:
                 self._numbers[task] = number
         return number
 
-    def drop_number(self) -> None:
+    def drop_number(self):
         """Have what the task that runs does next stand behind all that have begun."""
         task = asyncio.current_task() if self._numbers else None
         if task is not None:
             self._numbers.pop(task, None)
 
-    async def wait(self, number: int, last: int, seconds: float) -> int:
+    async def wait(self, long long number, long long last, double seconds):
         """Wait for a turn with the loop for ``seconds``; return the number of the turn."""
+        cdef _Place place
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._go_on)
@@ -104,11 +105,12 @@ class _Line:
             self._numbers.setdefault(task, number)
         return self._turns
 
-    def _go_on(self) -> None:
+    def _go_on(self):
         """Resume the first ones, as many as fit into one share."""
+        cdef double room = SECONDS
+        cdef _Place place
         self._turns += 1
-        room = SECONDS
-        for place in sorted(self._first(), key=_last_of):
+        for place in sorted(self._find_first(), key=_last_of):
             if room < place.seconds and room < SECONDS:
                 break
             self._waiting.remove(place)
@@ -120,24 +122,27 @@ class _Line:
         else:
             _busy.discard(self)
 
-    def _first(self) -> list[_Place]:
+    cdef list _find_first(self):
         """Return the places of the requests that take turns."""
-        seconds = 0.0
-        for count, place in enumerate(self._waiting):
+        cdef double seconds = 0
+        cdef Py_ssize_t count = 0
+        cdef _Place place
+        for place in self._waiting:
             if seconds >= _TOGETHER_SECONDS:
-                return self._waiting[:count]
+                break
             seconds += place.seconds
-        return list(self._waiting)
+            count += 1
+        return self._waiting[:count]
 
 
-_number_of: Final = attrgetter("number")
-_last_of: Final = attrgetter("last")
-_lines: dict[asyncio.AbstractEventLoop, _Line] = {}
-_busy: set[_Line] = set()
+_number_of = attrgetter("number")
+_last_of = attrgetter("last")
+_lines = {}  # of loops
+_busy = set()
 """The lines that are not empty: most requests need not look for theirs."""
 
 
-def _line() -> _Line:
+cdef _Line _find_line():
     loop = asyncio.get_running_loop()
     line = _lines.get(loop)
     if line is None:
@@ -147,108 +152,115 @@ def _line() -> _Line:
     return line
 
 
-def end_request() -> None:
+def end_request():
     """Note that the task that runs has answered its request: it may begin the client's next one."""
-    line = _lines.get(asyncio.get_running_loop())
+    cdef _Line line = _lines.get(asyncio.get_running_loop())
     if line is not None:
         line.drop_number()
 
 
-class _Done:
+@cython.final
+cdef class _Done:
     """An awaitable that is done: to await it costs almost nothing."""
 
-    __await__ = staticmethod(().__iter__)
+    def __await__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration
 
 
-_DONE: Final[Any] = _Done()
+cdef _Done _DONE = _Done()
 
 
-class LoopShare:
+cdef class LoopShare:
     """Measures what holds the loop: one for a request, or for other long work (loop only).
 
     The work is a coroutine. It awaits `rest` as often as it likes, at points where its data is
     consistent. Then it must look its data up again: others may have changed it.
     """
 
-    __slots__ = ("_end", "_idle", "_last", "_number", "_seconds")
+    cdef double _end, _idle, _seconds
+    cdef long long _last, _number
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, double seconds=SECONDS):
         self._seconds = seconds
-        self._number = 0
-        self._last = 0
-        self._idle = 0.0
         self._begin()
 
-    def _begin(self) -> None:
+    cdef int _begin(self) except -1:
         """Begin the first share; where others wait it is what a small request takes."""
-        seconds = self._seconds
-        if _busy and _line() in _busy:
+        cdef double seconds = self._seconds
+        if _busy and _find_line() in _busy:
             seconds = min(seconds, FIRST_SECONDS)
         self._end = perf_counter() + seconds
+        return 0
 
     @property
-    def is_over(self) -> bool:
+    def is_over(self):
         """Tell whether `rest` would let others be served now."""
         return perf_counter() > self._end
 
-    def rest(self) -> Awaitable[None]:
+    cpdef rest(self):
         """Let others be served if the share is used up; they may change what was looked up."""
         return self.turn() if perf_counter() > self._end else _DONE
 
-    async def turn(self) -> None:
+    async def turn(self):
         """Let others be served, and wait for the next share."""
-        began = perf_counter()
-        line = _line()
+        cdef double began = perf_counter()
+        cdef double now
+        cdef _Line line = _find_line()
         self._number = self._number or line.find_number()
         self._last = await line.wait(self._number, self._last, self._seconds)
         now = perf_counter()
         self._idle += now - began
         self._end = now + self._seconds
 
-    async def wait_for(self, work: Awaitable[T]) -> T:
+    async def wait_for(self, work):
         """Await work that is not the loop's, such as a disk's: its time begins again behind it.
 
         Others are served meanwhile, as in `rest`.
         """
-        began = perf_counter()
+        cdef double began = perf_counter()
         try:
             return await work
         finally:
             self._idle += perf_counter() - began
             self._begin()
 
-    def pieces(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Yield the rows in pieces, for work that is cheaper for many rows at once.
+    def pieces(self, rows):
+        """Return the rows in pieces, for work that is cheaper for many rows at once.
 
         The size of a piece depends on the time that the pieces before have taken; the caller rests
         after each piece. Few rows, or no row, are one piece.
         """
-        if len(rows) <= FIRST_PIECE:
-            yield rows
-            return
-        start, count = 0, FIRST_PIECE
-        while start < len(rows):
+        return (rows,) if len(rows) <= FIRST_PIECE else self._cut(rows)
+
+    def _cut(self, rows):
+        cdef Py_ssize_t start = 0, count = FIRST_PIECE, size = len(rows)
+        cdef double began, took
+        while start < size:
             began = perf_counter() - self._idle
             yield rows[start : start + count]
             took = perf_counter() - self._idle - began
             start += count
-            fit = count * self._seconds / _PIECES / max(took, 1e-9)
-            count = max(1, min(2 * count, int(fit)))
+            count = max(1, min(2 * count, <Py_ssize_t>(count * self._seconds / _PIECES / max(took, 1e-9))))
 
-    def cut(self, rows: Sequence[Any], nested: str) -> Iterator[Sequence[Any]]:
-        """Yield the rows in pieces, sized by the elements of an array that each row has.
+    def cut(self, rows, str nested):
+        """Return the rows in pieces, sized by the elements of an array that each row has.
 
         A row with many elements is cut, and its parts follow each other; the first may be empty.
         """
-        count = sum(1 + len(getattr(row, nested)) for row in rows)
-        if count <= FIRST_PIECE:
-            yield rows
-            return
-        number = -1
-        elements: Any = ()
-        start = 0
+        cdef Py_ssize_t count = 0
+        for row in rows:
+            count += 1 + len(getattr(row, nested))
+        return (rows,) if count <= FIRST_PIECE else self._cut_nested(rows, nested, count)
+
+    def _cut_nested(self, rows, str nested, Py_ssize_t count):
+        cdef Py_ssize_t number = -1, start = 0, room
+        cdef list piece
+        elements = ()
         for numbers in self.pieces(range(count)):
-            piece: list[Any] = []
+            piece = []
             room = len(numbers)
             while room:
                 if start == len(elements):
@@ -261,19 +273,17 @@ class LoopShare:
                 piece.append(rows[number]._replace(**{nested: some}))
             yield piece
 
-    async def each(self, rows: Iterable[T], convert: Callable[[T], Row]) -> list[Row]:
+    async def each(self, rows, convert):
         """Return each row converted, and let others be served in between."""
-        converted: list[Row] = []
+        cdef list converted = []
         for row in rows:
             converted.append(convert(row))
             await self.rest()
         return converted
 
-    async def some(
-        self, rows: Sequence[T], convert: Callable[[Sequence[T]], Sequence[Row]]
-    ) -> Sequence[Row]:
+    async def some(self, rows, convert):
         """Return the rows converted in pieces; the result of a single piece is not copied."""
-        converted: list[Row] = []
+        cdef list converted = []
         for piece in self.pieces(rows):
             found = convert(piece)
             await self.rest()
@@ -282,29 +292,28 @@ class LoopShare:
             converted += found
         return converted
 
-    async def sort_once(self, texts: Sequence[str]) -> list[str]:
+    async def sort_once(self, texts):
         """Return the texts sorted, each once, and let others be served in between."""
-        pieces = []
+        cdef list pieces = []
+        cdef dict ordered = {}
         for some in self.pieces(texts):
             pieces.append(sorted(some))
             await self.rest()
-        ordered: dict[str, None] = {}
         for text in merge(*pieces):
             ordered[text] = None
             await self.rest()
         return list(ordered)
 
-    async def step_through(self, steps: Generator[None, None, T]) -> T:
+    async def step_through(self, steps):
         """Run a resumable reader or writer of the core to its end and return its result."""
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                return end.value
             await self.rest()
 
-    async def free(self, parts: list[Any]) -> None:
+    async def free(self, list parts):
         """Free the parts of a message, and let others be served in between.
 
         To free a message of 25,000 elements takes as long as to read it.
@@ -314,9 +323,9 @@ class LoopShare:
             await self.rest()
 
 
-def parts_of(message: Any) -> list[Any]:
+def parts_of(message):
     """Return the elements of a message's long arrays, to be freed with `LoopShare.free`."""
-    parts: list[Any] = []
+    cdef list parts = []
     for value in message:
         if type(value) is not list:
             continue
@@ -329,20 +338,18 @@ def parts_of(message: Any) -> list[Any]:
     return parts
 
 
-WIDTH: Final = 16
-_LEAST_SECONDS: Final = 0.000_2
+WIDTH = 16
+cdef double _LEAST_SECONDS = 0.000_2
 
 
-async def work_off(
-    items: Collection[T], job: Callable[[T], Awaitable[None]], width: int = WIDTH
-) -> None:
+async def work_off(items, job, width=WIDTH):
     """Await ``job`` for every item, at most ``width`` at once; jobs must not raise.
 
     Others are served in between, even if no job waits for anything.
     """
     left = iter(items)
 
-    async def work() -> None:
+    async def work():
         share = LoopShare(max(_LEAST_SECONDS, SECONDS / width))
         for item in left:
             await job(item)
