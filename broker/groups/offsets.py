@@ -67,6 +67,7 @@ class Offsets:
         self._append = append
         self._find_room = find_room or _no_limit
         self._retired = RetiredNames({}) if retired is None else retired
+        self._retired_names = self._retired.names  # a view: to ask it costs no call of Python
         self._room = 0
         self._shards: tuple[dict[str, GroupOffsets], ...] = tuple([{} for _ in range(_SHARDS)])
         self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups
@@ -112,7 +113,7 @@ class Offsets:
             KafkaError: The journal did not take the offsets, or they would take too many bytes in
                 memory.
         """
-        ids = self._make_place(group_id, partition, offsets) if self._retired else _NO_IDS
+        ids = self._make_place(group_id, partition, offsets) if self._retired_names else _NO_IDS
         rows = offsets.journal_rows(group_id, ids)
         self._room -= offsets.max_bytes + _GROUP_BYTES + CHARACTER_BYTES * len(group_id)
         if self._room < 0 or ids:  # a value with a topic id is longer
@@ -136,7 +137,7 @@ class Offsets:
             KafkaError: The journal did not take the offsets, or they would take too many bytes in
                 memory.
         """
-        ids = self._make_place(group_id, partition, offsets) if self._retired else _NO_IDS
+        ids = self._make_place(group_id, partition, offsets) if self._retired_names else _NO_IDS
         rows = offsets.journal_rows(group_id, ids)
         growth = self._find_pending_growth(group_id, offsets, rows, producer.id)
         self._room = min(self._find_room(self.size, growth), _ROOM)

@@ -55,17 +55,13 @@ OF_THE_CLIENT = -1
 """Stands for the operations of a client, which differ from topic to topic; see `form_for`."""
 
 
-def of_topics(context: RequestContext, *, asked: bool) -> int:
+def of_topics(context: RequestContext) -> int:
     """Return the authorized operations for the topics in an answer."""
-    if not asked:
-        return NOT_ASKED
     return _ALL_WITH_TOPIC if context.rights is None else OF_THE_CLIENT
 
 
-def of_cluster(context: RequestContext, *, asked: bool) -> int:
+def of_cluster(context: RequestContext) -> int:
     """Return the authorized operations for the cluster in an answer."""
-    if not asked:
-        return NOT_ASKED
     return _ALL_WITH_CLUSTER if context.rights is None else context.rights.cluster_operations()
 
 
@@ -143,10 +139,8 @@ def weave(answered: Sequence[Any], refused: Mapping[int, Any], count: int) -> Se
     return [refused[place] if place in refused else next(served) for place in range(count)]
 
 
-def of_group(context: RequestContext, group_id: str, *, asked: bool) -> int:
+def of_group(context: RequestContext, group_id: str) -> int:
     """Return the authorized operations for a group in an answer."""
-    if not asked:
-        return NOT_ASKED
     return _ALL_WITH_GROUP if context.rights is None else context.rights.group_operations(group_id)
 
 

@@ -26,13 +26,13 @@ def describe(context: RequestContext, request: DescribeClusterRequest) -> Descri
         )
     identity = context.services.identity
     host, port = context.advertised
+    asked = request.include_cluster_authorized_operations
+    operations = authorized.of_cluster(context) if asked else authorized.NOT_ASKED
     return DescribeClusterResponse(
         cluster_id=context.services.logs.cluster_id,
         controller_id=identity.node_id,
         brokers=[DescribeClusterBroker(identity.node_id, host, port, identity.rack)],
-        cluster_authorized_operations=authorized.of_cluster(
-            context, asked=request.include_cluster_authorized_operations
-        ),
+        cluster_authorized_operations=operations,
     )
 
 

@@ -5,7 +5,7 @@ v1 the protocol that each member speaks. Groups of the classic protocol are not 
 Differs from Kafka: a group that is named twice is described once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from uuid import UUID
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.member import Member
 from siltstone.broker.groups.consumer.target import preferred_assignor
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.broker.handlers import authorized
 from siltstone.broker.handlers.consumer_heartbeat import check_enabled
@@ -43,25 +44,32 @@ async def describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe consumer groups and their members, with current and target assignments."""
-    describe_one: Callable[[str], Any]
-    describe_one = partial(_describe, context, request.include_authorized_operations)
+    asked = request.include_authorized_operations
+    disabled: KafkaError | None = None
     try:
         check_enabled(context.services)
     except KafkaError as error:
-        describe_one = partial(_refuse, code=error.code, message=error.own_message)
-
-    def answer(group_id: str) -> Any:
-        if context.may(DESCRIBE, GROUP, group_id):
-            return describe_one(group_id)
-        refusal = GroupAuthorizationFailed()
-        return _refuse(group_id, refusal.code, refusal.message)
-
-    groups = await LoopShare().each(dict.fromkeys(request.group_ids), answer)
+        disabled = error
+    services = context.services
+    assignors = services.settings.server.group_consumer_assignors
+    describe_one = partial(_describe, context, services.groups(), assignors, disabled, asked)
+    groups = await LoopShare().each(dict.fromkeys(request.group_ids), describe_one)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
-    groups = context.services.groups()
+def _describe(
+    context: RequestContext,
+    groups: GroupCoordinator,
+    assignors: tuple[str, ...],
+    disabled: KafkaError | None,
+    asked: bool,
+    group_id: str,
+) -> Any:
+    if context.rights is not None and not context.may(DESCRIBE, GROUP, group_id):
+        refusal = GroupAuthorizationFailed()
+        return _refuse(group_id, refusal.code, refusal.message)
+    if disabled is not None:
+        return _refuse(group_id, disabled.code, disabled.own_message)
     try:
         if not group_id:
             return _refuse(group_id, InvalidGroupId.code, None)
@@ -75,7 +83,6 @@ def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
         members = [_member(machine, each, image) for each in machine.members.values()]
         if context.rights is not None and not _sees_topics(context, members):
             return _refuse(group_id, TopicAuthorizationFailed.code, _HIDDEN_TOPICS)
-    assignors = context.services.settings.server.group_consumer_assignors
     return (
         0,
         None,
@@ -85,7 +92,7 @@ def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
         machine.target_epoch,
         preferred_assignor(machine, assignors),
         members,
-        authorized.of_group(context, group_id, asked=asked),
+        authorized.of_group(context, group_id) if asked else authorized.NOT_ASKED,
     )
 
 

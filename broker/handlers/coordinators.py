@@ -47,28 +47,46 @@ async def find(context: RequestContext, request: FindCoordinatorRequest) -> Find
     The coordinator's topic is created first, so that the client need not ask again.
     """
     share = LoopShare()
-    keys = _keys_of(context, request)
-    refused = await _find_refused(context, request.key_type, keys, share)
+    has_keys = context.version >= _FIRST_WITH_KEYS
+    keys: Sequence[str] = request.coordinator_keys if has_keys else (request.key,)
+    refused: Refused = {}
+    if context.rights is not None:
+        refused = await _find_refused(context, request.key_type, keys, share)
     if refused and len(refused) == len(keys):
-        return await _respond(context, keys, refused[0], refused, share)
-    if request.key_type not in {_GROUP, _TRANSACTION}:
-        error = InvalidRequest(f"coordinators of type {request.key_type} are not served")
-        return await _respond(context, keys, _refusal(error), refused, share)
+        found = refused[0]
+    elif request.key_type not in {_GROUP, _TRANSACTION}:
+        kind = request.key_type
+        found = _refusal(InvalidRequest(f"coordinators of type {kind} are not served"))
+    else:
+        found = await _find_here(context, request.key_type == _GROUP)
+    if not has_keys:
+        _, node_id, host, port, code, message = refused.get(0, found)
+        return FindCoordinatorResponse(
+            error_code=code, error_message=message, node_id=node_id, host=host, port=port
+        )
+    rest = found[1:]
+    coordinators: list[Coordinator] = []
+    for some in share.pieces(keys):
+        coordinators += [Coordinator(key, *rest) for key in some]
+        await share.rest()
+    for place, refusal in refused.items():
+        coordinators[place] = Coordinator(keys[place], *refusal[1:])
+        await share.rest()
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+async def _find_here(context: RequestContext, is_group: bool) -> Coordinator:
+    """Return this broker when its journal exists, or the reason why it does not."""
     services = context.services
-    is_group = request.key_type == _GROUP
     journal = services.groups().journal if is_group else services.transactions().journal
     try:
-        await journal.ensure_created()
+        if not journal.is_created:
+            await journal.ensure_created()
     except KafkaError as failure:
-        return await _respond(context, keys, _refusal(failure), refused, share)
+        return _refusal(failure)
     host, port = context.advertised
     message = "" if context.version >= _FIRST_WITH_KEYS else _NO_ERROR
-    found = Coordinator("", services.identity.node_id, host, port, error_message=message)
-    return await _respond(context, keys, found, refused, share)
-
-
-def _keys_of(context: RequestContext, request: FindCoordinatorRequest) -> Sequence[str]:
-    return request.coordinator_keys if context.version >= _FIRST_WITH_KEYS else (request.key,)
+    return Coordinator("", services.identity.node_id, host, port, error_message=message)
 
 
 async def _find_refused(
@@ -76,8 +94,6 @@ async def _find_refused(
 ) -> Refused:
     """Return the refusals of keys that the client may not ask for, by their places."""
     refused: Refused = {}
-    if context.rights is None:
-        return refused
     has_share_groups = context.version >= _FIRST_WITH_SHARE_GROUPS
     for place, key in enumerate(keys):
         refusal: KafkaError | None = None
@@ -95,22 +111,3 @@ async def _find_refused(
 
 def _refusal(error: KafkaError) -> Coordinator:
     return Coordinator("", -1, "", -1, error.code, error.message)
-
-
-async def _respond(
-    context: RequestContext,
-    keys: Sequence[str],
-    found: Coordinator,
-    refused: Refused,
-    share: LoopShare,
-) -> FindCoordinatorResponse:
-    """Answer with this broker for every key that is not refused; old versions have one key."""
-    if context.version >= _FIRST_WITH_KEYS:
-        coordinators = await share.each(
-            enumerate(keys), lambda each: refused.get(each[0], found)._replace(key=each[1])
-        )
-        return FindCoordinatorResponse(coordinators=coordinators)
-    _, node_id, host, port, code, message = refused.get(0, found)
-    return FindCoordinatorResponse(
-        error_code=code, error_message=message, node_id=node_id, host=host, port=port
-    )

@@ -6,6 +6,7 @@ from typing import Any
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import READ, TOPIC
 from siltstone.broker.services import RequestContext
+from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol.errors import InvalidTopic, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -15,6 +16,7 @@ from siltstone.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from siltstone.protocol.names import check_topic_name
+from siltstone.storage.log.log import Log
 from siltstone.storage.producers.producer_entry import ProducerEntry
 
 
@@ -22,19 +24,44 @@ async def describe(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Return the producers that each partition knows, idempotent ones included."""
+    registry = context.services.topics
     share = LoopShare()
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(name, await _describe_all(context, name, indexes, share))
-            for name, indexes in request.topics
-        ]
-    )
+    topics = []
+    for name, indexes in request.topics:
+        may = context.rights is None or _may_read(context, name)
+        rows: list[Any] = []
+        for some in share.pieces(indexes):
+            logs = _find_logs(registry, name)
+            for index in some:
+                log = logs[index] if 0 <= index < len(logs) else None
+                if log is None or not may:
+                    try:
+                        if not may:
+                            raise TopicAuthorizationFailed
+                        check_topic_name(name)
+                        log = registry.find_log(name, index)  # raises why it is not open
+                    except KafkaError as error:
+                        rows.append(PartitionResponse(index, error.code, error.message))
+                        continue
+                known = log.producers.producers
+                producers: Sequence[ProducerState] = ()
+                if known:
+                    producers = await share.each(list(known.items()), _producer)
+                    logs = _find_logs(registry, name)
+                rows.append((index, 0, None, producers))
+            await share.rest()
+        topics.append(TopicResponse(name, rows))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _find_logs(registry: TopicRegistry, name: str) -> Sequence[Log | None]:
+    """Return the logs of a topic as it is now."""
+    topic = registry.topics.get(name)
+    return () if topic is None else topic.logs
 
 
 def _may_read(context: RequestContext, name: str) -> bool:
     """Tell whether a client may read a topic; an invalid name is refused as invalid elsewhere."""
-    if context.rights is None:
-        return True
     try:
         check_topic_name(name)
     except InvalidTopic:
@@ -42,36 +69,8 @@ def _may_read(context: RequestContext, name: str) -> bool:
     return context.may(READ, TOPIC, name)
 
 
-async def _describe_all(
-    context: RequestContext, name: str, indexes: Sequence[int], share: LoopShare
-) -> list[Any]:
-    await share.rest()
-    may = _may_read(context, name)
-    registry = context.services.topics
-    rows: list[Any] = []
-    for index in indexes:
-        await share.rest()
-        try:
-            if not may:
-                raise TopicAuthorizationFailed
-            log = registry.get_log(name, index)
-            if log is None:
-                check_topic_name(name)
-                log = registry.find_log(name, index)  # raises the reason why it is not open
-        except KafkaError as error:
-            rows.append(PartitionResponse(index, error.code, error.message))
-            continue
-        producers: Sequence[ProducerState] = ()
-        if log.producers.producers:
-            producers = []
-            for each in list(log.producers.producers.items()):
-                producers.append(_producer(*each))
-                await share.rest()
-        rows.append((index, 0, None, producers))
-    return rows
-
-
-def _producer(producer_id: int, entry: ProducerEntry) -> ProducerState:
+def _producer(known: tuple[int, ProducerEntry]) -> ProducerState:
+    producer_id, entry = known
     last = entry.last_batch
     return ProducerState(
         producer_id=producer_id,

@@ -46,18 +46,19 @@ async def describe(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """Describe classic groups and their members."""
-    describe_one = partial(_describe, context, request.include_authorized_operations)
+    asked = request.include_authorized_operations
+    describe_one = partial(_describe, context, context.services.groups(), asked)
     groups = await LoopShare().each(dict.fromkeys(request.groups), describe_one)
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(context: RequestContext, asked: bool, group_id: str) -> Any:
-    if not context.may(DESCRIBE, GROUP, group_id):
+def _describe(context: RequestContext, groups: GroupCoordinator, asked: bool, group_id: str) -> Any:
+    if context.rights is not None and not context.may(DESCRIBE, GROUP, group_id):
         refusal = GroupAuthorizationFailed()
         return _absent(group_id, refusal.code, refusal.message, authorized.NOT_ASKED, "")
-    operations = authorized.of_group(context, group_id, asked=asked)
+    operations = authorized.of_group(context, group_id) if asked else authorized.NOT_ASKED
     try:
-        group = _find_classic(context.services.groups(), group_id)
+        group = _find_classic(groups, group_id)
     except GroupIdNotFound as error:
         if context.version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, None, operations, GroupState.DEAD)
@@ -121,15 +122,17 @@ async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListG
     types = {kind.lower() for kind in request.types_filter}
     listed: list[Any] = []
     share = LoopShare()
-    for group_id in groups.list_ids():
-        group = groups.find(group_id)
-        if (
-            group is not None  # it may have been deleted meanwhile
-            and (sees_all or context.sees(DESCRIBE, GROUP, group_id))
-            and (not states or group.state.lower() in states)
-            and (not types or group.type in types)
-        ):
-            listed.append((group_id, group.protocol_type, group.state, group.type))
+    known = groups.groups
+    for some in share.pieces(groups.list_ids()):
+        for group_id in some:
+            group = known.get(group_id) or groups.find(group_id)
+            if (
+                group is not None  # it may have been deleted meanwhile
+                and (sees_all or context.sees(DESCRIBE, GROUP, group_id))
+                and (not states or group.state.lower() in states)
+                and (not types or group.type in types)
+            ):
+                listed.append((group_id, group.protocol_type, group.state, group.type))
         await share.rest()
     return ListGroupsResponse(groups=listed)
 

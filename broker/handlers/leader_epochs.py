@@ -27,18 +27,19 @@ async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Answer from the leader epochs that each log keeps."""
-    is_broker = context.sees(CLUSTER_ACTION, CLUSTER)
+    is_broker = context.rights is None or context.sees(CLUSTER_ACTION, CLUSTER)
     share = LoopShare()
     results = []
     for name, partitions in request.topics:
-        find = _refuse
-        if is_broker or context.may(DESCRIBE, TOPIC, name):
-            find = partial(_find_some, context, name)
-        results.append(OffsetForLeaderTopicResult(name, await share.some(partitions, find)))
+        answer = _find_some if is_broker or context.may(DESCRIBE, TOPIC, name) else _refuse
+        rows = await share.some(partitions, partial(answer, context, name))
+        results.append(OffsetForLeaderTopicResult(name, rows))
     return OffsetForLeaderEpochResponse(topics=results)
 
 
-def _refuse(wanted: Sequence[OffsetForLeaderPartition]) -> Sequence[Any]:
+def _refuse(
+    _: RequestContext, __: str, wanted: Sequence[OffsetForLeaderPartition]
+) -> Sequence[Any]:
     return [EpochEndOffset(TopicAuthorizationFailed.code, each[0]) for each in wanted]
 
 

@@ -148,7 +148,8 @@ async def _handle(context: RequestContext, request: MetadataRequest) -> Metadata
     registry = context.services.topics
     share = LoopShare()
     asked = request.include_topic_authorized_operations
-    form = (3, context.version, authorized.of_topics(context, asked=asked))
+    operations = authorized.of_topics(context) if asked else authorized.NOT_ASKED
+    form = (3, context.version, operations)
     wanted = request.topics
     if wanted is None or (context.version < _FIRST_WITH_NULL and not wanted):
         return _respond(context, request, await _describe_all(context, form, share))
@@ -161,8 +162,8 @@ async def _handle(context: RequestContext, request: MetadataRequest) -> Metadata
         return _respond(context, request, refused, code)
     if (
         not by_id
-        and _may_create(context, request)
         and not all(map(registry.topics.__contains__, keys))
+        and _may_create(context, request)
     ):
         return await _create_and_describe(context, request, keys, form, share)
     describe = partial(_describe_some, context, form, by_id=by_id)
@@ -252,7 +253,7 @@ def _respond(
     identity = context.services.identity
     host, port = context.advertised
     asked = request.include_cluster_authorized_operations
-    operations = authorized.of_cluster(context, asked=asked)
+    operations = authorized.of_cluster(context) if asked else authorized.NOT_ASKED
     return MetadataResponse(
         brokers=[MetadataResponseBroker(identity.node_id, host, port, identity.rack)],
         cluster_id=context.services.logs.cluster_id,

@@ -49,12 +49,12 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     Each batch of the journal is handled like a request of its own.
     """
     share = LoopShare()
-    if not context.may(READ, GROUP, request.group_id):
-        return _answer(await _refuse_all(request.topics, GroupAuthorizationFailed.code, share))
-    by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
     topics = request.topics
     refused: dict[int, OffsetCommitRequestTopic] = {}
     if context.rights is not None:
+        if not context.may(READ, GROUP, request.group_id):
+            return _answer(await _refuse_all(topics, GroupAuthorizationFailed.code, share))
+        by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
         topics, refused = await split_many(context, READ, topics, share, by_id=by_id)
     groups = context.services.groups()
     results: Any = []
@@ -111,7 +111,7 @@ def _commit(
         NO_EXPIRY if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _LATEST_MS)
     )
     retired = services.topics.retired
-    if retired and expiry_ms != NO_EXPIRY:  # such a record cannot tell the topic's id
+    if expiry_ms != NO_EXPIRY and retired:  # such a record cannot tell the topic's id
         named = known.keys() & {each[0] for each in topics}
         known = {name: known[name] for name in named if name not in retired}
     offsets = NewOffsets(now_ms, expiry_ms)

@@ -34,10 +34,8 @@ async def delete(context: RequestContext, request: DeleteRecordsRequest) -> Dele
     share = LoopShare()
     results = []
     for name, partitions in request.topics:
-        delete_some = partial(
-            _delete_some if context.may(DELETE, TOPIC, name) else _refuse, context
-        )
-        rows = await share.some(partitions, partial(delete_some, name))
+        answer = _delete_some if context.may(DELETE, TOPIC, name) else _refuse
+        rows = await share.some(partitions, partial(answer, context, name))
         results.append(DeleteRecordsTopicResult(name, rows))
     return DeleteRecordsResponse(topics=results)
 

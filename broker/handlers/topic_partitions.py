@@ -93,7 +93,7 @@ async def _describe_some(
     max_partitions = context.services.settings.server.max_request_partition_size_limit
     room = max(1, min(max_partitions, request.response_partition_limit))
     node_id = context.services.identity.node_id
-    operations = authorized.of_topics(context, asked=True)
+    operations = authorized.of_topics(context)
     everybodys: Form = (_KEY, _VERSION, operations)
     described: list[Any] = []
     for place in range(bisect_left(names, first), len(names)):
