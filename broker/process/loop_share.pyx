@@ -348,6 +348,7 @@ async def work_off(items, job, width=WIDTH):
     Others are served in between, even if no job waits for anything.
     """
     left = iter(items)
+    workers = min(width, len(items))
 
     async def work():
         share = LoopShare(max(_LEAST_SECONDS, SECONDS / width))
@@ -355,4 +356,7 @@ async def work_off(items, job, width=WIDTH):
             await job(item)
             await share.rest()
 
-    await asyncio.gather(*(work() for _ in range(min(width, len(items)))))
+    if workers == 1:  # it needs no task
+        await work()
+    else:
+        await asyncio.gather(*[work() for _ in range(workers)])

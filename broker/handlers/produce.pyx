@@ -15,18 +15,24 @@ answers.
 The append is a write to the page cache and runs on the loop: a hop to a thread costs more than the
 write. Fsyncs, and large compressed batches that must be opened, do run on threads.
 
-A request is served from top to bottom: its version says how partitions are named; each batch is
-checked (`Produce._append`), appended (`Produce._store`) and answered with the result (`answer`).
-All of that is one call, unless a thread must open a batch first, an fsync is needed, or there are
-very many partitions. Cython compiles the module; its C types are in ``produce.pxd``.
+A request is served from top to bottom: its version says how partitions are named; the client's
+rights are asked (`handle`); each batch is checked (`Produce._append`), appended (`Produce._store`)
+and answered with the result (`answer`). All of that is one call, unless a thread must open a batch
+first, an fsync is needed, or there are very many partitions.
 """
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
 
-import cython
+cimport cython
 
-from siltstone.broker.context import Unwritten
+from siltstone.broker.context cimport RequestContext, Unwritten
+from siltstone.protocol.core._format cimport (
+    ATTRIBUTES_POSITION, TRANSACTIONAL, Region, acquire, field_of, no_region, read_int16, release,
+)
+from siltstone.storage.appending.batch cimport ValidatedBatch
+from siltstone.storage.clock cimport Clock
+from siltstone.storage.log.end cimport LogEnd
+
 from siltstone.broker.handlers.authorized import split_many, split_topics, weave
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import TOPIC, TRANSACTIONAL_ID, WRITE
@@ -51,101 +57,72 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from siltstone.protocol.names import INTERNAL_TOPICS
+from siltstone.protocol.names import FIRST_WITH_TOPIC_ID, INTERNAL_TOPICS
 from siltstone.protocol.records.batch import CODEC_MASK
 from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.validation import check_records, must_open, validate
 from siltstone.storage.producers.checks import Origin
 
-if not cython.compiled:  # for the type checkers: the names that the .pxd has
-    from siltstone.protocol.core._format import (
-        acquire,
-        field_of,
-        no_region,
-        read_int16,
-        release,
-    )
-    from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
-    from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL
-    from siltstone.storage.appending.batch import ValidatedBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from siltstone.broker.services import RequestContext as Context
-    from siltstone.broker.transactions.producing import TransactionalProduce
-    from siltstone.protocol.messages.produce import ProduceRequest
-    from siltstone.protocol.names import TopicKey
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.log.end import LogEnd
-    from siltstone.storage.log.log import Log
-
-    Produced = ProduceResponse | Unwritten | Coroutine[Any, Any, ProduceResponse | None] | None
-
-__all__ = ["handle"]
+include "columns.pxi"  # made by the build from protocol/messages/columns.py
 
 AT_ONCE = 500
 """If a request has more partitions, others are served in between."""
 
-_PRODUCE = 0
-_ACKS = frozenset({-1, 0, 1})
-_WITHOUT_LOG_START = (CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge)
-# Kafka counts all errors but these as its own failures (ReplicaManager.appendRecordsToLeader).
-_NOT_A_FAILURE = (
-    CorruptMessage,
-    KafkaStorageError,
-    RecordListTooLarge,
-    RecordTooLarge,
-    UnknownTopicOrPartition,
+cdef Py_ssize_t MOST = AT_ONCE
+cdef int FIRST_BY_ID = FIRST_WITH_TOPIC_ID
+
+cdef enum:
+    PRODUCE = 0
+    FIRST_WITH_ZSTD = 7
+
+cdef enum:  # what `Produce._append_some` has come to
+    ALL
+    SOME
+    CLOSED  # the next batch must be opened by a thread
+
+cdef frozenset ACKS = frozenset({-1, 0, 1})
+cdef tuple WITHOUT_LOG_START = (
+    CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge,
 )
-_ADMIN_CLIENT = "__admin_client"
-_CODEC_POSITION = ATTRIBUTES_POSITION + 1
+# Kafka counts all errors but these as its own failures (ReplicaManager.appendRecordsToLeader).
+cdef tuple NOT_A_FAILURE = (*WITHOUT_LOG_START, UnknownTopicOrPartition)
+cdef str ADMIN_CLIENT = "__admin_client"
 # A batch that can unfold to more bytes is opened on a thread: the hop there and back costs less,
-# and 2 KB of hostile zstd held the loop for 47 ms. The second constant is the limit of the
-# compressed size, by codec.
-_UNFOLDED_INLINE_BYTES = 256 * 1024
-_OPEN_INLINE_BYTES = (
+# and 2 KB of hostile zstd held the loop for 47 ms. The tuple has the limit of the compressed size,
+# by codec.
+UNFOLDED_INLINE_BYTES = 256 * 1024
+cdef tuple OPEN_INLINE_BYTES = (
     4 * 1024,
-    *(_UNFOLDED_INLINE_BYTES // ratio for ratio in MAX_RATIO[1:]),
+    *(UNFOLDED_INLINE_BYTES // ratio for ratio in MAX_RATIO[1:]),
     *(4 * 1024,) * 3,
 )
-_CLIENT = Origin.CLIENT
-_NO_LEADER = (-1, -1)
-_STORED = memoryview(b"")  # in place of the batch's bytes, which are not kept until the answer
-# Places of fields in TopicProduceData.
-_NAME = 0
-_TOPIC_ID = 1
-# Places of fields in PartitionProduceResponse.
-_INDEX = 0
-_ERROR_CODE = 1
-# The results of `_append_some`.
-_ALL = 0
-_SOME = 1
-_CLOSED = 2
+cdef object CLIENT = Origin.CLIENT
+cdef tuple NO_LEADER = (-1, -1)
+cdef object STORED = memoryview(b"")  # in place of a batch's bytes: the answer needs none
 
 
-def handle(context: "Context", request: "ProduceRequest") -> "Produced":
+cpdef handle(RequestContext context, object request):
     """Append what the client's rights allow; answer now, or when waiting batches are written."""
-    if context.rights is not None and not _may_all(context, request):
+    if context.rights is not None and not may_all(context, request):
         return judge(context, request)
-    return _serve(context, request, False)
+    return serve(context, request, False)
 
 
-def _serve(context: "Context", request: "ProduceRequest", is_own: bool) -> "Produced":
-    produce = Produce.__new__(Produce)  # __init__ costs as much as a read
+cdef object serve(RequestContext context, object request, bint is_own):
+    cdef Produce produce = Produce.__new__(Produce)  # __init__ costs as much as a read
     return produce.serve(context, request, is_own)
 
 
-def _may_all(context: "Context", request: "ProduceRequest") -> bool:
+cdef bint may_all(RequestContext context, object request) except *:
     """Tell whether the client may write all of a request; False if it has many topics."""
+    cdef bint by_id = context.version >= FIRST_BY_ID
     topics = request.topic_data
-    if len(topics) > AT_ONCE:
+    if len(topics) > MOST:
         return False
     if is_transactional(topics):
         transactional_id = request.transactional_id
         if transactional_id is None or not context.sees(WRITE, TRANSACTIONAL_ID, transactional_id):
             return False
-    by_id = context.version >= FIRST_WITH_TOPIC_ID
     known = context.services.topics.by_id
     for row in topics:
         name = row.name
@@ -159,13 +136,13 @@ def _may_all(context: "Context", request: "ProduceRequest") -> bool:
     return True
 
 
-def is_transactional(topics: "Sequence[TopicProduceData]") -> bool:
+cdef bint is_transactional(object topics) except *:
     """Tell whether a batch of some topics says that it belongs to a transaction."""
-    region = no_region()
-    found = False
+    cdef Region region = no_region()
+    cdef bint found = False
     for row in topics:
-        for partition in field_of(row, 2):
-            records = field_of(partition, 1)
+        for partition in field_of(row, TOPIC_PARTITIONS):
+            records = field_of(partition, PRODUCED_RECORDS)
             if records is not None:
                 acquire(records, region)
                 found = (
@@ -178,7 +155,7 @@ def is_transactional(topics: "Sequence[TopicProduceData]") -> bool:
     return found
 
 
-def judge(context: "Context", request: "ProduceRequest") -> "Produced":
+def judge(RequestContext context, request):
     """Append what the client's rights allow, and refuse the rest.
 
     A transactional batch also needs the right to its transactional id.
@@ -186,63 +163,52 @@ def judge(context: "Context", request: "ProduceRequest") -> "Produced":
     Raises:
         ProtocolError: acks=0, and the client has no right to any partition.
     """
+    cdef bint by_id = context.version >= FIRST_BY_ID
     topics = request.topic_data
     if is_transactional(topics):
         name = request.transactional_id
         if name is None or not context.may(WRITE, TRANSACTIONAL_ID, name):
             if request.acks == 0:
-                raise _closing(TransactionalIdAuthorizationFailed)
+                raise closing(TransactionalIdAuthorizationFailed)
             refusal = TransactionalIdAuthorizationFailed()
-            return ProduceResponse([_refuse_topic(each, refusal) for each in topics])
-    by_id = context.version >= FIRST_WITH_TOPIC_ID
-    if len(topics) > AT_ONCE:
-        kept = request._replace(topic_data=copy_of(topics))
-        return _judge_many(context, kept, by_id=by_id)
+            return ProduceResponse([refuse_topic(each, refusal) for each in topics])
+    if len(topics) > MOST:
+        return judge_many(context, request._replace(topic_data=copy_of(topics)), by_id)
     permitted, refused = split_topics(context, WRITE, topics, by_id=by_id)
     if not refused:
-        return _serve(context, request, False)
+        return serve(context, request, False)
     denial = TopicAuthorizationFailed()
-    rows = {place: _refuse_topic(each, denial) for place, each in refused.items()}
-    return _append_permitted(context, request, permitted, rows, is_own=False)
+    rows = {place: refuse_topic(each, denial) for place, each in refused.items()}
+    return append_permitted(context, request, permitted, rows, False)
 
 
-async def _judge_many(
-    context: "Context", request: "ProduceRequest", *, by_id: bool
-) -> "ProduceResponse | None":
+async def judge_many(RequestContext context, request, bint by_id):
+    """Do the same as `judge`, and let others be served in between."""
     share = LoopShare()
     topics, refused = await split_many(context, WRITE, request.topic_data, share, by_id=by_id)
-    refusal = TopicAuthorizationFailed()
-    answered = await share.each(refused.values(), lambda each: _refuse_topic(each, refusal))
+    denial = TopicAuthorizationFailed()
+    answered = await share.each(refused.values(), lambda each: refuse_topic(each, denial))
     rows = dict(zip(refused, answered, strict=True))
-    answer: Any = _append_permitted(context, request, topics, rows, is_own=True)
-    response: ProduceResponse | None = await answer if isinstance(answer, Coroutine) else answer
-    return response
+    answer = append_permitted(context, request, topics, rows, True)
+    return await answer if isinstance(answer, Coroutine) else answer
 
 
-def _append_permitted(
-    context: "Context",
-    request: "ProduceRequest",
-    topics: "Sequence[TopicProduceData]",
-    rows: "Mapping[int, TopicProduceResponse]",
-    *,
-    is_own: bool,
-) -> "Produced":
+cdef object append_permitted(
+    RequestContext context, object request, object topics, dict rows, bint is_own
+):
+    """Append these topics; ``rows`` has the refusals of the others by their places."""
     if not rows:
-        return _serve(context, request, is_own)
+        return serve(context, request, is_own)
     if topics:
         context.may_wait = False  # its answer is joined with the refusals
-        answer = _serve(context, request._replace(topic_data=topics), is_own)
-        return _append_beside(request, answer, rows)
+        answer = serve(context, request._replace(topic_data=topics), is_own)
+        return append_beside(request, answer, rows)
     if request.acks == 0:
-        raise _closing(TopicAuthorizationFailed)
+        raise closing(TopicAuthorizationFailed)
     return ProduceResponse(list(rows.values()))
 
 
-async def _append_beside(
-    request: "ProduceRequest",
-    answer: Any,
-    refused: "Mapping[int, TopicProduceResponse]",
-) -> ProduceResponse:
+async def append_beside(request, answer, dict refused):
     """Answer with the results of the append and the refusals.
 
     Raises:
@@ -251,85 +217,81 @@ async def _append_beside(
     if isinstance(answer, Coroutine):
         answer = await answer
     if answer is None:
-        raise _closing(TopicAuthorizationFailed)
-    return ProduceResponse(weave(answer[0], refused, len(request.topic_data)))
+        raise closing(TopicAuthorizationFailed)
+    responses, *_ = answer
+    return ProduceResponse(weave(responses, refused, len(request.topic_data)))
 
 
-def _refuse_topic(topic: TopicProduceData, refusal: KafkaError) -> TopicProduceResponse:
+cdef object refuse_topic(object topic, object refusal):
     code, message = refusal.code.value, refusal.message
     return TopicProduceResponse(
         topic.name,
         topic.topic_id,
         [
-            PartitionProduceResponse(each[0], code, base_offset=-1, error_message=message)
+            PartitionProduceResponse(each.index, code, base_offset=-1, error_message=message)
             for each in topic.partition_data
         ],
     )
 
 
-def _closing(error: type[KafkaError]) -> ProtocolError:
+cdef object closing(object error):
     return ProtocolError(f"acks=0 and the request failed with {error.code.name.upper()}")
 
 
-class Produce(Unwritten):
-    """One request while it is served.
+@cython.final
+cdef class Produced:
+    """A topic of the answer: its name, its id and a row for each partition so far.
 
-    ``_produced`` has for each topic its name, its id and its rows, as the fields of
-    TopicProduceResponse. A row is the result of a partition: a `ValidatedBatch` that was appended,
-    or the answer of a batch that was refused.
+    A row is the `ValidatedBatch` that was appended, or the answer of a batch that was refused.
     """
 
-    __slots__ = (
-        "_acks",
-        "_by_id",
-        "_has_names",
-        "_is_gathered",
-        "_is_own",
-        "_is_plain",
-        "_is_refused",
-        "_logs",
-        "_may_wait",
-        "_now_ms",
-        "_produced",
-        "_request",
-        "_services",
-        "_topics",
-        "_transaction",
-        "_unflushed",
-        "_waits",
-    )
+    cdef object name, topic_id
+    cdef list rows
 
-    def serve(self, context: "Context", request: "ProduceRequest", is_own: bool) -> "Produced":
+
+@cython.final
+cdef class Produce(Unwritten):
+    """One request while it is served."""
+
+    cdef object _request, _services, _transaction
+    cdef dict _logs
+    cdef list _produced, _topics, _unflushed
+    cdef long long _acks, _now_ms
+    cdef bint _by_id
+    cdef bint _has_names  # whether a topic's name identifies it
+    cdef bint _is_gathered  # whether a partition or a topic came twice, or a topic had none
+    cdef bint _is_own  # whether no other request overwrites the bytes of this one
+    cdef bint _is_plain  # whether its version and acks allow that batches are checked all at once
+    cdef bint _is_refused, _may_wait, _waits
+
+    cdef object serve(self, RequestContext context, object request, bint is_own):
         """Append all; return the response, or an object that gives it later.
 
         ``is_own`` says that no other request overwrites this request's bytes, however long it
         takes.
         """
-        version = context.version
+        cdef int version = context.version
+        cdef Clock clock = context.services.clock
+        cdef Py_ssize_t count
         self.context = context
-        self._request: Any = request
-        self._services = services = context.services
-        self._acks = acks = request.acks
-        self._topics: list[TopicProduceData] = request.topic_data  # type: ignore[assignment]
-        self._logs = services.topics.logs
-        clock: Clock = services.clock
+        self._request = request
+        self._services = context.services
+        self._acks = request.acks
+        self._topics = request.topic_data
+        self._logs = self._services.topics.logs
         self._now_ms = clock.now_ms()
-        self._by_id = version >= FIRST_WITH_TOPIC_ID
-        self._is_plain = version >= 7 and -1 <= acks <= 1  # the first version with zstd
-        self._has_names = True  # whether a topic's name identifies it
+        self._by_id = version >= FIRST_BY_ID
+        self._is_plain = version >= FIRST_WITH_ZSTD and -1 <= self._acks <= 1
+        self._has_names = True
         self._may_wait = context.may_wait
         self._is_own = is_own
-        self._is_refused = False
-        self._waits = False
-        self._produced: list[Any] = []
-        self._unflushed: list[Log] | None = None
-        self._transaction: TransactionalProduce | None = None
+        self._produced = []
 
-        count = count_once(self._topics, _TOPIC_ID if self._by_id else _NAME)
+        count = count_once(self._topics, TOPIC_ID if self._by_id else TOPIC_NAME)
         self._is_gathered = count < 0
         if self._by_id and not self._is_gathered:
             self._topics = self._services.topics.name_all(self._topics)
-        if count < 0 or count > AT_ONCE or self._append_some(AT_ONCE) != _ALL:
+        if count < 0 or count > MOST or self._append_some(MOST) != ALL:
             self._keep()
             return self._append_later()
         if self._unflushed:
@@ -343,57 +305,62 @@ class Produce(Unwritten):
         self._request = None
         return self
 
-    def _append_some(self, most: int) -> int:
+    cdef int _append_some(self, Py_ssize_t most) except -1:
         """Append at most ``most`` batches, from the first partition without a row on.
 
         Returns:
-            _ALL, _SOME, or _CLOSED: the next batch must be opened by a thread.
+            ALL, SOME, or CLOSED: the next batch must be opened by a thread.
         """
-        topics = self._topics
-        produced = self._produced
-        number = max(len(produced) - 1, 0)
-        while number < len(topics):
-            topic = topics[number]
-            name = field_of(topic, 0)
-            topic_id = field_of(topic, 1)
-            partitions = field_of(topic, 2)
-            if number == len(produced):
-                produced.append((name, topic_id, []))
-            _, _, rows = produced[number]
-            place = len(rows)
-            while place < len(partitions):
+        cdef Py_ssize_t place, number = max(len(self._produced) - 1, 0)
+        cdef list partitions
+        cdef Produced topic
+        while number < len(self._topics):
+            wanted = self._topics[number]
+            partitions = field_of(wanted, TOPIC_PARTITIONS)
+            if number == len(self._produced):
+                topic = Produced.__new__(Produced)
+                topic.name = field_of(wanted, TOPIC_NAME)
+                topic.topic_id = field_of(wanted, TOPIC_ID)
+                topic.rows = []
+                self._produced.append(topic)
+            topic = self._produced[number]
+            for place in range(len(topic.rows), len(partitions)):
                 if not most:
-                    return _SOME
+                    return SOME
                 partition = partitions[place]
-                row = self._append(name, topic_id, field_of(partition, 0), field_of(partition, 1))
+                row = self._append(
+                    topic, field_of(partition, PARTITION), field_of(partition, PRODUCED_RECORDS)
+                )
                 if row is None:
-                    return _CLOSED
-                rows.append(row)
-                place += 1
+                    return CLOSED
+                topic.rows.append(row)
                 most -= 1
             number += 1
-        return _ALL
+        return ALL
 
-    def _append(self, name: str, topic_id: bytes, index: int, records: Any) -> Any:
+    cdef object _append(self, Produced topic, object index, object records):
         """Check a partition's batch and append it; return its row, None if it must be opened first.
 
         All rules are checked at once, since nearly every batch obeys them. If this check fails, the
         batch is checked rule by rule to find out what is wrong.
         """
+        cdef LogEnd end
+        cdef ValidatedBatch batch
+        name = topic.name
         log = self._logs.get((name, index)) if self._has_names else None
         try:
             if log is None:
-                log = self._find_log(name, topic_id, index)
+                log = self._find_log(topic, index)
                 name = log.topic_partition.topic
             if self._is_plain and records is not None and name not in INTERNAL_TOPICS:
-                end: LogEnd = log.end
+                end = log.end
                 batch = end.rules.take(records, self._now_ms)
                 if batch is not None:
                     return self._store(log, index, batch)
             whole = self._check(log, records)
         except KafkaError as error:
             return self._refuse(index, error)
-        max_bytes = _OPEN_INLINE_BYTES[whole[_CODEC_POSITION] & CODEC_MASK]
+        max_bytes = OPEN_INLINE_BYTES[whole[ATTRIBUTES_POSITION + 1] & CODEC_MASK]
         if len(whole) > max_bytes and must_open(whole, log.config):
             return None
         try:
@@ -402,23 +369,27 @@ class Produce(Unwritten):
             return self._refuse(index, error, log)
         return self._store(log, index, batch)
 
-    def _find_log(self, name: str, topic_id: bytes, index: int) -> "Log":
-        key: TopicKey = topic_id if self._by_id else name
-        log: Log = self._services.topics.find_log(key, index)
-        return log
+    cdef object _find_log(self, Produced topic, object index):
+        """Return the log of a partition.
 
-    def _check(self, log: "Log", records: Any) -> memoryview:
+        Raises:
+            KafkaError: It does not exist, or it cannot be served.
+        """
+        return self._services.topics.find_log(topic.topic_id if self._by_id else topic.name, index)
+
+    cdef object _check(self, object log, object records):
         """Make the checks that need no look into the records; return the single batch."""
         whole = check_records(records, self.context.version)
-        if self._acks not in _ACKS:
+        if self._acks not in ACKS:
             raise InvalidRequiredAcks
         topic = log.topic_partition.topic
-        if topic in INTERNAL_TOPICS and self.context.client_id != _ADMIN_CLIENT:
+        if topic in INTERNAL_TOPICS and self.context.client_id != ADMIN_CLIENT:
             raise InvalidTopic(f"{topic} is internal; clients may not produce to it")
         return whole
 
-    def _store(self, log: "Log", index: int, batch: "ValidatedBatch") -> Any:
+    cdef object _store(self, object log, object index, ValidatedBatch batch):
         """Append a valid batch, if its transaction accepts it; return its row."""
+        cdef LogEnd end
         batch.partition = index
         if batch.attributes & TRANSACTIONAL:
             try:
@@ -426,117 +397,130 @@ class Produce(Unwritten):
             except KafkaError as error:
                 return self._refuse(index, error)
         if batch.error is None:
-            end: LogEnd = log.end
-            end.append(log, batch, _CLIENT, self._may_wait)
+            end = log.end
+            end.append(log, batch, CLIENT, self._may_wait)
         if batch.error is not None:
             return self._say(batch)
         if batch.base_offset < 0:
             self._waits = True
             return batch
-        batch.buffer = _STORED
+        batch.buffer = STORED
         if batch.flush_due:
             self._unflushed = self._unflushed or []
             if log not in self._unflushed:
                 self._unflushed.append(log)
         return batch
 
-    def _admit(self, log: "Log", batch: "ValidatedBatch") -> None:
-        """Check a transactional batch against its transaction, and a first one against its log."""
-        transaction = self._transaction
-        if transaction is None:
-            # Most clients use no transactions: the import must not delay the first ack.
-            from siltstone.broker.transactions.producing import TransactionalProduce  # noqa: PLC0415
+    cdef _admit(self, object log, ValidatedBatch batch):
+        """Check a transactional batch against its transaction, and a first one against its log.
 
-            self._transaction = transaction = TransactionalProduce(
+        Raises:
+            KafkaError: The transaction does not accept the batch.
+        """
+        if self._transaction is None:
+            # Most clients use no transactions: the import must not delay the first ack.
+            from siltstone.broker.transactions.producing import TransactionalProduce
+
+            self._transaction = TransactionalProduce(
                 self._services.transactions(),
                 self._services.topics,
                 self._request,
                 self.context.version,
             )
-        transaction.admit(log, batch)
+        self._transaction.admit(log, batch)
         try:
-            transaction.check_first(log, batch)
+            self._transaction.check_first(log, batch)
         except KafkaError as error:
             batch.log = log
             batch.error = error
 
-    def _write(self) -> None:
+    cdef _write(self):
         """Write the batches that wait, before the end of the round."""
-        for _, _, rows in self._produced:
-            for row in rows:
+        cdef Produced topic
+        for topic in self._produced:
+            for row in topic.rows:
                 if isinstance(row, ValidatedBatch) and row.is_awaited:
                     row.log.end.write(row.log)
 
-    def _keep(self) -> None:
+    cdef _keep(self):
         """Copy the records that are not appended yet: other requests reuse the receive buffer."""
+        cdef Py_ssize_t done = 0
+        cdef Produced topic
+        for topic in self._produced:
+            done += len(topic.rows)
         self._has_names = not self._by_id  # another topic may have the name by then
         self._may_wait = False
         if not self._is_own:
-            self._topics = copy_of(self._topics, sum(len(rows) for _, _, rows in self._produced))
+            self._topics = copy_of(self._topics, done)
 
-    async def _append_later(self) -> "ProduceResponse | None":
+    async def _append_later(self):
         """Append on the loop; open large batches on threads, where codecs release the GIL."""
+        cdef Produced topic
+        cdef int come
         share = LoopShare()
         if self._is_gathered:
             self._topics = await gather(self._topics, self.context.version, share)
         while True:
             await share.rest()
             come = self._append_some(1)
-            if come == _ALL:
+            if come == ALL:
                 return await self._flush()
-            if come == _CLOSED:
-                row = await self._open_and_append()
-                self._produced[len(self._produced) - 1][2].append(row)
+            if come == CLOSED:
+                topic = self._produced[len(self._produced) - 1]
+                topic.rows.append(await self._open_and_append(topic))
 
-    async def _open_and_append(self) -> Any:
-        """Have a thread check the next batch, append it and return its row."""
-        number = len(self._produced) - 1
-        name, topic_id, rows = self._produced[number]
-        index, records = self._topics[number].partition_data[len(rows)]
-        log = self._find_log(name, topic_id, index)
+    async def _open_and_append(self, Produced topic):
+        """Have a thread check the topic's next batch, append it and return its row."""
+        index, records = self._topics[len(self._produced) - 1].partition_data[len(topic.rows)]
+        log = self._find_log(topic, index)
         whole = self._check(log, records)
         try:
             batch = await self._services.io.unpack(validate, whole, log.config, self._now_ms)
         except KafkaError as error:
             return self._refuse(index, error, log)
         try:  # the topic may have been deleted, or created again, meanwhile
-            if self._find_log(name, topic_id, index) is not log:
+            if self._find_log(topic, index) is not log:
                 raise UnknownTopicOrPartition
         except KafkaError as error:
             return self._refuse(index, error)
         return self._store(log, index, batch)
 
-    async def _flush(self) -> "ProduceResponse | None":
+    async def _flush(self):
         """Wait for the fsyncs that ``flush.messages`` asks for before answering."""
+        cdef Produced topic
         self._write()  # it may still be the turn in which the batches came
         for log in self._unflushed or ():
             try:
                 await self._services.io.run(log.flush)
             except KafkaError as error:  # none of that log's batches became durable
-                for _, _, rows in self._produced:
-                    for row in rows:
+                for topic in self._produced:
+                    for row in topic.rows:
                         if isinstance(row, ValidatedBatch) and row.log is log and not row.error:
                             row.error = error
         return self.answer()
 
-    def answer(self) -> "ProduceResponse | None":
+    cpdef answer(self):
         """Return the response with the result of each partition; None for acks=0.
 
         Raises:
             ProtocolError: acks=0 and a partition failed: to close is the only possible signal.
         """
-        for _, _, rows in self._produced:
-            for place in range(len(rows)):
-                if isinstance(rows[place], ValidatedBatch):
-                    rows[place] = self._say(rows[place])
-        if self._is_gathered:
-            self._produced = [(*topic, last_of_each(rows)) for *topic, rows in self._produced]
+        cdef Py_ssize_t place
+        cdef Produced topic
+        cdef list responses = []
+        for topic in self._produced:
+            for place in range(len(topic.rows)):
+                if isinstance(topic.rows[place], ValidatedBatch):
+                    topic.rows[place] = self._say(topic.rows[place])
+            if self._is_gathered:
+                topic.rows = last_of_each(topic.rows)
+            responses.append((topic.name, topic.topic_id, topic.rows))
         if not self._acks:
             self._check_all()
             return None
-        return self._produced, 0, ()  # type: ignore[return-value]  # a bare tuple of its fields
+        return responses, 0, ()  # a bare tuple of the fields of ProduceResponse
 
-    def _say(self, batch: "ValidatedBatch") -> Any:
+    cdef object _say(self, ValidatedBatch batch):
         """Return the answer of a partition with the result of its batch."""
         error = batch.error
         index = batch.partition
@@ -545,24 +529,22 @@ class Produce(Unwritten):
                 raise RuntimeError(f"a batch of {batch.log.topic_partition} is not written yet")
             base_offset, append_time = batch.base_offset, batch.log_append_time_ms
             return (
-                index, 0, base_offset, append_time, batch.log_start_offset, (), None, _NO_LEADER
-            )  # fmt: skip
+                index, 0, base_offset, append_time, batch.log_start_offset, (), None, NO_LEADER
+            )
         batch.error = None  # its traceback may hold the batch, and so the bytes of a whole frame
         if isinstance(error, KafkaError):
             return self._refuse(index, error, batch.log)
         raise error
 
-    def _refuse(
-        self, index: int, error: KafkaError, log: "Log | None" = None
-    ) -> PartitionProduceResponse:
+    cdef object _refuse(self, object index, object error, object log=None):
         """Return the answer of a partition that was not appended, and count it.
 
         ``log`` is the log that refused the batch; None if the batch was refused before.
         """
+        cdef bint is_told = log is not None and not isinstance(error, WITHOUT_LOG_START)
         self._is_refused = True
-        is_told = log is not None and not isinstance(error, _WITHOUT_LOG_START)
         self.context.stats.refused_batch(error)
-        if log is not None and not isinstance(error, _NOT_A_FAILURE):
+        if log is not None and not isinstance(error, NOT_A_FAILURE):
             topic = self._services.topics.topics.get(log.topic_partition.topic)
             if topic is not None:
                 topic.failed_produces += 1
@@ -570,58 +552,58 @@ class Produce(Unwritten):
             index,
             error.code.value,
             base_offset=-1,
-            log_start_offset=log.log_start_offset if log is not None and is_told else -1,
-            record_errors=list(error.record_errors),  # type: ignore[arg-type]  # bare tuples
+            log_start_offset=log.log_start_offset if is_told else -1,
+            record_errors=list(error.record_errors),
             error_message=error.message,
         )
 
-    def _check_all(self) -> None:
+    cdef _check_all(self):
         """Count the failures of a request that gets no answer, and raise the first one."""
-        failed = [
-            (row, topic_id.hex() if self._by_id else name)
-            for name, topic_id, rows in self._produced
-            for row in rows
-            if row[_ERROR_CODE]
-        ]
-        for row, _ in failed:
-            self.context.stats.by_key[_PRODUCE].failed(row[_ERROR_CODE])
-        if failed:
-            row, topic = failed[0]
-            raise ProtocolError(
-                f"acks=0 and partition {row[_INDEX]} of {topic} failed with "
-                f"error {row[_ERROR_CODE]}"
-            )
+        cdef Produced topic
+        first = None
+        for topic in self._produced:
+            for row in topic.rows:
+                code = field_of(row, ERROR_CODE)
+                if not code:
+                    continue
+                self.context.stats.by_key[PRODUCE].failed(code)
+                if first is None:
+                    name = topic.topic_id.hex() if self._by_id else topic.name
+                    first = f"partition {field_of(row, PARTITION)} of {name} failed with error {code}"
+        if first is not None:
+            raise ProtocolError(f"acks=0 and {first}")
 
 
-def count_once(topics: "list[TopicProduceData]", key: int) -> int:
+cpdef Py_ssize_t count_once(list topics, Py_ssize_t key) except? -2:
     """Count the partitions of a request; -1 if one or a topic repeats, or a topic has none.
 
     ``key`` is the column that identifies a topic: its name or its id.
     """
+    cdef Py_ssize_t total = 0, count
+    cdef list partitions
     if len(topics) > 1 and len({field_of(topic, key) for topic in topics}) < len(topics):
         return -1
-    total = 0
     for topic in topics:
-        partitions = field_of(topic, 2)
+        partitions = field_of(topic, TOPIC_PARTITIONS)
         count = len(partitions)
-        if count != 1 and (not count or len({field_of(each, 0) for each in partitions}) < count):
+        if count != 1 and (
+            not count or len({field_of(each, PARTITION) for each in partitions}) < count
+        ):
             return -1
         total += count
     return total
 
 
-async def gather(
-    topics: "Sequence[TopicProduceData]", version: int, share: LoopShare
-) -> "list[TopicProduceData]":
+async def gather(topics, int version, share):
     """Return each topic once; of a partition's rows keep the last batch and the last non-batch.
 
     The non-batch comes second: the last result of a partition is its answer.
     """
-    gathered: dict[tuple[str, bytes], dict[int, dict[bool, Any]]] = {}
+    gathered = {}
     for name, topic_id, partitions in topics:
         for index, records in partitions:
             last = gathered.setdefault((name, topic_id), {}).setdefault(index, {})
-            last[_is_no_batch(records, version)] = PartitionProduceData(index, records)
+            last[is_no_batch(records, version)] = PartitionProduceData(index, records)
             await share.rest()
     return [
         TopicProduceData(
@@ -631,33 +613,36 @@ async def gather(
     ]
 
 
-def copy_of(topics: "Sequence[TopicProduceData]", done: int = 0) -> "list[TopicProduceData]":
+cdef list copy_of(object topics, Py_ssize_t done=0):
     """Copy topics with their records out of the receive buffer, which other requests reuse.
 
     The first ``done`` partitions are copied without records. A request of so many partitions that
     it was read in steps has a buffer of its own, so its topics are returned as they are.
     """
-    if sum(len(topic.partition_data) for topic in topics) > READ_AT_ONCE:
+    cdef Py_ssize_t count = 0
+    cdef list kept = []
+    for topic in topics:
+        count += len(topic.partition_data)
+    if count > READ_AT_ONCE:
         return list(topics)
-    kept = []
     for name, topic_id, partitions in topics:
         copied = []
         for index, records in partitions:
             if done or records is None:
                 copied.append(PartitionProduceData(index, None))
             else:
-                copied.append(PartitionProduceData(index, memoryview(bytearray(records))))  # type: ignore[arg-type]
+                copied.append(PartitionProduceData(index, memoryview(bytearray(records))))
             done -= done > 0
         kept.append(TopicProduceData(name, topic_id, copied))
     return kept
 
 
-def last_of_each(rows: list[Any]) -> list[Any]:
-    """Return the last row of each partition; a row begins with the partition's index."""
-    return list({row[0]: row for row in rows}.values())
+cdef list last_of_each(list rows):
+    """Return the last row of each partition."""
+    return list({field_of(row, PARTITION): row for row in rows}.values())
 
 
-def _is_no_batch(records: Any, version: int) -> bool:
+cdef bint is_no_batch(object records, int version) except *:
     if not records:
         return True
     try:
