@@ -58,7 +58,6 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 BIN := $(VENV)/bin
 CODE := siltstone broker protocol storage cleaner config pipeline pyspark_siltstone
 KERNELS_IN := $(shell find $(CODE) -type f '(' -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -path 'protocol/core/constants.py' -o -path 'protocol/messages/columns.py' ')')
-KERNELS_IN += $(wildcard $(patsubst %.pxd,%.py,$(filter %.pxd,$(KERNELS_IN))))
 ARGS ?=
 
 INSTALLER := $(if $(shell command -v uv),uv,pip)

@@ -33,12 +33,11 @@ CONSTANTS = (  # of Python, and so of C
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:
-    """Return what to compile: Cython, and Python that has its types of C in a `.pxd` beside it."""
+    """Return what to compile: the sources in Cython, in all packages."""
     return tuple(
         path.relative_to(root).as_posix()
         for package in PACKAGES
-        for path in sorted((root / package).rglob("*.py*"))
-        if path.suffix == ".pyx" or (path.suffix == ".py" and path.with_suffix(".pxd").is_file())
+        for path in sorted((root / package).rglob("*.pyx"))
     )
 
 
@@ -75,7 +74,7 @@ SANITIZED = (
     "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
 )  # fmt: skip
 DIRECTIVES = {
-    "annotation_typing": False,  # the types of C stand in the .pxd
+    "annotation_typing": False,  # the types of C are declared
     "auto_pickle": False,  # nobody pickles one; the code for it is a fifth of all C
     "boundscheck": False,
     "initializedcheck": False,

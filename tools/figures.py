@@ -125,16 +125,14 @@ def _chooses(module: ast.Module) -> bool:
 
 
 def count_compiled(tree: Tree) -> Iterator[Figure]:
-    """Sources in Cython and C, Python with a `.pxd` beside it, and what stands around them.
+    """Sources in Cython and C, and what stands around them.
 
     Those are twins and choosers, and lists of numbers that Python and C share.
     """
-    files = set(tree.below(*tree.packages))
     compiled = [
         path
-        for path in sorted(files)
+        for path in sorted(tree.below(*tree.packages))
         if path.suffix in _COMPILED_SUFFIXES
-        or (path.suffix == ".py" and path.with_suffix(".pxd") in files)
         or _is_twin(path)
         or any(path.match(pattern) for pattern in _SHARED_NUMBERS)
         or (path in tree.product and _chooses(tree.product[path]))

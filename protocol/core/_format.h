@@ -9,7 +9,6 @@
 #define SILTSTONE_FORMAT_H
 
 #include <Python.h>
-#include <structmember.h>
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -124,45 +123,6 @@ static inline PyObject *row_of(PyObject *type, PyObject *fields) {
         PyTuple_SET_ITEM(row, column, Py_NewRef(PyTuple_GET_ITEM(fields, column)));
     }
     return row;
-}
-
-/* An attribute that a class keeps in a slot, read where the slot is as long as the class stays what it
- * was: a look-up by name takes ten times as long. Each place in the source remembers one class. */
-typedef struct {
-    PyTypeObject *kind;
-    unsigned int version;
-    Py_ssize_t at;
-} Slot;
-
-#define slot_of(holder, name) \
-    ({ \
-        static Slot slot; \
-        read_slot((holder), (name), &slot); \
-    })
-
-static PyObject *find_slot(PyObject *holder, PyObject *name, Slot *slot) {
-    PyTypeObject *kind = Py_TYPE(holder);
-    PyObject *value = PyObject_GetAttr(holder, name);
-    PyObject *found = value == NULL ? NULL : _PyType_Lookup(kind, name);
-    if (found != NULL && Py_TYPE(found) == &PyMemberDescr_Type &&
-        kind->tp_getattro == PyObject_GenericGetAttr && kind->tp_version_tag != 0) {
-        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        if (member->type == T_OBJECT_EX) {
-            *slot = (Slot){kind, kind->tp_version_tag, member->offset};
-        }
-    }
-    return value;
-}
-
-static inline PyObject *read_slot(PyObject *holder, PyObject *name, Slot *slot) {
-    PyTypeObject *kind = Py_TYPE(holder);
-    if (kind == slot->kind && kind->tp_version_tag == slot->version) {
-        PyObject *value = *(PyObject **)((char *)holder + slot->at);
-        if (value != NULL) {
-            return Py_NewRef(value);
-        }
-    }
-    return find_slot(holder, name, slot);
 }
 
 static uint32_t crc_software(uint32_t crc, const uint8_t *data, size_t size) {

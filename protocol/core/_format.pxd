@@ -1,6 +1,6 @@
 # Batches and records as they lie in bytes, for compiled code: the header, the numbers of varying
 # size, the one parser of a record; `protocol.records.record` has the same in Python. What C and the
-# system give to kernels stands in `_format.h`. `_format.pyi` tells the type checkers.
+# system give to kernels stands in `_format.h`.
 from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
@@ -44,7 +44,6 @@ cdef extern from "_format.h":
     unsigned char* inside(object octets)
     object field_of(object row, Py_ssize_t column)
     object row_of(object type, tuple fields)
-    object slot_of(object holder, str name)
 
 
 cdef struct Header:

@@ -6,6 +6,14 @@ for compiled modules.
 
 from typing import Final
 
+# Of TopicProduceData.
+TOPIC_NAME: Final = 0
+TOPIC_ID: Final = 1
+TOPIC_PARTITIONS: Final = 2
+
+# Of PartitionProduceData, which begins with PARTITION.
+PRODUCED_RECORDS: Final = 1
+
 # Of FetchPartition.
 PARTITION: Final = 0
 LEADER_EPOCH: Final = 1
@@ -15,7 +23,7 @@ PARTITION_MAX_BYTES: Final = 5
 WANTED_COLUMNS: Final = 6
 """Those that are numbers; tagged ones come after them."""
 
-# Of PartitionData.
+# Of PartitionData; a PartitionProduceResponse begins in the same way.
 ERROR_CODE: Final = 1
 HIGH_WATERMARK: Final = 2
 STABLE_OFFSET: Final = 3

@@ -23,9 +23,21 @@ from siltstone.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderPartition,
 )
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    TopicProduceData,
+)
 from siltstone.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
 
 NAMED = {
+    TopicProduceData: {
+        "name": "TOPIC_NAME",
+        "topic_id": "TOPIC_ID",
+        "partition_data": "TOPIC_PARTITIONS",
+    },
+    PartitionProduceData: {"index": "PARTITION", "records": "PRODUCED_RECORDS"},
+    PartitionProduceResponse: {"index": "PARTITION", "error_code": "ERROR_CODE"},
     FetchPartition: {
         "partition": "PARTITION",
         "current_leader_epoch": "LEADER_EPOCH",
