@@ -64,7 +64,8 @@ def _delete_some(
     group = _find_group(services, group_id)
     topic = services.topics.topics.get(name)
     count = 0 if topic is None else topic.partitions
-    known = dict.fromkeys(each[0] for each in partitions if 0 <= each[0] < count)
+    indexes = [index for (index,) in partitions]
+    known = dict.fromkeys(index for index in indexes if 0 <= index < count)
     code = ErrorCode.none
     if group.is_subscribed_to(name):
         code = GroupSubscribedToTopic.code
@@ -72,11 +73,10 @@ def _delete_some(
         groups = services.groups()
         deleted = groups.delete_offsets(group, [(name, index) for index in known])
         groups.offsets.deleted_count += deleted
+    unknown = UnknownTopicOrPartition.code
     return [
-        OffsetDeleteResponsePartition(
-            each[0], code if each[0] in known else UnknownTopicOrPartition.code
-        )
-        for each in partitions
+        OffsetDeleteResponsePartition(index, code if index in known else unknown)
+        for index in indexes
     ]
 
 
