@@ -47,11 +47,16 @@ def _manager(*paths: Path, clock: FakeClock | None = None, node_id: int = 1) -> 
     )
 
 
+def _loaded(*paths: Path, clock: FakeClock | None = None) -> LogManager:
+    manager = _manager(*paths, clock=clock)
+    manager.load()
+    return manager
+
+
 @contextmanager
 def _running(*paths: Path, clock: FakeClock | None = None) -> Iterator[LogManager]:
     """A loaded manager that is closed cleanly."""
-    manager = _manager(*paths, clock=clock)
-    manager.load()
+    manager = _loaded(*paths, clock=clock)
     try:
         yield manager
     finally:
@@ -69,6 +74,14 @@ def _run_deletions(manager: LogManager, clock: FakeClock) -> None:
     clock.advance(RETRY_MS)
     manager.deletions.run_due()
     manager.background.drain()
+
+
+def _refuse_deletion(manager: LogManager, disk: Disk, error: int, times: int = 1) -> None:
+    """Have the disk refuse to rename the folder of a partition that is deleted."""
+    manager.background.drain()  # its first leader epoch is renamed, too
+    disk.fail("rename", error, str(manager.logs[ORDERS].path), times=times)
+    with pytest.raises(KafkaStorageError):
+        manager.delete(ORDERS)
 
 
 def _deleted(directory: Path) -> list[Path]:
@@ -169,8 +182,7 @@ def test_logs_survive_a_clean_stop(tmp_path: Path) -> None:
 
 def test_logs_survive_a_kill(tmp_path: Path) -> None:
     """Without the mark everything above the recovery point is scanned and kept."""
-    manager = _manager(tmp_path)
-    manager.load()
+    manager = _loaded(tmp_path)
     log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
     append_unchecked(log, 3)
     manager.checkpoint(files.RECOVERY_POINTS)
@@ -214,8 +226,7 @@ def test_checkpoints_are_written_only_when_they_change(tmp_path: Path) -> None:
 
 def test_the_log_start_offset_survives_a_kill(tmp_path: Path) -> None:
     """A checkpointed DeleteRecords is not undone."""
-    manager = _manager(tmp_path)
-    manager.load()
+    manager = _loaded(tmp_path)
     log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
     append_unchecked(log, 3)
     log.delete_records(2)
@@ -392,8 +403,7 @@ def test_work_for_a_deleted_log_never_meets_its_successor(tmp_path: Path) -> Non
 
 def test_a_topic_made_again_has_none_of_the_old_offsets(tmp_path: Path) -> None:
     """Neither start offset nor recovery point, though the background has not come to write them."""
-    manager = _manager(tmp_path)
-    manager.load()
+    manager = _loaded(tmp_path)
     append_unchecked(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 600)
     manager.logs[ORDERS].flush()
     manager.logs[ORDERS].delete_records(500)
@@ -415,16 +425,14 @@ def test_a_topic_made_again_has_none_of_the_old_offsets(tmp_path: Path) -> None:
 
 def test_a_kill_between_deletion_and_checkpoint_leaves_no_offset(tmp_path: Path) -> None:
     """The next partition of the name begins at 0, also if that start is killed as well."""
-    manager = _manager(tmp_path)
-    manager.load()
+    manager = _loaded(tmp_path)
     append_unchecked(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 600)
     manager.logs[ORDERS].delete_records(500)
     manager.checkpoint(files.LOG_START_OFFSETS)
     _crash(manager)
     (tmp_path / "orders-0").rename(tmp_path / f"orders-0.{'0' * 32}-delete")
 
-    manager = _manager(tmp_path)
-    manager.load()
+    manager = _loaded(tmp_path)
     append_unchecked(manager.create(ORDERS, TOPIC_ID, TopicConfig()), 10)
     _crash(manager)
     with _running(tmp_path) as manager:
@@ -499,10 +507,7 @@ def test_creating_beside_a_folder_that_a_deletion_left_is_refused(
     paths = (tmp_path / "one", tmp_path / "two")
     with _running(*paths) as manager:
         left = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
-        manager.background.drain()  # its first leader epoch is renamed, too
-        disk.fail("rename", errno.EIO, str(left), times=1)
-        with pytest.raises(KafkaStorageError):
-            manager.delete(ORDERS)
+        _refuse_deletion(manager, disk, errno.EIO)
         with pytest.raises(KafkaStorageError, match=f"{left} exists"):
             manager.create(ORDERS, TOPIC_ID, TopicConfig())
 
@@ -518,10 +523,7 @@ def test_a_folder_that_a_full_disk_kept_is_renamed_later(
     clock = FakeClock()
     with _running(tmp_path, clock=clock) as manager:
         left = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
-        manager.background.drain()
-        disk.fail("rename", errno.ENOSPC, str(left), times=refusals)
-        with pytest.raises(KafkaStorageError):
-            manager.delete(ORDERS)
+        _refuse_deletion(manager, disk, errno.ENOSPC, refusals)
         for _ in range(refusals):
             manager.directories[0].check()
             with pytest.raises(KafkaStorageError, match=f"{left} exists"):
@@ -551,10 +553,7 @@ def test_a_folder_that_is_renamed_later_keeps_nobody_waiting(
     with _running(tmp_path, clock=clock) as manager:
         log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
         left = tmp_path / "orders-0"
-        manager.background.drain()
-        disk.fail("rename", errno.ENOSPC, str(left), times=1)
-        with pytest.raises(KafkaStorageError):
-            manager.delete(ORDERS)
+        _refuse_deletion(manager, disk, errno.ENOSPC)
         manager.directories[0].check()
         log.names.hold()
         monkeypatch.setattr(NameGate, "changing", note_and_change)
@@ -597,10 +596,7 @@ def test_a_folder_that_was_moved_away_is_not_renamed_later(tmp_path: Path, disk:
     clock = FakeClock()
     with _running(tmp_path, clock=clock) as manager:
         left = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
-        manager.background.drain()
-        disk.fail("rename", errno.ENOSPC, str(left), times=1)
-        with pytest.raises(KafkaStorageError):
-            manager.delete(ORDERS)
+        _refuse_deletion(manager, disk, errno.ENOSPC)
         manager.directories[0].check()
         shutil.move(left, tmp_path.with_name("moved"))
         log = manager.create(ORDERS, uuid.uuid4(), TopicConfig())
@@ -617,8 +613,7 @@ def test_a_deleted_folder_that_may_come_back_is_not_made_elsewhere(
 ) -> None:
     """The deletion is made sure first, and where the directory is offline, by the next start."""
     paths = (tmp_path / "one", tmp_path / "two")
-    manager = _manager(*paths)
-    manager.load()
+    manager = _loaded(*paths)
     old = manager.create(ORDERS, TOPIC_ID, TopicConfig()).directory
     manager.background.drain()
     power_disk.fail("open", error, str(old.path), times=1)
@@ -628,8 +623,7 @@ def test_a_deleted_folder_that_may_come_back_is_not_made_elsewhere(
         with pytest.raises(KafkaStorageError, match="may bring its old folder"):
             manager.create(ORDERS, TOPIC_ID, TopicConfig())
         _crash(manager)
-        manager = _manager(*paths)
-        manager.load()
+        manager = _loaded(*paths)
         manager.prefer(ORDERS, next(each for each in manager.directories if each.path != old.path))
     path = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
     _crash(manager)
@@ -649,10 +643,7 @@ def test_a_folder_that_is_renamed_later_may_come_back_too(
         old = manager.create(ORDERS, TOPIC_ID, TopicConfig())
         other = next(each for each in manager.directories if each is not old.directory)
         left = old.path
-        manager.background.drain()
-        disk.fail("rename", errno.ENOSPC, str(left), times=1)
-        with pytest.raises(KafkaStorageError):
-            manager.delete(ORDERS)
+        _refuse_deletion(manager, disk, errno.ENOSPC)
         old.directory.check()
         manager.prefer(ORDERS, other)
         refused: list[KafkaStorageError] = []
@@ -874,8 +865,7 @@ def test_a_log_that_fails_to_close_leaves_no_mark(
 @pytest.mark.parametrize("fails", [False, True])
 def test_closing_tells_whether_every_directory_got_its_mark(tmp_path: Path, fails: bool) -> None:
     """A stop that calls itself clean is one after which the next start recovers nothing."""
-    manager = _manager(tmp_path)
-    manager.load()
+    manager = _loaded(tmp_path)
     append_unchecked(manager.create(_partition(0), TOPIC_ID, TopicConfig()))
     if fails:
         manager.directories[0].fail(OSError("I/O error"))
@@ -906,8 +896,7 @@ def test_a_damaged_partition_is_set_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], object]
 ) -> None:
     """The others are served, one line says why, and a later start finds all as it was."""
-    manager = _manager(tmp_path)
-    manager.load()
+    manager = _loaded(tmp_path)
     for number in (0, 1):
         append_unchecked(manager.create(_partition(number), TOPIC_ID, TopicConfig()))
     manager.logs[_partition(0)].delete_records(1)
@@ -967,8 +956,7 @@ def test_a_start_says_how_the_last_run_ended(
     for ends in ("clean", "crash", "clean"):
         caplog.clear()
         with caplog.at_level("INFO"):
-            manager = _manager(tmp_path)
-            manager.load()
+            manager = _loaded(tmp_path)
         told.append(caplog.text.partition("last_stop=")[2].split()[0])
         if ends == "crash":
             _crash(manager)
