@@ -5,6 +5,7 @@ The columns are in `protocol.messages.columns`.
 
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
 from siltstone.storage.log.end cimport LogEnd
+from siltstone.storage.log.reads cimport LogParts
 
 include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
@@ -39,6 +40,7 @@ def list_ends(partitions, tuple logs, bint is_committed):
     cdef Grid rows = Grid(count, END_COLUMNS)
     cdef list left = []
     cdef LogEnd end
+    cdef LogParts log
     cdef long long number, timestamp, offset, epoch
     for place in range(count):
         number = cell_of(wanted, place, PARTITION)
@@ -71,6 +73,7 @@ def list_epoch_ends(partitions, tuple logs):
     cdef Grid rows = Grid(count, EPOCH_COLUMNS)
     cdef list left = []
     cdef LogEnd end
+    cdef LogParts log
     cdef long long number, epoch, end_offset
     for place in range(count):
         number = cell_of(wanted, place, PARTITION)

@@ -9,7 +9,7 @@ from siltstone.broker.fetching.session cimport replica_of
 from siltstone.protocol.core._format cimport row_of
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
 from siltstone.storage.log.end cimport LogEnd
-from siltstone.storage.log.reads cimport LogRead, LogReader
+from siltstone.storage.log.reads cimport LogParts, LogRead, LogReader
 
 from siltstone.broker.fetching.session import NO_DIVERGENCE
 from siltstone.broker.fetching.watching import READ_COMMITTED
@@ -71,7 +71,7 @@ cdef class TopicRead:
         self.records = [b""] * count
         self.aborted = [None] * count
 
-    cdef object log_of(self, long long number):
+    cdef LogParts log_of(self, long long number):
         """Return the log of a partition, None if it has none."""
         return self.logs[number] if 0 <= number < len(self.logs) else None
 
@@ -235,6 +235,7 @@ cdef class FetchRead:
         cdef long long high_watermark, stable_offset, start_offset, size = 0
         cdef LogReader reader
         cdef LogEnd end
+        cdef LogParts log
         cdef LogRead read
         log = topic.log_of(number)
         if log is None:
@@ -276,7 +277,7 @@ cdef class FetchRead:
         cdef Grid wanted = topic.wanted
         cdef int column = STABLE_OFFSET if self._is_committed else HIGH_WATERMARK
         cdef LogEnd end
-        log = topic.log_of(cell_of(wanted, place, PARTITION))
+        cdef LogParts log = topic.log_of(cell_of(wanted, place, PARTITION))
         if log is None or cell_of(before, place, ERROR_CODE):
             return False
         end = log.end

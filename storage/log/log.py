@@ -33,7 +33,7 @@ from siltstone.storage.log import timestamp_lookup
 from siltstone.storage.log.dropped_segments import DroppedSegments
 from siltstone.storage.log.end import LogEnd
 from siltstone.storage.log.frozen import FrozenLog, NameGate
-from siltstone.storage.log.reads import LogRead, LogReader
+from siltstone.storage.log.reads import LogParts, LogRead, LogReader
 from siltstone.storage.log.recovery import LoadedPartition
 from siltstone.storage.log.retention import Doomed, find_doomed
 from siltstone.storage.log.services import LogServices
@@ -53,7 +53,7 @@ HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means the high watermark."""
 
 
-class Log:
+class Log(LogParts):
     """A partition's segments, offsets, producers and leader epochs.
 
     Its parts: ``end`` has the segments and offsets, and appends; ``reader`` reads; ``producers``
@@ -79,17 +79,13 @@ class Log:
         "_services",
         "_swap",
         "_unflushed_gone",
-        "bytes_out",
         "config",
-        "end",
-        "epochs",
         "last_flush_ms",
         "leader_epoch",
         "lock",
         "names",
         "path",
         "producers",
-        "reader",
         "topic_id",
         "topic_partition",
         "watchers",
@@ -117,7 +113,6 @@ class Log:
         # Deleted segments that a power failure may bring back torn. Guarded by: lock
         self._unflushed_gone: tuple[LogSegment, ...] = ()
         self.last_flush_ms = services.clock.now_ms()
-        self.bytes_out = 0  # each sender of a read adds to it
 
     @property
     def directory(self) -> LogDirectory:

@@ -14,3 +14,10 @@ cdef class LogReader:
     cpdef LogRead read(
         self, object log, long long offset, long long max_bytes, long long upto, bint at_least_one
     )
+
+
+cdef class LogParts:
+    cdef public LogEnd end
+    cdef public LogReader reader
+    cdef public object epochs
+    cdef public long long bytes_out

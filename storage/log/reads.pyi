@@ -2,6 +2,7 @@ from typing import Any
 
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.log.end import LogEnd
+from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.log.log import Log
 
 class LogRead:
@@ -17,3 +18,9 @@ class LogReader:
         self, log: Log, offset: int, max_bytes: int, upto: int, at_least_one: bool
     ) -> LogRead | None: ...
     def available_bytes(self, log: Log, offset: int, upto: int) -> int: ...
+
+class LogParts:
+    end: LogEnd
+    reader: LogReader
+    epochs: LeaderEpochs
+    bytes_out: int

@@ -234,3 +234,12 @@ cdef object size_between(tuple segments, Place start, Place end):
     if first == last:
         return max(0, end.position - start.position)
     return sum([each.size for each in segments[first:last]]) - start.position + end.position
+
+
+cdef class LogParts:
+    """The parts of a `Log` that a request of many partitions looks at, as fields of C.
+
+    This is the base class of `Log` and not a member: a look-up by name for each partition is a
+    tenth of such a request (docs/decisions/0015-compiled-bases.md). Each sender of a read adds to
+    ``bytes_out``.
+    """
