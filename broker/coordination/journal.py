@@ -42,9 +42,9 @@ from siltstone.protocol.records.journal import (
     Row,
     read_entries,
 )
+from siltstone.storage import files
 from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.clock import Clock
-from siltstone.storage.files import disk
 from siltstone.storage.log.log import Log
 from siltstone.storage.producers.checks import Origin
 
@@ -418,4 +418,4 @@ async def flush_all(io: IoThreads, *waiting: dict[Log, None]) -> None:
 
 def _read(source: FileSlice) -> bytes:
     """Return the bytes of a range. Blocks."""
-    return disk.pread(source.file.fileno(), source.size, source.position)
+    return files.read_at(source.file.fileno(), source.size, source.position)

@@ -14,7 +14,6 @@ from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader
 from siltstone.storage import files, threads
 from siltstone.storage.clock import give_way
-from siltstone.storage.files import disk
 from siltstone.storage.log.view import find_index
 from siltstone.storage.segment.damage import LOG_REMEDY
 from siltstone.storage.segment.scan import scan_log
@@ -202,7 +201,7 @@ def _find_damage(log: Log, segment: LogSegment, pause: Callable[[int], None]) ->
 
 def _find_last(log: Log, segment: LogSegment, fd: int, position: int, first: int) -> int:
     """Return the last offset of the batch at a position, or of the segment if it does not tell."""
-    head = disk.pread(fd, HEADER_SIZE, position)
+    head = files.read_at(fd, HEADER_SIZE, position)
     if len(head) == HEADER_SIZE:
         header = BatchHeader.read(head)
         end = position + header.size

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from siltstone.storage import files, threads
-from siltstone.storage.files import disk
 
 FILE_NAME = "cleaner-history.jsonl"
 OLD_FILE_NAME = f"{FILE_NAME}.1"
@@ -84,7 +83,7 @@ class History:
         fd = files.open_file(path, create=True)
         try:
             size = files.size_of(fd)
-            if size and disk.pread(fd, 1, size - 1) != b"\n":
+            if size and files.read_at(fd, 1, size - 1) != b"\n":
                 line = b"\n" + line  # a crash has cut the line before: end it
             files.write_all(fd, line, size)
         finally:

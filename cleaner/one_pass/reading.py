@@ -20,7 +20,6 @@ from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.batch import HEADER_SIZE
 from siltstone.protocol.records.compression import UnfoldsTooFar
 from siltstone.storage import files
-from siltstone.storage.files import disk
 from siltstone.storage.segment.readable import ReadableSegment
 
 Consume = Callable[[ReadableSegment, memoryview, int], int | None]
@@ -111,7 +110,7 @@ class SegmentWalk:
         if needed > len(self._buffer):
             self._buffer = bytearray(needed)
         view = memoryview(self._buffer)[: min(len(self._buffer), left)]
-        return view[: disk.preadv(fd, [view], position)]
+        return view[: files.read_into(fd, view, position)]
 
 
 class Mapping:

@@ -16,7 +16,6 @@ from siltstone.protocol.records.compression import NAMES, UNLIMITED
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
 from siltstone.storage.dump.line import Fault, Line, RecordLine
-from siltstone.storage.files import disk
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.segment.check import find_faults
 
@@ -95,7 +94,7 @@ class LogLines:
         with files.opened(self.path) as log:
             size = files.size_of(log)
             while size - self.position >= HEADER_SIZE and not self.is_broken:
-                header = BatchHeader.read(disk.pread(log, HEADER_SIZE, self.position))
+                header = BatchHeader.read(files.read_at(log, HEADER_SIZE, self.position))
                 if header.length < MIN_LENGTH or header.magic != MAGIC:
                     self.is_broken = True
                     yield Fault(
@@ -106,7 +105,7 @@ class LogLines:
                 if header.size > size - self.position:
                     break
                 if self._wanted.has_batch(header):
-                    batch = disk.pread(log, header.size, self.position)
+                    batch = files.read_at(log, header.size, self.position)
                     yield from _dump_batch(self.position, header, batch, self._expected)
                     if self._wanted.deep:
                         yield from _dump_records(batch, header, self._wanted, self._describe)

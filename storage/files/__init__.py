@@ -305,6 +305,34 @@ def _read_rest(fd: int, status: os.stat_result, limit: int = sys.maxsize) -> byt
     return b"".join(parts)
 
 
+def read_at(fd: int, size: int, position: int) -> bytes:
+    """Return ``size`` bytes of an open file at a position, fewer at its end.
+
+    A call that returns fewer bytes is followed by one for the rest, which says whether the file
+    ends there or the disk fails: a disk that fails in the middle of a range first returns the part
+    before.
+
+    Raises:
+        OSError: The disk fails.
+    """
+    data = disk.pread(fd, size, position)
+    while len(data) < size and (rest := disk.pread(fd, size - len(data), position + len(data))):
+        data += rest
+    return data
+
+
+def read_into(fd: int, view: memoryview, position: int) -> int:
+    """Fill memory as `read_at` reads; return the number of bytes.
+
+    Raises:
+        OSError: The disk fails.
+    """
+    done = disk.preadv(fd, [view], position)
+    while done < len(view) and (got := disk.preadv(fd, [view[done:]], position + done)):
+        done += got
+    return done
+
+
 def size_of(fd: int) -> int:
     """Return the size of an open file."""
     return disk.fstat(fd).st_size

@@ -70,11 +70,24 @@ cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1:
 
 
 cdef bytes read_at(int file, Py_ssize_t size, long long position):
-    """Return the bytes of a file at a position, at most ``size``; may wait for the disk.
+    """Return ``size`` bytes of a file at a position, fewer at its end; may wait for the disk.
+
+    A call that returns fewer bytes is followed by one for the rest, which says whether the file
+    ends there or the disk fails.
 
     Raises:
         OSError: The file cannot be read.
     """
+    cdef bytes data = _read_once(file, size, position), rest
+    while len(data) < size:
+        rest = _read_once(file, size - len(data), position + len(data))
+        if not rest:
+            break
+        data += rest
+    return data
+
+
+cdef bytes _read_once(int file, Py_ssize_t size, long long position):
     cdef ssize_t got
     if _route.through is not None:
         return _route.through.pread(file, size, position)
@@ -93,15 +106,23 @@ cdef bytes read_at(int file, Py_ssize_t size, long long position):
 cdef Py_ssize_t read_resident(int file, unsigned char* data, Py_ssize_t start, Py_ssize_t end, long long position) except? -1:
     """Read without waiting for the disk; return the number of bytes, or a negative error number.
 
-    If a page is not in memory, the error number is that of EAGAIN, on file systems that support
-    this: tmpfs and some others do not.
+    All bytes are read, or none count: if the file ends before them, this returns 0. If a page is
+    not in memory, the error number is that of EAGAIN, on file systems that support this: tmpfs and
+    some others do not.
     """
     global _without_waiting
-    cdef Py_ssize_t got = _read(file, data + start, end - start, position, _without_waiting)
-    if got == -EOPNOTSUPP and _without_waiting:
-        _without_waiting = 0
-        got = _read(file, data + start, end - start, position, 0)
-    return got
+    cdef Py_ssize_t done = start, got
+    while True:
+        got = _read(file, data + done, end - done, position, _without_waiting)
+        if got == -EOPNOTSUPP and _without_waiting:
+            _without_waiting = 0
+            continue
+        if got <= 0:
+            return got
+        done += got
+        if done == end:
+            return end - start
+        position += got
 
 
 cdef Py_ssize_t _read(int file, unsigned char* data, Py_ssize_t size, long long position, int flags) except? -1:

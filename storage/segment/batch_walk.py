@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
-from siltstone.storage.files import disk
+from siltstone.storage import files
 
 SCAN_CHUNK: Final = 64 * 1024
 
@@ -42,7 +42,7 @@ def iterate_batches(fd: int, position: int, end: int) -> Iterator[Located]:
         CorruptMessage: No batch begins where one must begin.
     """
     while end - position >= HEADER_SIZE:
-        chunk = disk.pread(fd, min(SCAN_CHUNK, end - position), position)
+        chunk = files.read_at(fd, min(SCAN_CHUNK, end - position), position)
         at, last = 0, len(chunk) - HEADER_SIZE
         if last < 0:
             return

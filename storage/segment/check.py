@@ -93,10 +93,10 @@ def check_log(
     with files.opened(log) as file:
         size = files.size_of(file)
         while size - position >= HEADER_SIZE:
-            header = BatchHeader.read(disk.pread(file, HEADER_SIZE, position))
+            header = BatchHeader.read(files.read_at(file, HEADER_SIZE, position))
             if header.length < MIN_LENGTH or header.magic != MAGIC or header.size > size - position:
                 break
-            batch = disk.pread(file, header.size, position)
+            batch = files.read_at(file, header.size, position)
             is_sound = checksum(memoryview(batch)[ATTRIBUTES_POSITION:]) == header.crc
             if not is_sound:
                 fault(f"{place_of(log, position)}: the checksum is wrong")

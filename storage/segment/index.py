@@ -81,7 +81,7 @@ class FileEntries:
 
     def entry(self, index: int) -> bytes:
         """Return an entry's bytes."""
-        return disk.pread(self._file.fileno(), self.size, index * self.size)
+        return files.read_at(self._file.fileno(), self.size, index * self.size)
 
     def count_up_to(self, key: int, field: struct.Struct, at: int) -> int:
         """Count the entries whose field, ``at`` bytes into the entry, is at most ``key``."""
@@ -89,11 +89,11 @@ class FileEntries:
         low, high = 0, self._count
         while (high - low) * size > BLOCK:
             middle = (low + high) >> 1
-            if field.unpack(disk.pread(fd, width, middle * size + at))[0] <= key:
+            if field.unpack(files.read_at(fd, width, middle * size + at))[0] <= key:
                 low = middle + 1
             else:
                 high = middle
-        block = disk.pread(fd, (high - low) * size, low * size)
+        block = files.read_at(fd, (high - low) * size, low * size)
         return low + count_up_to(block, size, key, width, at)
 
 

@@ -146,7 +146,7 @@ class ReadableSegment:
     def read(self, position: int, size: int) -> bytes:
         """Return up to ``size`` bytes. Blocks if they are not in the page cache."""
         file = self.file()
-        return disk.pread(file.fileno(), min(size, self.size - position), position)
+        return files.read_at(file.fileno(), min(size, self.size - position), position)
 
     def locate(self, offset: int, position: int = 0) -> Located | None:
         """Return the first batch whose last offset is at or above ``offset``, if there is one.

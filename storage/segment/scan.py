@@ -16,7 +16,6 @@ from siltstone.protocol.core import SegmentScan
 from siltstone.protocol.core.constants import FAULTS
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from siltstone.storage import files
-from siltstone.storage.files import disk
 from siltstone.storage.segment.index import ActiveIndexes
 
 CHUNK: Final = 1 << 20
@@ -70,10 +69,10 @@ def scan_log(
         position = state.position
         if len(buffer) < state.needed <= size - position:
             buffer = bytearray(state.needed)
-        filled = disk.preadv(fd, [buffer], position)
-        if not filled:
-            break
-        chunk = memoryview(buffer)[: min(filled, size - position)]
+        chunk = memoryview(buffer)[: size - position]
+        chunk = chunk[: files.read_into(fd, chunk, position)]
+        if not chunk:
+            break  # the file is shorter than it was
         pause(len(chunk))
         entries, notable = state.scan(chunk)
         indexes.add_rows(entries)
@@ -92,13 +91,13 @@ def scan_log(
 
 def _refuse_legacy(fd: int, position: int, size: int) -> None:
     """Raise for an old message, which has a valid CRC-32 of the bytes from the magic byte on."""
-    head = disk.pread(fd, _LEGACY_HEAD.size, position)
+    head = files.read_at(fd, _LEGACY_HEAD.size, position)
     if len(head) < _LEGACY_HEAD.size:
         return
     _, length, crc, magic = _LEGACY_HEAD.unpack(head)
     if magic not in (0, 1) or not _LEGACY_MINIMUM <= length <= size - position - LOG_OVERHEAD:
         return
-    message = disk.pread(fd, length - _CRC_BYTES, position + LOG_OVERHEAD + _CRC_BYTES)
+    message = files.read_at(fd, length - _CRC_BYTES, position + LOG_OVERHEAD + _CRC_BYTES)
     if zlib.crc32(message) == crc:
         raise LegacyFormatError(
             f"messages of format {magic} at position {position}, older than Kafka 0.11; "

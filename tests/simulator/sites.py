@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FILES: Final = "storage/files/__init__.py"
 COMPILED: Final = "storage/files/_disk.pyx"
 BY: Final = " by "
-THROUGH: Final = {"pwrite": "write_at", "pread": "read_at", "preadv": "_read"}
+THROUGH: Final = {"pwrite": "write_at", "pread": "_read_once", "preadv": "_read"}
 """The function of `COMPILED` that makes each call."""
 _ROOT: Final = f"{Path(seam.__file__).parents[2]}/"
 _MODULE: Final = "<module>"

@@ -66,7 +66,7 @@ def test_every_call_of_a_log_comes_from_a_site_of_the_list(seen: Counter[Site]) 
     assert {listed(site) for site in seen} <= set(sites())
     assert len(seen) > 80
     by = {site.function.partition(" by ")[2] for site in seen}
-    assert {"", "write_at", "read_at"} <= by
+    assert {"", "write_at", "_read_once"} <= by
     assert Site("pwrite", "storage/files/_disk.pyx", "write_at") in {listed(site) for site in seen}
 
 

@@ -84,6 +84,23 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     os.close(fd)
 
 
+def test_short_reads_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may return a part of the bytes: the rest follows, up to the end of the file."""
+    really, really_into = os.pread, os.preadv
+    monkeypatch.setattr(seam, "pread", lambda fd, size, at: really(fd, min(size, 3), at))
+    monkeypatch.setattr(seam, "preadv", lambda fd, parts, at: really_into(fd, [parts[0][:3]], at))
+    (tmp_path / "x").write_bytes(b"0123456789")
+    room = bytearray(7)
+
+    with files.opened(tmp_path / "x") as fd:
+        assert files.read_at(fd, 7, 1) == b"1234567"
+        assert files.read_at(fd, 7, 5) == b"56789"
+        assert files.read_into(fd, memoryview(room), 1) == 7
+        assert room == b"1234567"
+        assert files.read_into(fd, memoryview(room), 5) == 5
+        assert room == b"5678967"
+
+
 def test_what_is_gone_is_deleted_already(tmp_path: Path) -> None:
     """Deleting races with itself: a missing file or folder is no fault (KAFKA-6624)."""
     files.unlink(tmp_path / "x")

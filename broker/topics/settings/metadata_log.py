@@ -162,7 +162,7 @@ def _read_file(path: "Path", start: int) -> "Iterator[bytes]":
         for position, header in iterate_batches(file, 0, files.size_of(file)):
             if header.last_offset < start or header.is_control:
                 continue
-            batch = disk.pread(file, header.size, position)
+            batch = files.read_at(file, header.size, position)
             if not has_valid_crc(memoryview(batch), header.crc):
                 raise ValueError(f"the batch at position {position} of {path.name} has a wrong CRC")
             for record in iterate_records(batch):

@@ -10,9 +10,11 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from siltstone.storage import files
+from siltstone.storage.files import disk as seam
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment import batch_walk, lookup
 from siltstone.storage.segment.batch_walk import Cut
+from siltstone.storage.segment.scan import Scan, scan_log
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import make_batch, make_rows
 from tests.support.faults import Disk
@@ -151,6 +153,67 @@ def test_lookups_stop_at_damage(tmp_path: Path, value: bytes) -> None:
         segment.locate(6)
     with pytest.raises(CorruptMessage, match=f"position {size}"):
         segment.cut(0, 2 * size, 4 * size, at_least_one=True)
+
+
+@pytest.fixture
+def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each read return seven bytes at most, also to compiled code."""
+    pread, preadv = seam.pread, seam.preadv
+    monkeypatch.setattr(seam, "pread", lambda fd, size, at: pread(fd, min(size, 7), at))
+    monkeypatch.setattr(
+        seam, "preadv", lambda fd, parts, at, *flags: preadv(fd, [parts[0][:7]], at, *flags)
+    )
+    monkeypatch.setattr(seam.route, "through", seam)
+
+
+def test_reads_go_on_where_they_ended(
+    tmp_path: Path, case: tuple[int, str], few_bytes: None
+) -> None:
+    """A read that returns fewer bytes than were asked for is no end of the file."""
+    batches = [make_batch(2, base_offset=2 * n) for n in range(4)]
+    segment = build(tmp_path, case, batches)
+    size = len(batches[0])
+
+    for offset in range(8):
+        located = segment.locate(offset)
+        assert located is not None
+        assert located.position == offset // 2 * size
+    assert [each.position for each in segment.batches()] == [0, size, 2 * size, 3 * size]
+    assert segment.cut(size, 2 * size, 4 * size, at_least_one=True) == Cut(3 * size, 6)
+    assert segment.read(size, size) == batches[1]
+    assert scan(segment).end == 4 * size
+
+
+def test_disk_that_fails_within_a_read_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad sector: the part before it is returned first, so that a start would cut the log."""
+    segment = build(tmp_path, (4096, "at rest"), [make_batch(2, base_offset=2 * n) for n in (0, 1)])
+    bad = segment.size - 10
+    pread, preadv = seam.pread, seam.preadv
+
+    def room(size: int, position: int) -> int:
+        if position >= bad:
+            raise OSError(errno.EIO, "Input/output error")
+        return min(size, bad - position)
+
+    monkeypatch.setattr(seam, "pread", lambda fd, size, at: pread(fd, room(size, at), at))
+    monkeypatch.setattr(
+        seam,
+        "preadv",
+        lambda fd, parts, at: preadv(fd, [parts[0][: room(len(parts[0]), at)]], at),
+    )
+
+    with pytest.raises(OSError, match="Input/output"):
+        scan(segment)
+    with pytest.raises(OSError, match="Input/output"):
+        list(segment.batches())
+
+
+def scan(segment: LogSegment) -> Scan:
+    """Scan the log as a start does."""
+    with files.opened(segment.log_path) as fd:
+        return scan_log(fd, segment.size, 0, 4096)
 
 
 def test_cut_keeps_whole_batches(tmp_path: Path, case: tuple[int, str]) -> None:
