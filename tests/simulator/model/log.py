@@ -89,7 +89,8 @@ class LogModel:
 
     ``kept`` has what was acknowledged, by offset; ``perhaps`` what was sent without a sure answer,
     each as often as it was sent. ``start`` is the log start offset that was acknowledged, and
-    ``durable`` the offset below which a power failure must lose nothing.
+    ``durable`` the offset below which a power failure must lose nothing. ``holes`` are ranges of
+    offsets that a power failure took from the end of a segment while it left the next segment.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -100,6 +101,7 @@ class LogModel:
         self.may_start = 0
         self.durable_start = 0
         self.durable = 0
+        self.holes: set[tuple[int, int]] = set()
 
     @property
     def end(self) -> int:
@@ -175,21 +177,22 @@ class LogModel:
         """Note that what is not in the log now does not come any more."""
         self.perhaps.clear()
 
-    def settle(self, stored: list[Stored], start: int, *, may_lose: bool, now_ms: int) -> None:
+    def settle(
+        self, stored: list[Stored], bounds: tuple[int, int], *, may_lose: bool, now_ms: int
+    ) -> None:
         """Compare with all batches of the log, and keep the unanswered ones that it has.
 
-        ``may_lose`` is true after a power failure, which may take what was not durable.
+        ``bounds`` are the log's start and its end. ``may_lose`` is true after a power failure,
+        which may take what was not durable.
 
         Raises:
             Wrong: A batch is missing, doubled, altered, out of order, or nobody has sent it.
         """
+        start, end = bounds
         self._settle_start(start, stored, now_ms, may_lose=may_lose)
+        self._settle_holes(stored, bounds, may_lose=may_lose)
         found: dict[int, Stored] = {}
-        end = None
         for each in stored:
-            if end is not None and each.base != end and not may_lose:
-                raise Wrong(f"offset {each.base} follows {end - 1}")
-            end = each.last + 1
             found[each.base] = each
             known = self.find(each.base)
             if known is None:
@@ -205,6 +208,23 @@ class LogModel:
         if may_lose:
             self.start = self.may_start = start
             self.durable = self.end
+        if self.end > end:
+            raise Wrong(f"the log ends at {end}; {self.end} was acknowledged")
+
+    def _settle_holes(
+        self, stored: list[Stored], bounds: tuple[int, int], *, may_lose: bool
+    ) -> None:
+        """Look for offsets without a batch: only a power failure leaves some."""
+        start, end = bounds
+        befores = [start, *(each.last + 1 for each in stored)]
+        nexts = [*(each.base for each in stored), end]
+        holes = {(last, base) for last, base in zip(befores, nexts, strict=True) if base > last}
+        for hole in sorted(holes):
+            if not may_lose and not any(a <= hole[0] and hole[1] <= b for a, b in self.holes):
+                raise Wrong(f"nothing at {hole[0]} to {hole[1] - 1}")
+        if any(base < last for last, base in zip(befores[1:], nexts[1:], strict=True)):
+            raise Wrong("a batch begins before the one in front of it ends")
+        self.holes = holes
 
     def _settle_start(
         self, start: int, stored: list[Stored], now_ms: int, *, may_lose: bool

@@ -63,6 +63,8 @@ class TopicModel:
         before, self.logs = self.logs, [LogModel(self.settings) for _ in range(self.partitions)]
         for old, new in zip(before, self.logs, strict=True):
             new.perhaps = {body: list(sent) for body, sent in old.perhaps.items()}
+            if old.may_start > old.start:
+                new.may_start = old.may_start
 
     def died(self) -> None:
         """Note that the topic was deleted: its id does not come back."""
