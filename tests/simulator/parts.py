@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PARTS: Final[Mapping[str, Any]] = {"records": Records}
+PARTS: Final[Mapping[str, Any]] = {"records": Records, "producers": Producers}
 """Each part by its name. A part has:
 
 ``WEIGHTS``            its kinds of steps, and how often they come

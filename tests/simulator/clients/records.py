@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
-_OUT_OF_RANGE, _UNKNOWN_TOPIC, _UNKNOWN_ID, _EXISTS, _STORAGE = 1, 3, 100, 36, 56
+_OUT_OF_RANGE, _UNKNOWN_TOPIC, _UNKNOWN_ID, _EXISTS, STORAGE = 1, 3, 100, 36, 56
 _POLICY_VIOLATION: Final = 44
 _EARLIEST, _LATEST = -2, -1
 _NONE: Final = -1
@@ -213,13 +213,16 @@ class Records:
         elif self._history.is_sound:
             raise Wrong(f"delete {topic.name}: {answer.error_code} {answer.error_message}")
 
-    def _may_miss(self, topic: TopicModel, log: LogModel) -> bool:
+    def may_miss(self, topic: TopicModel, log: LogModel) -> bool:
         """Tell whether a client may be told that the topic does not exist."""
         return topic.presence is not Presence.PRESENT or log not in topic.logs
 
     # Records.
 
-    def _make(self, count: int, size: int, codec: int) -> tuple[bytearray, tuple[int, ...]]:
+    def make(
+        self, count: int, size: int, codec: int, **fields: Any
+    ) -> tuple[bytearray, tuple[int, ...]]:
+        """Return a batch of new records and their timestamps; ``fields`` are of its header."""
         stamps = tuple(range(self._stamp, self._stamp + count * 1000, 1000))
         self._stamp += count * 1000
         self._values += 1
@@ -228,7 +231,7 @@ class Records:
             Record(at, stamp, b"k%d" % (self._values % 7), filling[:size] + b"%d" % self._values)
             for at, stamp in enumerate(stamps)
         ]
-        return build_batch(records, codec=codec), stamps
+        return build_batch(records, codec=codec, **fields), stamps
 
     def _produce(  # a step's parameters
         self,
@@ -241,7 +244,7 @@ class Records:
         acks: int,
     ) -> Action:
         log = topic.logs[partition]
-        batch, stamps = self._make(count, size, codec)
+        batch, stamps = self.make(count, size, codec)
         sent = sent_of(batch, stamps)
         end_before = log.end
         log.sending(sent)
@@ -265,14 +268,14 @@ class Records:
         error = answer.error_code
         self._history.tell(f"  {topic.name}-{partition} error {error} base {answer.base_offset}")
         if error == 0:
-            if not self._may_miss(topic, log):
+            if not self.may_miss(topic, log):
                 log.acknowledged(sent, answer.base_offset, end_before)
         elif error == _UNKNOWN_TOPIC:
-            if not self._may_miss(topic, log):
+            if not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name} is unknown to a producer, although it exists")
             log.refused(sent)
-        elif error == _STORAGE:
-            if self._history.is_sound and not self._may_miss(topic, log):
+        elif error == STORAGE:
+            if self._history.is_sound and not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name}-{partition}: a storage error, although the disk works")
         elif error in {10, 18}:  # larger than a segment, or than a message may be
             log.refused(sent)
@@ -305,13 +308,13 @@ class Records:
         offset = log.start + int(where * (log.end - log.start + 1))
         asked = self._send_fetch(topic, partition, client, offset, size, version)
         yield asked
-        if asked.is_lost or self._may_miss(topic, log):
+        if asked.is_lost or self.may_miss(topic, log):
             return
         answer = self._answer_of(asked)
         if answer is None or answer.error_code in {_UNKNOWN_TOPIC, _UNKNOWN_ID}:
-            if not self._may_miss(topic, log):
+            if not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name} is unknown to a consumer, although it exists")
-        elif answer.error_code == _STORAGE:
+        elif answer.error_code == STORAGE:
             if self._history.is_sound:
                 raise Wrong(f"fetch {topic.name}-{partition}: storage error; the disk works")
         elif answer.error_code == _OUT_OF_RANGE:
@@ -350,11 +353,11 @@ class Records:
         kept = log.kept[int(where * len(log.kept))]
         asked = self._send_lookup(topic, partition, client, kept.sent.timestamps[0])
         yield asked
-        if asked.is_lost or self._may_miss(topic, log):
+        if asked.is_lost or self.may_miss(topic, log):
             return
         answer = asked.answer.topics[0].partitions[0]
         if answer.error_code:
-            if self._history.is_sound and not self._may_miss(topic, log):
+            if self._history.is_sound and not self.may_miss(topic, log):
                 raise Wrong(f"lookup {topic.name}-{partition}: error {answer.error_code}")
         else:
             self._check_lookup(topic, partition, kept.sent.timestamps[0], answer)
@@ -389,7 +392,7 @@ class Records:
         wanted = DeleteRecordsTopic(topic.name, [DeleteRecordsPartition(partition, offset)])
         asked = client.send(DELETE_RECORDS, DeleteRecordsRequest([wanted], 30_000))
         yield asked
-        if asked.is_lost or self._may_miss(topic, log):
+        if asked.is_lost or self.may_miss(topic, log):
             return
         answer = asked.answer.topics[0].partitions[0]
         error = answer.error_code
@@ -397,7 +400,7 @@ class Records:
         if error == 0:
             log.deleted(answer.low_watermark)
         elif error == _UNKNOWN_TOPIC:
-            if not self._may_miss(topic, log):
+            if not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name} is unknown to DeleteRecords, although it exists")
         elif error == _OUT_OF_RANGE:
             if log.start <= offset <= log.end and offset >= log.may_start:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 HEADER_BYTES: Final = 61
 _FIXED: Final = 21
 """Base offset, size, leader epoch, magic and checksum: the body begins behind them."""
-_CONTROL: Final = 0x20
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _HEAD: Final = struct.Struct(">qiiBIhiqqqhii")
+_IN_BODY: Final = struct.Struct(">hiqqqhi")
+"""Attributes, last offset delta, both timestamps, producer id, epoch and sequence."""
+_SEQUENCES: Final = 1 << 31
 _base_of: Final = attrgetter("base")
 
 
@@ -65,6 +68,24 @@ class Sent(NamedTuple):
     body: bytes
     size: int
     timestamps: tuple[int, ...]
+
+
+class Numbers(NamedTuple):
+    """The numbers by which a batch of a producer is known; ``last`` is a sequence."""
+
+    producer_id: int
+    epoch: int
+    first: int
+    last: int
+    timestamp: int
+    is_transactional: bool
+
+
+def numbers_of(body: bytes) -> Numbers:
+    """Return the numbers of a batch; the producer id is -1 in one of no producer."""
+    attributes, delta, _, timestamp, producer, epoch, first = _IN_BODY.unpack_from(body)
+    last = (first + delta) % _SEQUENCES
+    return Numbers(producer, epoch, first, last, timestamp, bool(attributes & _TRANSACTIONAL))
 
 
 class Kept(NamedTuple):
@@ -122,9 +143,33 @@ class LogModel:
         """Note that a batch is on its way: the log may have it from now on."""
         self.perhaps.setdefault(sent.body, []).append(sent)
 
+    def sending_again(self, sent: Sent) -> None:
+        """Note that a producer's batch is on its way once more: the log has it once at most."""
+        is_there = any(
+            each.sent.body == sent.body and each.last >= self.may_start for each in self.kept
+        )
+        if not is_there and sent.body not in self.perhaps:
+            self.sending(sent)
+
+    def acknowledged_once(self, sent: Sent, base: int, end_before: int) -> None:
+        """Note that a producer's batch is at an offset, perhaps since an earlier try.
+
+        ``end_before`` is what `end` was at the first try.
+
+        Raises:
+            Wrong: The offset was used before, or the batch is at another one.
+        """
+        known = self.find(base)
+        if known is None or known.base != base or known.sent.body != sent.body:
+            self.acknowledged(sent, base, end_before)
+        elif self.is_durable_at_once:
+            self.durable = max(self.durable, base + sent.size)
+
     def refused(self, sent: Sent) -> None:
         """Note that a batch was refused by a rule, so that the log must not have it."""
-        same = self.perhaps[sent.body]
+        same = self.perhaps.get(sent.body)
+        if not same:
+            raise Wrong("a batch that is in the log already was taken, or refused, once more")
         same.pop()
         if not same:
             del self.perhaps[sent.body]
