@@ -1,9 +1,11 @@
 """Faults to plant in the broker, each a patch in the folder `planted` beside this file.
 
 `python -m tests.simulator.planted NAME -- COMMAND` runs a command in a copy of the product that has
-the fault; without a name it lists all faults. A test that judges the broker must find each of them.
+the fault; without a name it lists all faults. A test that judges the broker must find each of them;
+`python -m tests.simulator.planted --search [NAME...]` looks for the seed of a history that does.
 """
 
+import argparse
 import hashlib
 import os
 import re
@@ -181,11 +183,28 @@ def _digest(tree: Path, paths: Iterable[str]) -> str:
     return digest.hexdigest()[:16]
 
 
+def _search(arguments: Sequence[str]) -> int:
+    """Search for the faults that are named, or for all."""
+    from tests.simulator import searching  # noqa: PLC0415  # it imports this module
+
+    parser = argparse.ArgumentParser(prog="python -m tests.simulator.planted --search")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a fault; all without one")
+    parser.add_argument("--seeds", type=int, default=5000, help="how many seeds of each (5000)")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in PLANTED]
+    if unknown:
+        parser.error(f"no fault has the name {', '.join(unknown)}; without a name: list")
+    return searching.main(options.names, PLANTED, options.seeds, options.processes)
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Run a command in a copy with a fault, or list the faults."""
+    """Run a command in a copy with a fault, search for faults, or list them."""
     if not arguments:
         sys.stdout.writelines(f"{each.name}: {each.fault}\n" for each in PLANTED.values())
         return 0
+    if arguments[0] == "--search":
+        return _search(arguments[1:])
     name, *command = arguments
     if name not in PLANTED or command[:1] != ["--"] or not command[1:]:
         sys.stderr.write(
