@@ -50,6 +50,7 @@ class Plan(NamedTuple):
         return self._replace(steps=[each for each in self.steps if each[0] in wanted])
 
 
+_CHANGES = frozenset({"create", "fallocate", "fsync", "ftruncate", "pwrite", "rename", "unlink"})
 RESTARTS = ("stop", "kill", "dies", "power", "power_dies")
 
 
@@ -83,37 +84,57 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     picks = rng.choices(kinds, [weights[each] for each in kinds], k=count)
     for _ in range(rng.choice((1, 1, 2))):
         picks[rng.randrange(count // 3, count)] = rng.choice(RESTARTS)
-    own = [kind for kind in kinds if kind not in {"wait", "burst", "fault", "mend", "judge"}]
+    own = {
+        kind: weights[kind]
+        for kind in kinds
+        if kind not in {"wait", "burst", "fault", "mend", "judge"}
+    }
     steps = []
     for number, kind in enumerate(picks):
-        steps.append((number, _draw_step(kind, rng, own, weights)))
+        steps.append((number, _draw_step(kind, rng, own)))
     return Plan(seed, world, settings, parts, steps)
 
 
-def _draw_step(
-    kind: str, rng: random.Random, own: Sequence[str], weights: dict[str, float]
-) -> Step:
+def _draw_step(kind: str, rng: random.Random, own: dict[str, float]) -> Step:
     if kind == "burst":
-        inner = rng.choices(own, [weights[each] for each in own], k=rng.randrange(2, 6))
-        return [kind, [_draw_step(each, rng, own, weights) for each in inner]]
-    if kind == "wait":
-        return [kind, rng.choice((0.05, 0.5, 3.0, 70.0))]
-    if kind == "fault":
-        return [kind, list(_draw_fault(rng))]
+        return [kind, _draw_burst(rng, own)]
+    if kind in {"stop", "kill"}:
+        return [kind, _draw_burst(rng, own) if rng.random() < 0.5 else []]
     if kind in {"dies", "power_dies"}:
         return [kind, rng.randrange(1, 80), rng.choice((0, 0, rng.randrange(1, 200)))]
-    if kind in {"mend", "judge", *RESTARTS}:
+    if kind in {"mend", "judge", "power"}:
         return [kind]
-    return [kind, *_part_of(kind).draw_step(kind, rng)]
+    if kind == "wait":
+        drawn: Step = [rng.choice((0.05, 0.5, 3.0, 70.0))]
+    elif kind == "fault":
+        drawn = [list(_draw_fault(rng))]
+    else:
+        drawn = _part_of(kind).draw_step(kind, rng)
+    return [kind, *drawn]
+
+
+def _draw_burst(rng: random.Random, own: dict[str, float]) -> list[Step]:
+    """Draw steps that are played side by side; in half of the bursts rare kinds are not rare."""
+    power = rng.choice((1.0, 0.3))
+    weights = [weight**power if weight else 0.0 for weight in own.values()]
+    kinds = rng.choices(list(own), weights, k=rng.randrange(2, 6))
+    return [_draw_step(each, rng, own) for each in kinds]
 
 
 def _draw_fault(rng: random.Random) -> Fault:
-    """Draw a fault by rank: the site is one of those that the history has come to by then."""
+    """Draw a fault by the kind of its call, or by rank.
+
+    The site of a rank is one of those that the history has come to by then. What changes something
+    has few kinds of calls and many sites, so that a kind strikes often where few sites do.
+    """
     what = rng.choice([each for each in FAILS if each != NEVER or rng.random() < 0.3])
     nth = rng.choice((1, 1, 1, 2, 3, 5))
+    kinds = sorted(_CHANGES & FAILS[what])
+    is_by_kind = bool(kinds) and rng.random() < 0.5
     return Fault(
         what,
-        rank=rng.randrange(500),
+        kind=rng.choice(kinds) if is_by_kind else "",
+        rank=-1 if is_by_kind else rng.randrange(500),
         nth=nth,
         is_sticky=rng.random() < 0.3,
         amount=rng.choice((0.1, 0.5, 0.9)),
@@ -260,6 +281,10 @@ class History:
         if not self.incarnation.run_until(done, 130.0):
             waiting = [asked.key for asked in running.values()]
             raise Wrong(f"no answer in 130 s to requests of the APIs {waiting}")
+        for action in done():
+            if running[action].is_cut and self.is_sound:
+                key = running[action].key
+                raise Wrong(f"a connection was closed without an answer to API {key}")
         return done()
 
     # Steps of the history itself.
@@ -267,7 +292,7 @@ class History:
     def _do_setup(self) -> None:
         self.run([part.set_up() for part in self.parts.values()])
 
-    def _do_burst(self, steps: list[Step]) -> None:
+    def _do_burst(self, steps: Sequence[Step]) -> None:
         self.run([self._action(each) for each in steps])
 
     def _do_wait(self, seconds: float) -> None:
@@ -299,14 +324,17 @@ class History:
             part.judge()
         self._look_for_failures()
 
-    def _do_stop(self) -> None:
+    def _do_stop(self, steps: Sequence[Step] = ()) -> None:
         self._do_mend()
         self.incarnation.stop()
-        self._begin_again("stop")
+        for part in self.parts.values():
+            if hasattr(part, "stopped"):
+                part.stopped()
+        self._begin_again("stop", steps)
 
-    def _do_kill(self) -> None:
+    def _do_kill(self, steps: Sequence[Step] = ()) -> None:
         self._end("kill")
-        self._begin_again("kill")
+        self._begin_again("kill", steps)
 
     def _do_power(self) -> None:
         self._end("power")
@@ -335,7 +363,8 @@ class History:
             client.forget()
         self.incarnation.kill(self.world.choices if way == "power" else None)
 
-    def _begin_again(self, way: str) -> None:
+    def _begin_again(self, way: str, steps: Sequence[Step] = ()) -> None:
+        """Start and judge; ``steps`` come side by side before anything else is asked for."""
         self.restarts.append(way)
         while True:
             try:
@@ -350,6 +379,8 @@ class History:
             client.forget()
         for part in self.parts.values():
             part.restarted(way)
+        self.step = ["burst", steps]
+        self._do_burst(steps)
         self._do_judge()
         for part in self.parts.values():
             part.settled()

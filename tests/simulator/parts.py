@@ -18,6 +18,7 @@ PARTS: Final[Mapping[str, Any]] = {"records": Records, "producers": Producers}
 ``draw_step(kind, rng)``  the parameters of a step, as data
 ``set_up()``           an action that comes before all steps
 ``play(kind, ...)``    the action of a step: a generator that yields each question that it waits for
+``stopped()``          if there is one: called after a clean stop, the disk is as that has left it
 ``restarted(way)``     called after a start: ``stop``, ``kill`` or ``power``
 ``judge()``            compare all that clients can see with the model, while the disk is sound
 ``settled()``          called when all parts have judged after a start

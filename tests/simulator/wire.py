@@ -33,15 +33,20 @@ LOST: Final = Lost()
 
 
 class Question:
-    """A request on its way. ``answer`` is None, then the response, or `LOST`."""
+    """A request on its way. ``answer`` is None, then the response, or `LOST`.
 
-    __slots__ = ("answer", "correlation_id", "key", "version")
+    ``is_cut`` tells that the broker has closed the connection instead of an answer, although no
+    request before it has gone without one, whose refusal a broker tells so.
+    """
+
+    __slots__ = ("answer", "correlation_id", "is_cut", "key", "version")
 
     def __init__(self, key: int, version: int, correlation_id: int) -> None:
         self.key = key
         self.version = version
         self.correlation_id = correlation_id
         self.answer: Any = None
+        self.is_cut = False
 
     @property
     def is_lost(self) -> bool:
@@ -74,6 +79,7 @@ class Client:
         self._late = bytearray()
         self._waiting: dict[int, Question] = {}
         self._correlation_id = 0
+        self._has_unanswered = False
 
     @property
     def connection(self) -> Connection:
@@ -98,6 +104,8 @@ class Client:
         body = head + (b"\0" if asked.is_flexible(version) else b"") + asked.write(version, row)
         if is_answered:
             self._waiting[question.correlation_id] = question
+        else:
+            self._has_unanswered = True
         self._push(connection, len(body).to_bytes(4, "big") + body)
         return question
 
@@ -134,6 +142,8 @@ class Client:
             del received[:end]
             self._read(frame)
         if connection.is_closed:
+            for question in self._waiting.values():
+                question.is_cut = not self._has_unanswered
             self.forget()
 
     def _read(self, frame: bytes) -> None:
@@ -154,6 +164,7 @@ class Client:
     def forget(self) -> None:
         """Give the connection up; what has no answer is lost."""
         self._connection = None
+        self._has_unanswered = False
         self._received.clear()
         self._late = bytearray()
         for question in self._waiting.values():

@@ -32,6 +32,7 @@ from siltstone.protocol.messages.produce import (
 )
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from tests.simulator.incarnation import ROOT
 from tests.simulator.model.log import LogModel, Stored, Wrong, read_batches, sent_of
 from tests.simulator.model.topics import Presence, TopicModel
 
@@ -59,10 +60,12 @@ class Records:
     WEIGHTS: Final = {
         "produce": 12,
         "fetch": 3,
-        "lookup": 2,
+        "look_up": 2,
         "delete_records": 0.7,
         "create": 0.6,
         "delete": 0.4,
+        "create_again": 0.3,
+        "list": 0.5,
     }
 
     @staticmethod
@@ -105,7 +108,7 @@ class Records:
                 rng.choice((1, 100, 200_000)),
                 rng.choice(_FETCH_VERSIONS),
             ]
-        if kind in {"lookup", "delete_records"}:
+        if kind in {"look_up", "delete_records"}:
             return [*where, round(rng.random(), 6)]
         return where
 
@@ -132,15 +135,21 @@ class Records:
         topic = self.topics[names[int(which * len(names))]]
         client = self._history.client() if self._history.step[0] == "burst" else self._client
         number = int(partition * topic.partitions)
-        if kind == "produce":
-            return self._produce(topic, number, client, *rest)
-        if kind == "fetch":
-            return self._fetch(topic, number, client, *rest)
-        if kind == "lookup":
-            return self._look_up(topic, number, client, *rest)
-        if kind == "delete_records":
-            return self._delete_records(topic, number, client, *rest)
-        return self._create(topic, client) if kind == "create" else self._delete(topic, client)
+        if kind == "list":
+            return self._list(client)
+        if kind in {"create", "delete", "create_again"}:
+            action = getattr(self, f"_{kind}")(topic, client)
+        else:
+            action = getattr(self, f"_{kind}")(topic, number, client, *rest)
+        return action  # type: ignore[no-any-return]
+
+    def stopped(self) -> None:
+        """Compare the room that logs take with what is in them, where nothing has failed."""
+        if not self._history.is_sound:
+            return
+        for path, size, room in self._history.world.disk.rooms(ROOT):
+            if path.endswith(".log") and "-delete/" not in path and room > size:
+                raise Wrong(f"{path} has {size} bytes and takes {room} after a clean stop")
 
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken what was not durable."""
@@ -212,6 +221,26 @@ class Records:
             topic.presence = Presence.ABSENT
         elif self._history.is_sound:
             raise Wrong(f"delete {topic.name}: {answer.error_code} {answer.error_message}")
+
+    def _create_again(self, topic: TopicModel, client: Client) -> Action:
+        yield from self._delete(topic, client)
+        yield from self._create(topic, client)
+
+    def _list(self, client: Client) -> Action:
+        """Ask for all topics: those that exist all the while must be in the answer."""
+        before = self._present_ids()
+        asked = client.send(METADATA, MetadataRequest(None, allow_auto_topic_creation=False), 12)
+        yield asked
+        if asked.is_lost:
+            return
+        told = {each.name: each.topic_id for each in asked.answer.topics}
+        for name, topic_id in self._present_ids().items():
+            if before.get(name) == topic_id and told.get(name) != topic_id:
+                raise Wrong(f"{name} is not among all topics, although it exists")
+
+    def _present_ids(self) -> dict[str, bytes]:
+        present = [each for each in self.topics.values() if each.presence is Presence.PRESENT]
+        return {topic.name: topic.topic_id for topic in present}
 
     def may_miss(self, topic: TopicModel, log: LogModel) -> bool:
         """Tell whether a client may be told that the topic does not exist."""
@@ -351,6 +380,7 @@ class Records:
         if not log.kept:
             return
         kept = log.kept[int(where * len(log.kept))]
+        known = first_from(log, kept.sent.timestamps[0], log.start)
         asked = self._send_lookup(topic, partition, client, kept.sent.timestamps[0])
         yield asked
         if asked.is_lost or self.may_miss(topic, log):
@@ -359,7 +389,7 @@ class Records:
         if answer.error_code:
             if self._history.is_sound and not self.may_miss(topic, log):
                 raise Wrong(f"lookup {topic.name}-{partition}: error {answer.error_code}")
-        else:
+        elif known is not None and known[0] >= log.may_start:  # else what came meanwhile is found
             self._check_lookup(topic, partition, kept.sent.timestamps[0], answer)
 
     def _send_lookup(
@@ -414,6 +444,7 @@ class Records:
         """Find out which topics exist, read all logs, and look everything up."""
         self._judge = self._history.client()
         self._history.run([self._judge_topics()])
+        self._history.run([self._list(self._judge)])
         for topic in self.topics.values():
             if topic.presence is Presence.PRESENT:
                 for partition in range(topic.partitions):

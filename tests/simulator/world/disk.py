@@ -168,6 +168,13 @@ class Disk:
         assert isinstance(found, Folder)
         return {name: bytes(file.data) for name, file in found.files()}
 
+    def rooms(self, path: str) -> Iterator[tuple[str, int, int]]:
+        """Yield all files below a folder: path, size, and the room that each takes."""
+        found = self._find(path)
+        assert isinstance(found, Folder)
+        for name, file in found.files():
+            yield name, len(file.data), file.held
+
     def forgive(self, path: str) -> None:
         """Let the next fsync make bytes below a folder durable over which one has failed.
 
