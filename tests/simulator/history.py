@@ -66,12 +66,15 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         "log.initial.task.delay.ms=100",
         f"log.flush.offset.checkpoint.interval.ms={rng.choice((500, 60_000))}",
         f"num.io.threads={rng.choice((1, 2, 8))}",
+        f"log.cleaner.threads={rng.choice((1, 1, 2))}",
+        f"log.cleaner.backoff.ms={rng.choice((300, 2_000, 15_000))}",
+        "log.cleaner.dedupe.buffer.size=4000000",
     ]
     parts = {name: part.draw(rng) for name, part in PARTS.items()}
     weights: dict[str, float] = {}
-    for part in PARTS.values():
+    for name, part in PARTS.items():
         for kind, weight in part.WEIGHTS.items():
-            weights[kind] = weight * rng.choice((0, 1, 1, 3))
+            weights[kind] = weight * rng.choice((0, 1, 1, 3)) if parts[name] else 0
     weights["produce"] = max(weights["produce"], 6)
     weights |= {
         "wait": 3,

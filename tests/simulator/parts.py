@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.simulator.clients.compacted import Compacted
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PARTS: Final[Mapping[str, Any]] = {"records": Records, "producers": Producers}
+PARTS: Final[Mapping[str, Any]] = {
+    "records": Records,
+    "producers": Producers,
+    "compacted": Compacted,
+}
 """Each part by its name. A part has:
 
 ``WEIGHTS``            its kinds of steps, and how often they come

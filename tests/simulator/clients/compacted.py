@@ -1,0 +1,313 @@
+"""Compacted topics: records with few keys, tombstones, and passes of the cleaner beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from siltstone.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from siltstone.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
+from tests.simulator.model.compacted import CompactedLog, Frame, Read, Row, read_frames
+from tests.simulator.model.log import Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from random import Random
+
+    from tests.simulator.history import Action, History
+    from tests.simulator.wire import Client, Question
+
+_PRODUCE, _FETCH, _LIST_OFFSETS, _CREATE_TOPICS = 0, 1, 2, 19
+_OUT_OF_RANGE, _STORAGE = 1, 56
+_TOO_LARGE: Final = {10, 18}
+_EARLIEST, _LATEST = -2, -1
+_MOST_BYTES: Final = 200_000
+_TRIES: Final = 6
+"""So often a log is read until no pass of the cleaner has come between."""
+_SAMPLE: Final = 24
+_TOMBSTONE: Final = -1
+
+
+class _Topic(NamedTuple):
+    name: str
+    topic_id: bytes
+    log: CompactedLog
+
+
+class Compacted:
+    """The compacted topics of a history; nobody deletes them."""
+
+    WEIGHTS: Final = {"put": 6, "read_keys": 1.5}
+
+    @staticmethod
+    def draw(rng: Random) -> dict[str, Any]:
+        """Return the settings of each topic; many histories have none."""
+        topics = {}
+        for name in ("figs", "grapes")[: rng.choice((0, 0, 1, 1, 2))]:
+            settings: dict[str, Any] = {
+                "cleanup.policy": rng.choice(("compact", "compact", "compact,delete")),
+                "segment.bytes": rng.choice((200, 300, 1_000, 4_000)),
+                "index.interval.bytes": rng.choice((50, 4096)),
+                "min.cleanable.dirty.ratio": rng.choice((0, 0.01, 0.3, 0.9)),
+                "delete.retention.ms": rng.choice((0, 1_000, 60_000, 86_400_000)),
+                "file.delete.delay.ms": rng.choice((0, 1_000, 60_000)),
+            }
+            for key, share, values in (
+                ("min.compaction.lag.ms", 0.2, (500, 60_000)),
+                ("max.compaction.lag.ms", 0.2, (1_000, 60_000)),
+                ("segment.ms", 0.2, (1_000, 60_000)),
+                ("flush.messages", 0.3, (1, 1, 3)),
+                ("segment.index.bytes", 0.15, (24, 96)),
+                ("retention.ms", 0.5, (5_000, 100_000)),
+            ):
+                if rng.random() < share:
+                    settings[key] = rng.choice(values)
+            if settings.get("max.compaction.lag.ms", 1 << 63) < settings.get(
+                "min.compaction.lag.ms", 0
+            ):
+                del settings["min.compaction.lag.ms"]
+            topics[name] = {key: str(value) for key, value in settings.items()}
+        return topics
+
+    @staticmethod
+    def draw_step(kind: str, rng: Random) -> list[Any]:
+        """Return which topic, and the records to send or where to read."""
+        which = round(rng.random(), 6)
+        if kind == "read_keys":
+            return [which, round(rng.random(), 6), rng.choice((1, 300, _MOST_BYTES))]
+        keys = rng.choice((1, 3, 6, 40))
+        sizes = rng.choice(((_TOMBSTONE, 5), (5,), (1, 80, _TOMBSTONE), (700,)))
+        count = rng.choice((1, 1, 2, 6))
+        records = [[rng.randrange(keys), rng.choice(sizes)] for _ in range(count)]
+        return [which, records, rng.choice((0, 0, 0, 1, 2, 3, 4)), rng.choice((-1, -1, 1, 0))]
+
+    def __init__(self, history: History, drawn: dict[str, Any]) -> None:
+        self._history = history
+        self._settings: dict[str, dict[str, str]] = drawn
+        self._topics: list[_Topic] = []
+        self._client = history.client()
+        self._stamp = history.now_ms
+        self._lost_power = False
+
+    def set_up(self) -> Action:
+        """Create the topics."""
+        for name, settings in self._settings.items():
+            configs = [CreatableTopicConfig(*each) for each in settings.items()]
+            row = CreateTopicsRequest([CreatableTopic(name, 1, 1, (), configs)], 30_000)
+            asked = self._client.send(_CREATE_TOPICS, row)
+            yield asked
+            (answer,) = asked.response.topics
+            if answer.error_code:
+                raise Wrong(f"create {name}: {answer.error_code} {answer.error_message}")
+            self._topics.append(_Topic(name, answer.topic_id, CompactedLog(settings)))
+
+    def play(self, kind: str, which: float, *rest: Any) -> Action:
+        """Play a step."""
+        topic = self._topics[int(which * len(self._topics))]
+        client = self._history.client() if self._history.step[0] == "burst" else self._client
+        act = self._put if kind == "put" else self._read_somewhere
+        return act(topic, client, *rest)
+
+    def restarted(self, way: str) -> None:
+        """Note that a power failure may have taken what was not durable."""
+        self._lost_power |= way == "power"
+        if way == "stop":
+            for topic in self._topics:
+                topic.log.flushed()
+
+    def settled(self) -> None:
+        """Note that what is missing after a start will not come."""
+        self._lost_power = False
+        for topic in self._topics:
+            topic.log.forget_perhaps()
+
+    # Steps.
+
+    def _make(self, records: list[list[int]]) -> list[Row]:
+        now_ms = self._history.now_ms
+        first = self._stamp = max(now_ms, self._stamp + 1)
+        self._stamp += len(records) - 1
+        return [
+            Row(
+                b"k%d" % key,
+                None if size == _TOMBSTONE else b"%d" % stamp + b"." * size,
+                stamp,
+                now_ms,
+            )
+            for stamp, (key, size) in enumerate(records, first)
+        ]
+
+    def _put(
+        self, topic: _Topic, client: Client, records: list[list[int]], codec: int, acks: int
+    ) -> Action:
+        rows = self._make(records)
+        log, end_before = topic.log, topic.log.end
+        batch = build_batch(
+            [Record(at, row.timestamp, row.key, row.value) for at, row in enumerate(rows)],
+            codec=codec,
+        )
+        log.sending(rows)
+        data = [TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(0, batch)])]
+        row = ProduceRequest(None, acks, 30_000, data)
+        asked = client.send(_PRODUCE, row, 12, is_answered=acks != 0)
+        if not acks:
+            return
+        yield asked
+        if asked.is_lost:
+            return
+        answer = asked.answer.responses[0].partition_responses[0]
+        error = answer.error_code
+        self._history.tell(f"  {topic.name} error {error} base {answer.base_offset}")
+        if error == 0:
+            log.acknowledged(rows, answer.base_offset, end_before)
+        elif error in _TOO_LARGE:
+            log.refused(rows)
+        elif error != _STORAGE or self._history.is_sound:
+            raise Wrong(f"produce to {topic.name}: error {error}")
+
+    def _read_somewhere(self, topic: _Topic, client: Client, where: float, size: int) -> Action:
+        log = topic.log
+        offset = log.start + int(where * (log.end - log.start + 1))
+        asked = self._send_fetch(topic, client, offset, size)
+        yield asked
+        if asked.is_lost:
+            return
+        answer = asked.answer.responses[0].partitions[0]
+        if answer.error_code == 0:
+            topic.log.check(list(read_frames(bytes(answer.records or b""))), offset)
+        elif answer.error_code == _STORAGE:
+            if self._history.is_sound:
+                raise Wrong(f"fetch {topic.name}: storage error; the disk works")
+        elif answer.error_code != _OUT_OF_RANGE or not topic.log.expires:
+            raise Wrong(f"fetch {topic.name} from {offset}: error {answer.error_code}")
+
+    def _send_fetch(self, topic: _Topic, client: Client, offset: int, size: int) -> Question:
+        wanted = FetchPartition(0, fetch_offset=offset, partition_max_bytes=size)
+        row = FetchRequest(topics=[FetchTopic(topic.name, topic.topic_id, [wanted])])
+        return client.send(_FETCH, row, 12)
+
+    def _send_lookup(self, topic: _Topic, client: Client, timestamp: int) -> Question:
+        wanted = ListOffsetsPartition(0, timestamp=timestamp)
+        row = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic.name, [wanted])])
+        return client.send(_LIST_OFFSETS, row, 7)
+
+    # The judge.
+
+    def judge(self) -> None:
+        """Read all logs, from each offset too, and look times up."""
+        client = self._history.client()
+        for topic in self._topics:
+            try:
+                self._history.run([self._judge_log(topic, client)])
+            except Wrong as error:
+                raise Wrong(f"{topic.name}: {error}") from error
+        client.reset()
+
+    def _judge_log(self, topic: _Topic, client: Client) -> Action:
+        """Judge the log when no pass of the cleaner came between the first and the last read."""
+        read = yield from self._read_all(topic, client)
+        for _ in range(_TRIES):
+            topic.log.check(read.frames, read.start)
+            fetched = yield from self._fetch_each(topic, client, read)
+            looked = yield from self._look_each(topic, client, read)
+            again = yield from self._read_all(topic, client)
+            if again == read:
+                topic.log.settle(read, may_lose=self._lost_power, now_ms=self._history.now_ms)
+                self._compare(read, fetched, looked)
+                return
+            read = again
+
+    def _read_all(self, topic: _Topic, client: Client) -> Generator[Question, None, Read]:
+        bounds = [self._send_lookup(topic, client, each) for each in (_EARLIEST, _LATEST)]
+        yield from bounds
+        start, end = (self._judged(each.response.topics[0]).offset for each in bounds)
+        frames: list[Frame] = []
+        offset = start
+        while offset < end:
+            asked = self._send_fetch(topic, client, offset, _MOST_BYTES)
+            yield asked
+            answer = asked.response.responses[0]
+            if answer.partitions[0].error_code == _OUT_OF_RANGE and topic.log.expires:
+                break  # retention was quicker; the next read is another one
+            found = list(read_frames(bytes(self._judged(answer).records or b"")))
+            if not found:
+                break
+            frames += found
+            offset = found[-1].last + 1
+        return Read(start, end, frames)
+
+    def _judged(self, topic: Any) -> Any:
+        answer = topic.partitions[0]
+        if answer.error_code:
+            raise Wrong(f"error {answer.error_code}, although the disk works")
+        return answer
+
+    def _fetch_each(
+        self, topic: _Topic, client: Client, read: Read
+    ) -> Generator[Question, None, list[tuple[int, Any]]]:
+        """Fetch from offsets by themselves, and from the end."""
+        every = max(1, (read.end - read.start) // _SAMPLE)
+        offsets = [*range(read.start, read.end, every), read.end]
+        asked = [(each, self._send_fetch(topic, client, each, 1)) for each in offsets]
+        found = []
+        for offset, question in asked:
+            yield question
+            found.append((offset, question.response.responses[0].partitions[0]))
+        return found
+
+    def _look_each(
+        self, topic: _Topic, client: Client, read: Read
+    ) -> Generator[Question, None, list[tuple[int, Any]]]:
+        """Look up the times of records that remain, and the moments behind them."""
+        stamps = [each[3] for frame in read.frames for each in frame.records]
+        chosen = stamps[:: max(1, len(stamps) // 5)]
+        asked = [
+            (stamp, self._send_lookup(topic, client, stamp))
+            for each in chosen
+            for stamp in (each, each + 1)
+        ]
+        found = []
+        for stamp, question in asked:
+            yield question
+            found.append((stamp, question.response.topics[0].partitions[0]))
+        return found
+
+    @staticmethod
+    def _compare(
+        read: Read, fetched: Sequence[tuple[int, Any]], looked: Sequence[tuple[int, Any]]
+    ) -> None:
+        """Compare each fetch and lookup with the first batch and record that fit."""
+        for offset, answer in fetched:
+            first = next((each for each in read.frames if each.last >= offset), None)
+            frames = list(read_frames(bytes(answer.records or b"")))
+            if answer.error_code or frames[:1] != ([] if first is None else [first]):
+                base = frames[0].base if frames else None
+                wanted = None if first is None else first.base
+                raise Wrong(
+                    f"a fetch from {offset} begins at {base}, not {wanted}; error"
+                    f" {answer.error_code}"
+                )
+        rows = [each for frame in read.frames for each in frame.records]
+        for stamp, answer in looked:
+            row = next((each for each in rows if each[3] >= stamp), None)
+            expected = (-1, -1) if row is None else (row[0], row[3])
+            if answer.error_code or (answer.offset, answer.timestamp) != expected:
+                raise Wrong(
+                    f"a lookup of {stamp} tells offset {answer.offset} and time"
+                    f" {answer.timestamp}, not {expected}; error {answer.error_code}"
+                )

@@ -1,0 +1,220 @@
+"""The records that a compacted log may hold: for each key the last one for certain.
+
+A record is known by its timestamp, which no other has: a pass of the cleaner writes batches again,
+but each record stays at its offset with its bytes, or goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from siltstone.protocol.records.record import iterate_records
+from tests.simulator.model.log import HEADER_BYTES, Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_OVERHEAD: Final = 12
+"""Base offset and size, in front of what the size counts."""
+_DAY_MS: Final = 86_400_000
+
+
+class Row(NamedTuple):
+    """A record that was sent; ``value`` is None in a tombstone."""
+
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    sent_ms: int
+
+
+class Frame(NamedTuple):
+    """A batch as a fetch returns it; it stands for its offsets, whatever records are left."""
+
+    base: int
+    last: int
+    data: bytes
+    records: tuple[tuple[int, bytes | None, bytes | None, int], ...]
+    """Offset, key, value and timestamp of each."""
+
+
+class Read(NamedTuple):
+    """All of a log, as it was read from its start to its end."""
+
+    start: int
+    end: int
+    frames: list[Frame]
+
+
+def read_frames(data: bytes) -> Iterator[Frame]:
+    """Yield the whole batches of an answer with their records; a part at its end is left out."""
+    at = 0
+    while at + HEADER_BYTES <= len(data):
+        base = int.from_bytes(data[at : at + 8], "big")
+        end = at + _OVERHEAD + int.from_bytes(data[at + 8 : at + _OVERHEAD], "big")
+        if end > len(data):
+            return
+        whole = data[at:end]
+        last = base + int.from_bytes(whole[23:27], "big")
+        rows = tuple(
+            (row.offset, row.key, row.value, row.timestamp) for row in iterate_records(whole)
+        )
+        yield Frame(base, last, whole, rows)
+        at = end
+
+
+class CompactedLog:
+    """The records of one compacted partition.
+
+    ``kept`` has what was acknowledged or seen, by offset. What was sent without a sure answer may
+    be in it or not. ``durable`` is the offset below which a power failure must lose nothing.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.kept: dict[int, Row] = {}
+        self.start = 0
+        self.end = 0
+        self.durable = 0
+        self._perhaps: dict[int, tuple[Sequence[Row], int]] = {}
+        self._gone: set[int] = set()
+        self._is_durable_at_once = settings.get("flush.messages") == "1"
+        self._tombstones_ms = int(settings.get("delete.retention.ms", _DAY_MS))
+        self._lag_ms = int(settings.get("min.compaction.lag.ms", 0))
+        self.expires = "delete" in settings["cleanup.policy"]
+        self._retention_ms = int(settings.get("retention.ms", 7 * _DAY_MS))
+
+    def sending(self, rows: Sequence[Row]) -> None:
+        """Note that a batch is on its way."""
+        for at, row in enumerate(rows):
+            self._perhaps[row.timestamp] = rows, at
+
+    def refused(self, rows: Sequence[Row]) -> None:
+        """Note that a batch was refused by a rule."""
+        for row in rows:
+            del self._perhaps[row.timestamp]
+
+    def acknowledged(self, rows: Sequence[Row], base: int, end_before: int) -> None:
+        """Note that a batch is at an offset; ``end_before`` was the end when it was sent.
+
+        Raises:
+            Wrong: The offset was used before.
+        """
+        if base < end_before:
+            raise Wrong(f"acknowledged at {base}, although {end_before} was the end before")
+        self._keep(rows, base)
+        if self._is_durable_at_once:
+            self.durable = max(self.durable, base + len(rows))
+
+    def _keep(self, rows: Sequence[Row], base: int) -> None:
+        self.refused(rows)
+        for offset, row in enumerate(rows, base):
+            if self.kept.setdefault(offset, row) is not row:
+                raise Wrong(f"offset {offset} was given away twice")
+        self.end = max(self.end, base + len(rows))
+
+    def flushed(self) -> None:
+        """Note that a stop has made all durable."""
+        self.durable = self.end
+
+    def forget_perhaps(self) -> None:
+        """Note that what is not in the log now does not come any more."""
+        self._perhaps.clear()
+
+    def check(self, frames: Sequence[Frame], offset: int) -> None:
+        """Check what a fetch from an offset has returned, while others write and compact.
+
+        Raises:
+            Wrong: Nobody has sent a record, it is another one, out of order, or came back.
+        """
+        if frames and frames[0].last < offset:
+            raise Wrong(f"a fetch from {offset} begins with a batch that ends at {frames[0].last}")
+        before = -1
+        for found in (each for frame in frames for each in frame.records):
+            at, key, value, timestamp = found
+            if at <= before:
+                raise Wrong(f"offset {at} follows {before}")
+            before = at
+            row = self.kept.get(at)
+            if row is None and timestamp in self._perhaps:
+                rows, place = self._perhaps[timestamp]
+                row = rows[place]
+            if row is None:
+                why = "came back" if timestamp in self._gone else "was sent by nobody or refused"
+                raise Wrong(f"the record at {at} {why}")
+            if (row.key, row.value, row.timestamp) != (key, value, timestamp):
+                raise Wrong(f"the record at {at} is not the one that was sent")
+
+    def settle(self, read: Read, *, may_lose: bool, now_ms: int) -> None:
+        """Compare with all that the log has, and know from then on that the rest is gone.
+
+        ``may_lose`` is true after a power failure, which may take what was not durable.
+
+        Raises:
+            Wrong: A record is missing that must remain, or one remains that must not.
+        """
+        self.check(read.frames, read.start)
+        for frame in read.frames:
+            for offset, _, _, timestamp in frame.records:
+                if offset not in self.kept:
+                    rows, at = self._perhaps[timestamp]
+                    self._keep(rows, offset - at)
+        self._settle_bounds(read, may_lose=may_lose)
+        there = {each[0] for frame in read.frames for each in frame.records}
+        keys: dict[bytes, list[int]] = {}
+        for offset in sorted(self.kept):
+            keys.setdefault(self.kept[offset].key, []).append(offset)
+        unsure = {rows[at].key for rows, at in self._perhaps.values()}
+        for key, offsets in keys.items():
+            self._settle_last(offsets, read.start, there, may_lose=may_lose, now_ms=now_ms)
+            if key not in unsure and not may_lose:
+                self._settle_young(offsets, there, read.start, now_ms)
+        last = max(self.kept, default=-1)
+        if last not in there and last >= read.start and not may_lose and not unsure:
+            raise Wrong(f"{last} was the last record and is missing")
+        self._gone.update(row.timestamp for at, row in self.kept.items() if at not in there)
+        self.kept = {at: row for at, row in self.kept.items() if at in there}
+        if may_lose:
+            self.durable = self.end
+
+    def _settle_bounds(self, read: Read, *, may_lose: bool) -> None:
+        if read.end < (self.durable if may_lose else self.end):
+            raise Wrong(f"the log ends at {read.end}, not at {self.end}")
+        if read.start and not self.expires:
+            raise Wrong(f"the log starts at {read.start}; nobody has deleted up to there")
+        if read.start < self.start and not may_lose:
+            raise Wrong(f"the log starts at {read.start}, although it started at {self.start}")
+        self.start, self.end = read.start, read.end
+
+    def _settle_last(
+        self, offsets: list[int], start: int, there: set[int], *, may_lose: bool, now_ms: int
+    ) -> None:
+        """Compare the last record of a key, and what is left before it."""
+        last = offsets[-1]
+        row = self.kept[last]
+        if last in there or (may_lose and last >= self.durable):
+            return
+        if last < start:
+            if row.timestamp >= now_ms - self._retention_ms:
+                raise Wrong(f"retention took {last} too early")
+            return
+        hidden = [rows[at] for rows, at in self._perhaps.values() if rows[at].key == row.key]
+        is_over = any(self._may_expire(each, now_ms) for each in (row, *hidden))
+        what = "tombstone" if row.value is None else "last record"
+        if not is_over:
+            raise Wrong(f"{last} was the {what} of its key and is missing")
+        older = [each for each in offsets if each in there]
+        if older:
+            raise Wrong(f"{older[-1]} remains, although the tombstone at {last} is gone")
+
+    def _may_expire(self, row: Row, now_ms: int) -> bool:
+        """Tell whether a record is a tombstone that may be gone, though none follows it."""
+        return row.value is None and now_ms >= row.sent_ms + self._tombstones_ms
+
+    def _settle_young(self, offsets: list[int], there: set[int], start: int, now_ms: int) -> None:
+        """See that nothing went before the record behind it was old enough to be compacted."""
+        for place, offset in enumerate(offsets[:-1]):
+            is_gone = offset not in there and offset >= start
+            if is_gone and not self._may_expire(self.kept[offset], now_ms):
+                behind = min(self.kept[each].timestamp for each in offsets[place + 1 :])
+                if behind > now_ms - self._lag_ms:
+                    raise Wrong(f"{offset} was compacted away within min.compaction.lag.ms")
