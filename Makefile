@@ -19,6 +19,9 @@
 #   make damage       starts on damaged folders: make damage DAMAGED=3000 SEED=7
 #   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
 #   make large        every API asked for as much as fits 1, 4 and 16 MB, beside a client that waits
+#   make simulate     a whole broker under random histories, on a simulated world; it goes on where
+#                     it was left: make simulate SEEDS=10000 FIRST=7; one, with its story and cut
+#                     down if it fails: make simulate SEED=7
 #   make histories    random histories of storage whose disk fails and whose process dies:
 #                     make histories HISTORIES=5000 SEED=7
 #   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
@@ -73,7 +76,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized histories model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate histories model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -185,6 +188,11 @@ kernels-sanitized: $(KERNEL_TOOLS)/Cython
 
 large: setup
 	@LARGE_EVERY=1 $(BIN)/python -m pytest -s tests/faults/test_large_requests.py $(ARGS)
+
+SEEDS ?= 10000
+FIRST ?= 0
+simulate: setup
+	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
 
 # On all processors: they share nothing. STEPS leaves of one history only these steps.
 HISTORIES ?= 5000

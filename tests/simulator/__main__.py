@@ -6,37 +6,21 @@ import argparse
 import json
 import os
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tests.simulator.campaign import Campaign, find_commit, summarize
 from tests.simulator.history import STEPS, Plan, draw, play
-from tests.simulator.runs import begin, run_all
+from tests.simulator.plans import as_test, read_plan
+from tests.simulator.runs import begin
 from tests.simulator.shrinking import shrink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SHRINK_SECONDS = 30.0
-
-
-def as_test(plan: Plan, fault: str) -> str:
-    """Return a history as data, ready to be kept among the histories that once failed."""
-    return json.dumps({"fault": fault, **plan._asdict()})
-
-
-def read_plan(text: str) -> Plan:
-    """Return a history from its data.
-
-    Raises:
-        ValueError: It is no history, or is one of another version of the simulator.
-    """
-    fields = json.loads(text)
-    fields.pop("fault", None)
-    if set(fields) != set(Plan._fields):
-        raise ValueError(f"no history of this version: it has {', '.join(sorted(fields))}")
-    fields["steps"] = [(number, step) for number, step in fields["steps"]]
-    return Plan(**fields)
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_KEPT: Final = Path(os.environ.get("SILTSTONE_CACHE") or _ROOT / ".cache", "simulate")
+_SHRINK_SECONDS: Final = 60.0
 
 
 def _tell_one(plan: Plan) -> int:
@@ -46,45 +30,83 @@ def _tell_one(plan: Plan) -> int:
     print("nothing was wrong" if fault is None else f"WRONG {fault}")
     if fault is None:
         return 0
-    small, fault, tries = shrink(plan, fault, _SHRINK_SECONDS)
-    history, _ = play(small)
-    print(f"\nthe same in {len(small.steps)} steps, after {tries} tries:")
-    print("\n".join(history.story))
-    print(
-        f"WRONG {fault}\n\nto keep it, in tests/simulator/kept/NAME.json:\n{as_test(small, fault)}"
-    )
+    _tell_cut_down(plan, fault)
     return 1
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
+def _tell_cut_down(plan: Plan, fault: str) -> None:
+    small, fault, tries = shrink(plan, fault, _SHRINK_SECONDS)
+    history, _ = play(small)
+    print(f"\nseed {plan.seed} in {len(small.steps)} steps, after {tries} tries:")
+    print("\n".join(history.story))
+    print(
+        f"WRONG {fault}\n\nto repeat it: make simulate SEED={plan.seed}"
+        f"\nto keep it, in tests/simulator/kept/NAME.json:\n{as_test(history, fault)}"
+    )
+
+
+def _tell_kept(paths: Sequence[Path]) -> int:
+    """Print what was wrong with each of some histories, None with most, as JSON."""
+    found = {path.name: play(read_plan(path))[1] for path in paths}
+    print(json.dumps(found))
+    return 0
+
+
+def _tell_many(options: argparse.Namespace) -> int:
+    commit = find_commit(_ROOT)
+    name = f"{commit}-{options.steps}"
+    campaign = Campaign(None if commit is None else _KEPT / f"{name}.jsonl")
+    outcomes = campaign.run(options.first, options.seeds, options.steps, options.processes)
+    print(summarize(outcomes, _ROOT, _KEPT / f"{name if commit else 'changed'}.sites.tsv"))
+    wrong = [each for outcome in outcomes for each in outcome.wrong]
+    if wrong:
+        seed, fault = wrong[0]
+        print(f"the first of {len(wrong)}, seed {seed}: {fault}", flush=True)
+        begin()
+        _tell_cut_down(draw(seed, options.steps), fault)
+    return 1 if wrong else 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, help="play this one and tell its story")
-    parser.add_argument("--plan", help="play a history from a file")
+    parser.add_argument("--digest", action="store_true", help="print a hash of all that it did")
+    parser.add_argument("--plan", type=Path, help="play a history from a file and tell its story")
+    parser.add_argument("--kept", type=Path, nargs="+", help="play histories from files")
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds (0)")
     parser.add_argument("--seeds", type=int, default=500, help="how many seeds (500)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each ({STEPS})")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args(arguments)
-    if options.seed is not None or options.plan is not None:
-        begin()
-        if options.plan is None:
-            return _tell_one(draw(options.seed, options.steps))
-        return _tell_one(read_plan(Path(options.plan).read_text()))
-    seeds = range(options.first, options.first + options.seeds)
-    began = time.monotonic()
-    count, cost, wrong = 0, 0.0, 0
-    for each in run_all(seeds, options.steps, options.processes):
-        count += 1
-        cost += each.seconds
-        if each.fault is not None:
-            wrong += 1
-            print(f"seed {each.seed}: {each.fault}", flush=True)
-    print(
-        f"{count} histories in {time.monotonic() - began:.0f} s, {count / cost:.1f} a second of a"
-        f" core; {wrong} wrong"
-    )
-    return 1 if wrong else 0
+    if options.seeds < 1 or options.steps < 0 or options.processes < 1:
+        parser.error("there must be a seed, a process, and no less than 0 steps")
+    return options
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.seed is None and options.plan is None and not options.kept:
+        return _tell_many(options)
+    begin()
+    if options.kept:
+        return _tell_kept(options.kept)
+    plan = read_plan(options.plan) if options.plan else draw(options.seed, options.steps)
+    if options.digest:
+        history, fault = play(plan, is_traced=True)
+        print(history.world.digest(), len(history.world.trace or ()), fault)
+        return 0
+    return _tell_one(plan)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    options = _parse(arguments)
+    try:
+        return _run(options)
+    except ValueError as error:
+        print(f"simulate: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"simulate: {error.filename}: {error.strerror}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

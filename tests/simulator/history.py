@@ -168,6 +168,9 @@ class History:
         self.step: Step = []
         self.number = -1
         self.restarts: list[str] = []
+        self.deaths_in_a_start = 0
+        self.named: dict[int, Step] = {}
+        """The steps of faults with their sites instead of ranks, which change with the product."""
         self._death = ("kill", 0)
 
     # What parts use.
@@ -304,6 +307,7 @@ class History:
     def _do_fault(self, data: list[Any]) -> None:
         fault = self.faults.arm(Fault(*data))
         if fault is not None:
+            self.named[self.number] = ["fault", list(fault)]
             self._is_armed = True
             self._is_lasting |= fault.what == IO or fault.kind in {"", "fsync"}
             self.tell(f"  {fault.what}: {fault.kind} in {fault.file} {fault.function}")
@@ -374,7 +378,7 @@ class History:
                 self._start()
             except Killed:
                 self.tell(f"{way} in the start")
-                self.restarts.append(way)
+                self.deaths_in_a_start += 1
                 self._end(way)
                 continue
             break

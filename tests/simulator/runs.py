@@ -8,27 +8,38 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import time
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulator.history import draw, play
+from tests.simulator.sites import Site, listed
 from tests.simulator.world.install import preload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 HISTORIES_OF_A_PROCESS = 40
+LOT = 10
+"""Histories that a process plays before it reports."""
 
 
 class Outcome(NamedTuple):
-    """The outcome of one history."""
+    """The outcome of the histories of some seeds, as JSON can hold it."""
 
-    seed: int
-    fault: str | None
+    first: int
+    end: int
     seconds: float
     """Processor time."""
-    facts: dict[str, Any]
-    """Counters that are summed up over histories."""
+    wrong: list[tuple[int, str]]
+    """Seeds, and what was wrong."""
+    facts: dict[str, int]
+    """Counters of what happened."""
+    seen: list[Site]
+    """The sites of the list that were reached."""
+    hit: list[Site]
+    """The sites of the list that failed."""
 
 
 def begin() -> None:
@@ -37,16 +48,39 @@ def begin() -> None:
     gc.disable()
 
 
-def run_seed(seed: int, steps: int) -> Outcome:
-    """Play one seed."""
+def run_lot(bounds: tuple[int, int], steps: int) -> Outcome:
+    """Play the histories of some seeds one after the other."""
     began = time.process_time()
-    history, fault = play(draw(seed, steps))
-    facts = {"calls": history.world.calls, "restarts": len(history.restarts)}
-    return Outcome(seed, fault, time.process_time() - began, facts)
+    facts: Counter[str] = Counter()
+    seen: set[Site] = set()
+    hit: set[Site] = set()
+    wrong = []
+    for seed in range(*bounds):
+        history, fault = play(draw(seed, steps))
+        if fault is not None:
+            wrong.append((seed, fault))
+        facts["calls of the disk"] += history.world.calls
+        facts["switches of threads"] += history.world.switches
+        facts["faults"] += history.faults.hit.total()
+        for way in history.restarts:
+            facts[f"restarts by {way}"] += 1
+        facts["deaths in a start"] += history.deaths_in_a_start
+        seen |= {listed(site) for site in history.faults.seen}
+        hit |= {listed(site) for site in history.faults.hit}
+    cost = time.process_time() - began
+    return Outcome(*bounds, cost, wrong, dict(facts), sorted(seen), sorted(hit))
 
 
-def run_all(seeds: Sequence[int], steps: int, processes: int) -> Iterator[Outcome]:
-    """Play many seeds, in the order in which they end."""
+def lots(first: int, count: int) -> list[tuple[int, int]]:
+    """Return seeds in lots: the same ones wherever a campaign begins, so that it can go on."""
+    end = first + count
+    edges = [first, *range(first - first % LOT + LOT, end, LOT), end]
+    return list(pairwise(edges))
+
+
+def run_all(lots: Iterable[tuple[int, int]], steps: int, processes: int) -> Iterator[Outcome]:
+    """Play many lots, in the order in which they end."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, begin, maxtasksperchild=HISTORIES_OF_A_PROCESS) as pool:
-        yield from pool.imap_unordered(partial(run_seed, steps=steps), seeds, chunksize=1)
+    most = HISTORIES_OF_A_PROCESS // LOT
+    with context.Pool(processes, begin, maxtasksperchild=most) as pool:
+        yield from pool.imap_unordered(partial(run_lot, steps=steps), lots, chunksize=1)
