@@ -53,7 +53,7 @@ def _tell_kept(paths: Sequence[Path]) -> int:
 
 
 def _tell_many(options: argparse.Namespace) -> int:
-    commit = find_commit(_ROOT)
+    commit = None if options.keep_nothing else find_commit(_ROOT)
     name = f"{commit}-{options.steps}"
     campaign = Campaign(None if commit is None else _KEPT / f"{name}.jsonl")
     outcomes = campaign.run(options.first, options.seeds, options.steps, options.processes)
@@ -76,6 +76,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds (0)")
     parser.add_argument("--seeds", type=int, default=500, help="how many seeds (500)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each ({STEPS})")
+    parser.add_argument("--keep-nothing", action="store_true", help="play all, as if at first")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args(arguments)
     if options.seeds < 1 or options.steps < 0 or options.processes < 1:

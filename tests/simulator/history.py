@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.config.errors import StartError
-from tests.simulator.faults import FAILS, IO, NEVER, Fault, Faults
+from tests.simulator.faults import FAILS, IO, NEVER, Fault, Faults, turn_of
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PARTS
+from tests.simulator.sites import Site, list_sites
 from tests.simulator.wire import Client, Gone
 from tests.simulator.world.disk import Disk
 from tests.simulator.world.world import World
+from tools.house import PRODUCT
+from tools.sources import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -127,7 +132,8 @@ def _draw_burst(rng: random.Random, own: dict[str, float]) -> list[Step]:
 def _draw_fault(rng: random.Random) -> Fault:
     """Draw a fault by the kind of its call, or by rank.
 
-    The site of a rank is one of those that the history has come to by then. What changes something
+    The site of a rank is one of those that the history has come to by then. The first ranks are
+    another site's with each seed, so that many seeds come to all of them. What changes something
     has few kinds of calls and many sites, so that a kind strikes often where few sites do.
     """
     what = rng.choice([each for each in FAILS if each != NEVER or rng.random() < 0.3])
@@ -137,11 +143,17 @@ def _draw_fault(rng: random.Random) -> Fault:
     return Fault(
         what,
         kind=rng.choice(kinds) if is_by_kind else "",
-        rank=-1 if is_by_kind else rng.randrange(500),
+        rank=-1 if is_by_kind else rng.choice((rng.randrange(4), rng.randrange(500))),
         nth=nth,
         is_sticky=rng.random() < 0.3,
         amount=rng.choice((0.1, 0.5, 0.9)),
     )
+
+
+@cache
+def _find_sites() -> list[Site]:
+    root = Path(__file__).resolve().parents[2]
+    return list_sites(Tree(root, PRODUCT))
 
 
 def _part_of(kind: str) -> Any:
@@ -157,7 +169,7 @@ class History:
         self.world.disk = Disk(
             self.world.before_call, self.world.now_ns, ROOT, numbers=self.world.descriptors
         )
-        self.faults = Faults(self.world.sleep, self._park)
+        self.faults = Faults(self.world.sleep, self._park, turn_of(plan.seed, _find_sites()))
         self.world.find_fault = self.faults.before
         self._is_armed = self._is_lasting = False
         self._forgiven = 0

@@ -129,8 +129,16 @@ class Incarnation:
         return self.world.network.dial(PORT)
 
     def stop(self) -> Any:
-        """Stop the broker as SIGTERM does; return what `Broker.stop` does."""
+        """Stop the broker as SIGTERM does; return what `Broker.stop` does.
+
+        Raises:
+            Silent: It has not stopped in time, or a thread of it goes on.
+        """
         result = self.run(self._broker.stop())
+        if self.world.threads:
+            raise Silent(
+                f"threads go on after a stop: {[each.name for each in self.world.threads]}"
+            )
         self._end()
         return result
 

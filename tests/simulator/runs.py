@@ -5,6 +5,7 @@ A killed broker stays in the memory of its process.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import multiprocessing
 import time
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulator.history import draw, play
 from tests.simulator.sites import Site, listed
+from tests.simulator.world.disk import Disk
 from tests.simulator.world.install import preload
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def begin() -> None:
     """Prepare a process: import all, and collect garbage only between histories."""
     preload()
     gc.disable()
+    atexit.register(Disk.uninstall)
 
 
 def run_lot(bounds: tuple[int, int], steps: int) -> Outcome:

@@ -32,13 +32,15 @@ _PATIENCE_SECONDS: Final = 900
 _ENDLESS: Final = "the history does not end"
 _PLAY: Final = """
 import json, sys
-from tests.simulator.runs import begin, run_seed
+from tests.simulator.runs import begin, run_lot
 from tests.simulator.history import STEPS
 begin()
 for seed in range(int(sys.argv[1]), int(sys.argv[2])):
     print(json.dumps({"begins": seed}), flush=True)
     try:
-        outcome = run_seed(seed, STEPS)._asdict()
+        played = run_lot((seed, seed + 1), STEPS)
+        fault = played.wrong[0][1] if played.wrong else None
+        outcome = {"seed": seed, "fault": fault, "seconds": played.seconds}
     except Exception as error:
         outcome = {"seed": seed, "fault": repr(error), "seconds": 0.0}
     print(json.dumps(outcome), flush=True)

@@ -25,7 +25,7 @@ def test_histories(first: int) -> None:
     The histories run in processes of their own: a world takes the place of the seams for good.
     """
     count = min(EACH, FIRST + COUNT - first)
-    options = ["--first", str(first), "--seeds", str(count), "--processes", "1"]
+    options = ["--first", str(first), "--seeds", str(count), "--processes", "1", "--keep-nothing"]
 
     done = run_to_end([sys.executable, "-m", "tests.simulator", *options])
 
