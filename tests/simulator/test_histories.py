@@ -20,7 +20,7 @@ EACH = 50
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, EACH))
 def test_histories(first: int) -> None:
-    """Whatever fails, dies or loses its power, all that was acknowledged is there, and no more.
+    """Whatever fails, dies or loses its power: all that was acknowledged can be read.
 
     The histories run in processes of their own: a world takes the place of the seams for good.
     """
