@@ -17,6 +17,7 @@
 #   make fuzz         ten million malformed frames, and as long as RUNS says inputs that atheris
 #                     finds: make fuzz FRAMES=1000000 RUNS=1000000 SEED=7
 #   make damage       starts on damaged folders: make damage DAMAGED=3000 SEED=7
+#   make simulate-planted  which seed finds each planted fault: make simulate-planted ARGS='NAME --seeds 500'
 #   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
 #   make large        every API asked for as much as fits 1, 4 and 16 MB, beside a client that waits
 #   make simulate     a whole broker under random histories, on a simulated world; it goes on where
@@ -76,7 +77,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate histories model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted histories model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -179,6 +180,8 @@ $(KERNEL_TOOLS)/Cython: pyproject.toml | setup
 	@$(TARGET.$(INSTALLER)) '$(KERNEL_TOOLS)' --quiet $(shell grep -o '\(cython\|setuptools\)==[0-9.]*' pyproject.toml)
 	@touch $@
 kernel-tools: $(KERNEL_TOOLS)/Cython
+simulate-planted: $(KERNEL_TOOLS)/Cython
+	@$(BIN)/python -m tests.simulator.planted --search $(ARGS)
 kernels-sanitized: $(KERNEL_TOOLS)/Cython
 	@rm -rf '$(SANITIZED)' && mkdir -p '$(SANITIZED)'
 	@cp -r $(CODE) tests tools hatch_build.py pyproject.toml '$(SANITIZED)'

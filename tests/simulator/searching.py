@@ -114,11 +114,11 @@ def key_of(patch: Patch) -> str:
     return digest.hexdigest()[:16]
 
 
-def read_kept(path: Path = KEPT) -> dict[str, Search]:
+def read_kept() -> dict[str, Search]:
     """Return the searches that were begun, by their keys."""
-    if not path.is_file():
+    if not KEPT.is_file():
         return {}
-    rows = (json.loads(line) for line in path.read_text().splitlines())
+    rows = (json.loads(line) for line in KEPT.read_text().splitlines())
     return {each.key: each for each in (Search(**row) for row in rows)}
 
 
