@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.members import Member
 from siltstone.broker.groups.coordinator import GroupCoordinator
@@ -139,11 +140,25 @@ async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListG
 
 async def delete(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete groups without members, with all that they have committed."""
-    results = await LoopShare().each(
-        dict.fromkeys(request.groups_names),
-        lambda group_id: DeletableGroupResult(group_id, _delete(context, group_id)),
-    )
+    share = LoopShare()
+    journal = context.services.groups().journal
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        code = _delete(context, group_id)
+        if journal.unflushed:  # while others are served, one of them might wait in our stead
+            code = await share.wait_for(_flush(journal, code))
+        results.append(DeletableGroupResult(group_id, code))
+        await share.rest()
     return DeleteGroupsResponse(results=results)
+
+
+async def _flush(journal: CoordinatorLog, code: ErrorCode) -> ErrorCode:
+    """Wait for the fsyncs that ``flush.messages`` asks for, and return what has come of it."""
+    try:
+        await journal.flush()
+    except KafkaError as error:
+        return code or error.code
+    return code
 
 
 def _delete(context: RequestContext, group_id: str) -> ErrorCode:

@@ -31,6 +31,7 @@ async def delete(context: RequestContext, request: OffsetDeleteRequest) -> Offse
     if not context.may(DELETE, GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=GroupAuthorizationFailed.code)
     share = LoopShare()
+    journal = context.services.groups().journal
     answered: dict[str, list[OffsetDeleteResponsePartition]] = {}
     try:
         _find_group(context.services, request.group_id)
@@ -40,6 +41,8 @@ async def delete(context: RequestContext, request: OffsetDeleteRequest) -> Offse
             for some in share.pieces(partitions):
                 if may_read:
                     rows += _delete_some(context.services, request.group_id, name, some)
+                    if journal.unflushed:  # see OffsetCommit: no rest comes before
+                        await share.wait_for(journal.flush())
                 else:
                     denied = TopicAuthorizationFailed.code
                     rows += [OffsetDeleteResponsePartition(each[0], denied) for each in some]
