@@ -76,6 +76,9 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         "log.cleaner.dedupe.buffer.size=4000000",
     ]
     parts = {name: part.draw(rng) for name, part in PARTS.items()}
+    for name, part in PARTS.items():
+        if hasattr(part, "settings_of"):
+            settings += part.settings_of(parts[name])
     weights: dict[str, float] = {}
     for name, part in PARTS.items():
         for kind, weight in part.WEIGHTS.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulator.clients.compacted import Compacted
+from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
 
@@ -15,11 +16,13 @@ PARTS: Final[Mapping[str, Any]] = {
     "records": Records,
     "producers": Producers,
     "compacted": Compacted,
+    "groups": Groups,
 }
 """Each part by its name. A part has:
 
 ``WEIGHTS``            its kinds of steps, and how often they come
 ``draw(rng)``          what it decides once for a history, as data
+``settings_of(drawn)``  the broker's settings that follow from it; some parts have none
 ``draw_step(kind, rng)``  the parameters of a step, as data
 ``set_up()``           an action that comes before all steps
 ``play(kind, ...)``    the action of a step: a generator that yields each question that it waits for

@@ -1,0 +1,525 @@
+"""Groups: offsets that are committed without members, fetched, deleted, and deleted with the group.
+
+Commits race with each other, with the deletion of their group, and with topics that come and go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
+from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
+from siltstone.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from siltstone.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from siltstone.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from tests.simulator.model.groups import (
+    NOTHING,
+    Committed,
+    GroupModel,
+    Reading,
+    Write,
+    is_certain,
+)
+from tests.simulator.model.log import Wrong
+from tests.simulator.model.topics import Presence
+from tests.simulator.wire import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from random import Random
+
+    from tests.simulator.clients.records import Records
+    from tests.simulator.history import Action, History
+    from tests.simulator.model.topics import TopicModel
+    from tests.simulator.wire import Client
+
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 10, 42, 47
+_UNKNOWN_TOPIC, _METADATA_TOO_LARGE, _UNKNOWN_ID = 3, 12, 100
+_LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR = 14, 15, 16
+GROUP_ID_NOT_FOUND: Final = 69
+COORDINATOR: Final = (_LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR)
+_FIRST_WITH_EPOCH: Final = 6
+_LAST_WITH_RETENTION: Final = 4
+_FIRST_WITH_GROUPS: Final = 8
+_FIRST_WITH_IDS: Final = 10
+_FETCHES_EPOCH: Final = 5
+_MOST_METADATA: Final = 4096
+_NO_KEY, _NO_RETENTION = -1, -1
+_PATIENCE: Final = 300
+"""How often a client asks, every 0.2 s, until a coordinator must answer."""
+
+
+class Pause(Question):
+    """A wait of a client, as if it had asked for it."""
+
+    def __init__(self, history: History, seconds: float) -> None:
+        super().__init__(_NO_KEY, 0, 0)
+        history.world.later(seconds, self._end)
+
+    def _end(self) -> None:
+        self.answer = self
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the broker was killed meanwhile."""
+        return self.answer is None
+
+
+class Groups:
+    """The groups of a history and the clients that commit."""
+
+    WEIGHTS: Final = {
+        "commit": 5,
+        "fetch_offsets": 1.5,
+        "delete_offsets": 0.5,
+        "delete_group": 0.4,
+    }
+
+    @staticmethod
+    def draw(rng: Random) -> dict[str, Any]:
+        """Return the groups, and how long their offsets are kept."""
+        minutes = rng.choice((10_080, 10_080, 1, 2))
+        return {
+            "groups": ["ants", "bees", "wasps"][: rng.choice((1, 2, 3))],
+            "minutes": minutes,
+            "is_durable": rng.random() < 0.15,
+            "segment_bytes": rng.choice((0, 0, 1000, 5000)),
+            "delay_ms": rng.choice((0, 3000)),
+        }
+
+    @staticmethod
+    def settings_of(drawn: dict[str, Any]) -> list[str]:
+        """Return the broker's settings that a history has because of its groups."""
+        settings = [
+            f"offsets.retention.minutes={drawn['minutes']}",
+            f"offsets.retention.check.interval.ms={10_000 if drawn['minutes'] < 60 else 600_000}",
+            f"group.initial.rebalance.delay.ms={drawn['delay_ms']}",
+        ]
+        if drawn["is_durable"]:
+            settings.append("log.flush.interval.messages=1")
+        if drawn["segment_bytes"]:
+            settings += [
+                f"offsets.topic.segment.bytes={drawn['segment_bytes']}",
+                "log.cleaner.min.cleanable.ratio=0.1",
+                "log.cleaner.backoff.ms=500",
+            ]
+        return settings
+
+    @staticmethod
+    def draw_step(kind: str, rng: Random) -> list[Any]:
+        """Return which group, topic and partition as shares of 1, and what else a step needs."""
+        step: list[Any] = [round(rng.random(), 6) for _ in range(3)]
+        if kind == "commit":
+            return [
+                *step,
+                rng.choice((2, 3, 5, 6, 8, 9, 10, 10)),
+                rng.choice((_NO_RETENTION, _NO_RETENTION, 1000, 200_000)),
+                rng.choice((0, 0, 5, 100, _MOST_METADATA + 1)),
+                rng.random() < 0.3,
+                rng.random() < 0.1,
+            ]
+        if kind == "fetch_offsets":
+            return [*step, rng.choice((1, 2, 5, 7, 8, 9, 10)), rng.random() < 0.3]
+        return step
+
+    def __init__(self, history: History, drawn: dict[str, Any]) -> None:
+        self._history = history
+        self._retention_ms = drawn["minutes"] * 60_000
+        self._is_durable = drawn["is_durable"]
+        self.groups = [GroupModel(name) for name in drawn["groups"]]
+        self._client = history.client()
+        self._offset = 0
+        self._time = 0
+        self._has_journal = False
+        """Whether a client has found the coordinator, so that its journal exists."""
+        self._way = ""
+
+    @property
+    def _topics(self) -> dict[str, TopicModel]:
+        records: Records = self._history.parts["records"]
+        return records.topics
+
+    def set_up(self) -> Action:
+        """Do nothing: the first commit finds the coordinator."""
+        yield from ()
+
+    def play(self, kind: str, *step: Any) -> Action:
+        """Play a step."""
+        group = self.groups[int(step[0] * len(self.groups))]
+        topics = list(self._topics.values())
+        topic = topics[int(step[1] * len(topics))]
+        partition = int(step[2] * topic.partitions)
+        client = self._history.client() if self._history.step[0] == "burst" else self._client
+        if kind == "commit":
+            return self._commit(client, group, topic, partition, *step[3:])
+        if kind == "fetch_offsets":
+            return self._fetch_step(client, group, topic, *step[3:])
+        if kind == "delete_offsets":
+            return self._delete_offsets(client, group, topic, partition)
+        return self._delete_group(client, group)
+
+    def restarted(self, way: str) -> None:
+        """Note that nothing is on its way any more."""
+        self._way = way
+        now = self._tick()
+        for group in self.groups:
+            for register in group.registers.values():
+                register.restarted(now)
+
+    def settled(self) -> None:
+        """Note that what was found is the truth."""
+        self._way = ""
+
+    def _tick(self) -> int:
+        self._time += 1
+        return self._time
+
+    # The coordinator.
+
+    def _find_coordinator(self, client: Client, group: GroupModel) -> Generator[Any, None, bool]:
+        """Have the coordinator found; tell whether it was."""
+        if self._has_journal:
+            return True
+        for _ in range(_PATIENCE):
+            asked = client.send(FIND_COORDINATOR, FindCoordinatorRequest("", 0, [group.name]), 4)
+            yield asked
+            if asked.is_lost:
+                return False
+            code = asked.answer.coordinators[0].error_code
+            if code == 0:
+                self._has_journal = True
+                return True
+            if code != _NOT_AVAILABLE:
+                raise Wrong(f"the coordinator of {group.name}: error {code}")
+            if not self._history.is_sound:
+                return False
+            pause = Pause(self._history, 0.2)
+            yield pause
+            if pause.is_lost:
+                return False
+        raise Wrong(f"no coordinator for {group.name}, although the disk works")
+
+    def _check_storage(self, code: int, what: str) -> None:
+        if code not in COORDINATOR:
+            raise Wrong(f"{what}: error {code}")
+        if self._history.is_sound:
+            raise Wrong(f"{what}: error {code}, although the disk works")
+
+    # Commits.
+
+    def _commit(  # a step's parameters
+        self,
+        client: Client,
+        group: GroupModel,
+        topic: TopicModel,
+        partition: int,
+        version: int,
+        retention_ms: int,
+        size: int,
+        is_wide: bool,
+        is_stale: bool,
+    ) -> Action:
+        found = yield from self._find_coordinator(client, group)
+        if not found:
+            return
+        if version > _LAST_WITH_RETENTION:
+            retention_ms = _NO_RETENTION
+        if version >= _FIRST_WITH_IDS and is_stale and topic.old_ids:
+            yield from self._commit_to_old_id(client, group, topic, partition)
+            return
+        topics = list(self._topics.values()) if is_wide else [topic]
+        is_exact = version >= _FIRST_WITH_IDS
+        writes = []
+        rows = []
+        for each in topics:
+            place = min(partition, each.partitions - 1)
+            write = self._make_write(version, retention_ms, size, is_exact=is_exact)
+            group.register(each, place).send(write)
+            life, was_certain = each.topic_id, each.presence is Presence.PRESENT
+            writes.append((each, place, write, life, was_certain))
+            value = write.value
+            partitions = [OffsetCommitRequestPartition(place, *value)]
+            rows.append(OffsetCommitRequestTopic(each.name, each.topic_id, partitions))
+        row = OffsetCommitRequest(group.name, -1, "", None, retention_ms, rows)
+        asked = client.send(OFFSET_COMMIT, row, version)
+        yield asked
+        if asked.is_lost:
+            return
+        codes = {
+            (each.topic_id if is_exact else each.name, one.partition_index): one.error_code
+            for each in asked.answer.topics
+            for one in each.partitions
+        }
+        for each, place, write, life, was_certain in writes:
+            code = codes[life if is_exact else each.name, place]
+            is_sure = is_certain(each, life) and was_certain
+            self._history.tell(
+                f"  {group.name} {each.name}-{place} at {write.value.offset}: error {code}"
+            )
+            self._judge_commit(group, each, write, code, retention_ms, is_sure=is_sure)
+
+    def _make_write(self, version: int, retention_ms: int, size: int, *, is_exact: bool) -> Write:
+        self._offset += 1
+        epoch = self._offset % 3 - 1 if version >= _FIRST_WITH_EPOCH else -1
+        value = Committed(self._offset, epoch, (f"{self._offset} " * size)[:size])
+        kept_ms = self._retention_ms if retention_ms == _NO_RETENTION else retention_ms
+        return Write(value, self._tick(), self._history.now_ms + kept_ms, is_exact=is_exact)
+
+    def _judge_commit(
+        self,
+        group: GroupModel,
+        topic: TopicModel,
+        write: Write,
+        code: int,
+        retention_ms: int,
+        *,
+        is_sure: bool,
+    ) -> None:
+        what = f"a commit of {group.name} for {topic.name}"
+        is_large = len(write.value.metadata) > _MOST_METADATA
+        write.answered(self._tick(), is_sure=False)
+        if code == 0:
+            if is_large:
+                raise Wrong(f"{what} with {len(write.value.metadata)} characters was taken")
+            write.is_sure = is_sure
+        elif code == (_UNKNOWN_ID if write.is_exact else _UNKNOWN_TOPIC):
+            if is_sure and retention_ms == _NO_RETENTION:
+                raise Wrong(f"{what}: the topic is unknown, although it exists")
+            write.refused()
+        elif code == _METADATA_TOO_LARGE and is_large:
+            write.refused()
+        else:
+            self._check_storage(code, what)
+
+    def _commit_to_old_id(
+        self, client: Client, group: GroupModel, topic: TopicModel, partition: int
+    ) -> Action:
+        old = min(topic.old_ids)
+        rows = [OffsetCommitRequestTopic("", old, [OffsetCommitRequestPartition(partition, 7)])]
+        asked = client.send(OFFSET_COMMIT, OffsetCommitRequest(group.name, topics=rows), 10)
+        yield asked
+        if asked.is_lost:
+            return
+        code = asked.answer.topics[0].partitions[0].error_code
+        if code != _UNKNOWN_ID:
+            raise Wrong(f"a commit by the id of a deleted {topic.name}: error {code}")
+
+    # Deletions.
+
+    def _delete_offsets(
+        self, client: Client, group: GroupModel, topic: TopicModel, partition: int
+    ) -> Action:
+        found = yield from self._find_coordinator(client, group)
+        if not found:
+            return
+        start = self._tick()
+        reading = self._read_all(group)
+        write = group.register(topic, partition).send(Write(NOTHING, start, 0))
+        life, was_certain = topic.topic_id, topic.presence is Presence.PRESENT
+        rows = [OffsetDeleteRequestTopic(topic.name, [OffsetDeleteRequestPartition(partition)])]
+        asked = client.send(OFFSET_DELETE, OffsetDeleteRequest(group.name, rows))
+        yield asked
+        must_exist = self._must_exist(reading)
+        if asked.is_lost:
+            return
+        write.answered(self._tick(), is_sure=False)
+        answer = asked.answer
+        code = answer.error_code or answer.topics[0].partitions[0].error_code
+        self._history.tell(f"  {group.name} forgets {topic.name}-{partition}: error {code}")
+        is_sure = is_certain(topic, life) and was_certain
+        if code == 0:
+            write.is_sure = is_sure
+        elif code == GROUP_ID_NOT_FOUND:
+            if must_exist:
+                raise Wrong(f"{group.name} is not found, although it has committed")
+            write.refused()
+        elif code == _UNKNOWN_TOPIC:
+            if is_sure:
+                raise Wrong(f"OffsetDelete: {topic.name} is unknown, although it exists")
+            write.refused()
+        else:
+            self._check_storage(code, f"OffsetDelete of {group.name}")
+
+    def _delete_group(self, client: Client, group: GroupModel) -> Action:
+        found = yield from self._find_coordinator(client, group)
+        if not found:
+            return
+        reading = self._read_all(group)
+        start = self._tick()
+        writes = []
+        for topic, _, register in group.all_registers(self._topics):
+            write = register.send(Write(NOTHING, start, 0))
+            writes.append((topic, topic.topic_id, topic.presence is Presence.PRESENT, write))
+        asked = client.send(DELETE_GROUPS, DeleteGroupsRequest([group.name]), 2)
+        yield asked
+        must_exist = self._must_exist(reading)
+        if asked.is_lost:
+            return
+        code = asked.answer.results[0].error_code
+        self._history.tell(f"  delete group {group.name}: error {code}")
+        if code == GROUP_ID_NOT_FOUND:
+            if must_exist:
+                raise Wrong(f"{group.name} is not found, although it has committed")
+        elif code:
+            self._check_storage(code, f"DeleteGroups of {group.name}")
+        now = self._tick()
+        for topic, life, was_certain, write in writes:
+            is_sure = code == 0 and was_certain and is_certain(topic, life)
+            write.answered(now, is_sure=is_sure)
+            if code == GROUP_ID_NOT_FOUND:
+                write.refused()
+
+    # Reading.
+
+    def _read_all(self, group: GroupModel) -> list[tuple[TopicModel, int, bytes, bool, Reading]]:
+        """Begin to read all registers of a group."""
+        return [
+            (topic, place, topic.topic_id, topic.presence is Presence.PRESENT, Reading(register))
+            for topic, place, register in group.all_registers(self._topics)
+        ]
+
+    def _must_exist(
+        self,
+        reading: list[tuple[TopicModel, int, bytes, bool, Reading]],
+    ) -> bool:
+        """End a reading; tell whether the group had an offset all the time."""
+        now_ms = self._history.now_ms
+        certain = False
+        for topic, _, life, was_certain, each in reading:
+            each.end()
+            if was_certain and is_certain(topic, life) and not each.allows(NOTHING, now_ms):
+                certain = True
+        return certain
+
+    def _fetch_step(
+        self,
+        client: Client,
+        group: GroupModel,
+        topic: TopicModel,
+        version: int,
+        is_all: bool,
+    ) -> Action:
+        if self._has_journal:
+            topics = None if is_all and version > 1 else [topic]
+            yield from self._fetch(client, group, topics, version)
+
+    def _fetch(
+        self, client: Client, group: GroupModel, topics: list[TopicModel] | None, version: int
+    ) -> Action:
+        """Fetch offsets of some topics, or all, and compare them."""
+        reading = self._read_all(group)
+        asked = client.send(OFFSET_FETCH, _fetch_row(group, topics, version), version)
+        yield asked
+        read = [(*each[:4], each[4].end()) for each in reading]
+        if asked.is_lost:
+            return
+        found, code = _found(asked.answer, version)
+        if code:
+            self._check_storage(code, f"OffsetFetch of {group.name}")
+            return
+        has_epoch = version >= _FETCHES_EPOCH
+        for topic, place, life, was_certain, each in read:
+            if topics is not None and topic not in topics:
+                continue
+            key = life if version >= _FIRST_WITH_IDS else topic.name
+            value = found.get((key, place), NOTHING)
+            is_judged = was_certain and is_certain(topic, life)
+            if is_judged and not each.allows(value, self._history.now_ms, has_epoch=has_epoch):
+                allowed = [tuple(one.value) for one in each.writes if not one.is_refused]
+                raise Wrong(
+                    f"{group.name} {topic.name}-{place}: {tuple(value)} is committed;"
+                    f" it may be one of {allowed}"
+                )
+
+    # The judge.
+
+    def judge(self) -> None:
+        """Fetch all offsets of all groups, and compare them."""
+        if self._has_journal:
+            client = self._history.client()
+            for group in self.groups:
+                self._history.run([self._judge_group(client, group)])
+            client.reset()
+
+    def _judge_group(self, client: Client, group: GroupModel) -> Action:
+        yield from self._wait_until_loaded(client, group)
+        if not self._way:
+            yield from self._fetch(client, group, None, 9)
+            yield from self._fetch(client, group, list(self._topics.values()), 10)
+            return
+        asked = client.send(OFFSET_FETCH, _fetch_row(group, None, 9), 9)
+        yield asked
+        found, code = _found(asked.response, 9)
+        if code:
+            raise Wrong(f"OffsetFetch of {group.name}: error {code}, although the disk works")
+        self._settle(group, found)
+
+    def _wait_until_loaded(self, client: Client, group: GroupModel) -> Action:
+        for _ in range(_PATIENCE):
+            asked = client.send(OFFSET_FETCH, _fetch_row(group, None, 9), 9)
+            yield asked
+            if _found(asked.response, 9)[1] != _LOADING:
+                return
+            yield Pause(self._history, 0.2)
+        raise Wrong(f"the offsets of {group.name} are never loaded")
+
+    def _settle(self, group: GroupModel, found: dict[tuple[Any, int], Committed]) -> None:
+        now, now_ms = self._tick(), self._history.now_ms
+        for topic, place, register in group.all_registers(self._topics):
+            value = found.pop((topic.name, place), NOTHING)
+            if topic.presence is not Presence.PRESENT and value != NOTHING:
+                raise Wrong(f"{group.name} has an offset of {topic.name}, which does not exist")
+            if topic.presence is not Presence.PRESENT:
+                group.registers.pop((topic.name, place), None)
+                continue
+            try:
+                register.settle(value, now, now_ms, self._way, is_durable=self._is_durable)
+            except Wrong as error:
+                raise Wrong(f"{group.name} {topic.name}-{place}: {error}") from error
+        if found:
+            raise Wrong(f"{group.name} has offsets of {sorted(found)}")
+
+
+def _fetch_row(
+    group: GroupModel, topics: list[TopicModel] | None, version: int
+) -> OffsetFetchRequest:
+    old, new = None, None
+    if topics is not None:
+        indexes = [(each, range(each.partitions)) for each in topics]
+        old = [OffsetFetchRequestTopic(each.name, places) for each, places in indexes]
+        new = [
+            OffsetFetchRequestTopics(each.name, each.topic_id, places) for each, places in indexes
+        ]
+    if version < _FIRST_WITH_GROUPS:
+        return OffsetFetchRequest(group.name, old)
+    wanted = OffsetFetchRequestGroup(group.name, topics=new)
+    return OffsetFetchRequest(groups=[wanted], require_stable=version % 2 == 0)
+
+
+def _found(answer: Any, version: int) -> tuple[dict[tuple[Any, int], Committed], int]:
+    """Return the committed offsets of an answer, and its error."""
+    if version >= _FIRST_WITH_GROUPS:
+        answer = answer.groups[0]
+    found: dict[tuple[Any, int], Committed] = {}
+    code = answer.error_code
+    for topic in answer.topics:
+        key = topic.topic_id if version >= _FIRST_WITH_IDS else topic.name
+        for one in topic.partitions:
+            if one.error_code != _UNKNOWN_ID:
+                code = code or one.error_code
+            if one.committed_offset != NOTHING.offset:
+                found[key, one.partition_index] = Committed(*one[1:4])
+    return found, code

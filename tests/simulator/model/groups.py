@@ -1,0 +1,201 @@
+"""The offsets that a group may have committed: a register of writes for each partition.
+
+A write (a commit, or a deletion as a commit of nothing) takes effect at one moment between its
+request and its answer. So a write is out of the question once another one began after its answer
+and was acknowledged. A write without a sure answer may have taken effect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.simulator.model.log import Wrong
+from tests.simulator.model.topics import Presence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.simulator.model.topics import TopicModel
+
+NONE: Final = -1
+"""The offset that tells that nothing is committed."""
+
+
+class Committed(NamedTuple):
+    """A committed offset. Each commit of a history has another offset."""
+
+    offset: int = NONE
+    epoch: int = -1
+    metadata: str = ""
+
+
+NOTHING: Final = Committed()
+
+
+class Write:
+    """One commit of a partition, or its deletion.
+
+    ``end`` is when it was answered, None without an answer. ``expires_ms`` is when it may go by
+    itself. A write that is exact names its topic by id, so that it cannot reach another life.
+    """
+
+    __slots__ = ("end", "expires_ms", "is_exact", "is_refused", "is_sure", "start", "value")
+
+    def __init__(
+        self, value: Committed, start: int, expires_ms: int, *, is_exact: bool = False
+    ) -> None:
+        self.value = value
+        self.start = start
+        self.end: int | None = None
+        self.expires_ms = expires_ms
+        self.is_exact = is_exact
+        self.is_sure = self.is_refused = False
+
+    def answered(self, now: int, *, is_sure: bool) -> None:
+        """Note the answer."""
+        self.end = now
+        self.is_sure = is_sure
+
+    def refused(self) -> None:
+        """Note that it was refused by a rule, so that it has no effect."""
+        self.is_refused = True
+
+
+class Reading:
+    """A read of a register that is under way: the writes that it may see."""
+
+    def __init__(self, register: Register) -> None:
+        self.register = register
+        self.writes = register.possible()
+        register.readings.append(self)
+
+    def end(self) -> Reading:
+        """Note that the read has its answer; return the read."""
+        self.register.readings.remove(self)
+        return self
+
+    def allows(self, found: Committed, now_ms: int, *, has_epoch: bool = True) -> bool:
+        """Tell whether the read may have found this."""
+        return self.register.is_among(self.writes, found, now_ms, has_epoch=has_epoch)
+
+
+class Register:
+    """The offsets that a group may have committed for one partition of one life of a topic.
+
+    ``past`` has the values that a power failure may bring back.
+    """
+
+    def __init__(self, life: bytes) -> None:
+        self.life = life
+        self.past: list[Write] = []
+        self.readings: list[Reading] = []
+        self._writes: list[Write] = []
+        self._set(Write(NOTHING, 0, 0), 0)
+
+    def _set(self, write: Write, now: int) -> None:
+        write.answered(now, is_sure=True)
+        self._writes = [write]
+
+    def follow(self, before: Register) -> Register:
+        """Take over what may reach this life of the topic or the one before; return this one."""
+        self._writes += [each for each in before._writes if not each.is_exact and not each.is_sure]
+        return self
+
+    def send(self, write: Write) -> Write:
+        """Note that a write is on its way."""
+        self._writes.append(write)
+        for each in self.readings:
+            each.writes.append(write)
+        return write
+
+    def possible(self) -> list[Write]:
+        """Return the writes that may be the last one that took effect."""
+        last = max(each.start for each in self._writes if each.is_sure and not each.is_refused)
+        left = []
+        for each in self._writes:
+            if each.is_refused:
+                continue
+            if each.end is None or each.end >= last:
+                left.append(each)
+            else:
+                self.past.append(each)
+        self._writes = left
+        return left.copy()
+
+    @staticmethod
+    def is_among(
+        writes: list[Write], found: Committed, now_ms: int, *, has_epoch: bool = True
+    ) -> bool:
+        """Tell whether one of the writes may be seen as this."""
+        for each in writes:
+            if each.is_refused:
+                continue
+            value = each.value if has_epoch else each.value._replace(epoch=NONE)
+            if value == found or (found == NOTHING and now_ms >= each.expires_ms):
+                return True
+        return False
+
+    def restarted(self, now: int) -> None:
+        """Note that nothing is on its way any more."""
+        for each in self._writes:
+            if each.end is None:
+                each.answered(now, is_sure=False)
+        self.readings.clear()
+
+    def settle(
+        self, found: Committed, now: int, now_ms: int, way: str, *, is_durable: bool
+    ) -> None:
+        """Compare with what is found after a start, which is the truth from then on.
+
+        ``is_durable`` tells whether each acknowledgement waited for the disk.
+
+        Raises:
+            Wrong: An acknowledged write is lost, or one has come back, or nobody has sent this.
+        """
+        writes = self.possible()
+        others = self.past if way == "power" and not is_durable else []
+        if not self.is_among([*writes, *others], found, now_ms):
+            allowed = [tuple(each.value) for each in writes]
+            raise Wrong(f"{tuple(found)} is committed; it may be one of {allowed}")
+        same = [each.expires_ms for each in (*writes, *self.past) if each.value == found]
+        if way == "kill":
+            self.past += writes
+        else:
+            self.past = []
+        self._set(Write(found, now, min(same, default=0)), now)
+
+
+class GroupModel:
+    """One group: a register for each partition of each topic."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.registers: dict[tuple[str, int], Register] = {}
+
+    def register(self, topic: TopicModel, partition: int) -> Register:
+        """Return the register of a partition of the topic's present life."""
+        key = topic.name, partition
+        register = self.registers.get(key)
+        if register is None or register.life != topic.topic_id:
+            before, register = register, Register(topic.topic_id)
+            if before is not None:
+                register.follow(before)
+            self.registers[key] = register
+        return register
+
+    def all_registers(
+        self, topics: Mapping[str, TopicModel]
+    ) -> Iterator[tuple[TopicModel, int, Register]]:
+        """Yield the registers of all partitions, those of topics that are gone too."""
+        for topic in topics.values():
+            for partition in range(max(topic.partitions, _MOST_PARTITIONS)):
+                yield topic, partition, self.register(topic, partition)
+
+
+_MOST_PARTITIONS: Final = 4
+"""So many partitions have registers in any case: a topic may grow while a group is deleted."""
+
+
+def is_certain(topic: TopicModel, life: bytes) -> bool:
+    """Tell whether the topic exists, in this life."""
+    return topic.presence is Presence.PRESENT and topic.topic_id == life
