@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulator.clients.compacted import Compacted
 from tests.simulator.clients.groups import Groups
+from tests.simulator.clients.members import Members
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
 
@@ -17,6 +18,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "producers": Producers,
     "compacted": Compacted,
     "groups": Groups,
+    "members": Members,
 }
 """Each part by its name. A part has:
 

@@ -114,7 +114,6 @@ class Groups:
             settings += [
                 f"offsets.topic.segment.bytes={drawn['segment_bytes']}",
                 "log.cleaner.min.cleanable.ratio=0.1",
-                "log.cleaner.backoff.ms=500",
             ]
         return settings
 
@@ -140,6 +139,8 @@ class Groups:
         self._retention_ms = drawn["minutes"] * 60_000
         self._is_durable = drawn["is_durable"]
         self.groups = [GroupModel(name) for name in drawn["groups"]]
+        self.judged = self.groups.copy()
+        """All groups whose offsets are judged, those with members too."""
         self._client = history.client()
         self._offset = 0
         self._time = 0
@@ -148,7 +149,8 @@ class Groups:
         self._way = ""
 
     @property
-    def _topics(self) -> dict[str, TopicModel]:
+    def topics(self) -> dict[str, TopicModel]:
+        """The topics of the history."""
         records: Records = self._history.parts["records"]
         return records.topics
 
@@ -159,7 +161,7 @@ class Groups:
     def play(self, kind: str, *step: Any) -> Action:
         """Play a step."""
         group = self.groups[int(step[0] * len(self.groups))]
-        topics = list(self._topics.values())
+        topics = list(self.topics.values())
         topic = topics[int(step[1] * len(topics))]
         partition = int(step[2] * topic.partitions)
         client = self._history.client() if self._history.step[0] == "burst" else self._client
@@ -174,8 +176,8 @@ class Groups:
     def restarted(self, way: str) -> None:
         """Note that nothing is on its way any more."""
         self._way = way
-        now = self._tick()
-        for group in self.groups:
+        now = self.tick()
+        for group in self.judged:
             for register in group.registers.values():
                 register.restarted(now)
 
@@ -183,13 +185,14 @@ class Groups:
         """Note that what was found is the truth."""
         self._way = ""
 
-    def _tick(self) -> int:
+    def tick(self) -> int:
+        """Return the next moment: requests and answers have different ones."""
         self._time += 1
         return self._time
 
     # The coordinator.
 
-    def _find_coordinator(self, client: Client, group: GroupModel) -> Generator[Any, None, bool]:
+    def find_coordinator(self, client: Client, group: GroupModel) -> Generator[Any, None, bool]:
         """Have the coordinator found; tell whether it was."""
         if self._has_journal:
             return True
@@ -212,7 +215,12 @@ class Groups:
                 return False
         raise Wrong(f"no coordinator for {group.name}, although the disk works")
 
-    def _check_storage(self, code: int, what: str) -> None:
+    def check_storage(self, code: int, what: str) -> None:
+        """Allow an error of the coordinator while the disk does not work.
+
+        Raises:
+            Wrong: It is another error, or the disk works.
+        """
         if code not in COORDINATOR:
             raise Wrong(f"{what}: error {code}")
         if self._history.is_sound:
@@ -232,7 +240,7 @@ class Groups:
         is_wide: bool,
         is_stale: bool,
     ) -> Action:
-        found = yield from self._find_coordinator(client, group)
+        found = yield from self.find_coordinator(client, group)
         if not found:
             return
         if version > _LAST_WITH_RETENTION:
@@ -240,13 +248,13 @@ class Groups:
         if version >= _FIRST_WITH_IDS and is_stale and topic.old_ids:
             yield from self._commit_to_old_id(client, group, topic, partition)
             return
-        topics = list(self._topics.values()) if is_wide else [topic]
+        topics = list(self.topics.values()) if is_wide else [topic]
         is_exact = version >= _FIRST_WITH_IDS
         writes = []
         rows = []
         for each in topics:
             place = min(partition, each.partitions - 1)
-            write = self._make_write(version, retention_ms, size, is_exact=is_exact)
+            write = self.make_write(version, retention_ms, size, is_exact=is_exact)
             group.register(each, place).send(write)
             life, was_certain = each.topic_id, each.presence is Presence.PRESENT
             writes.append((each, place, write, life, was_certain))
@@ -269,16 +277,17 @@ class Groups:
             self._history.tell(
                 f"  {group.name} {each.name}-{place} at {write.value.offset}: error {code}"
             )
-            self._judge_commit(group, each, write, code, retention_ms, is_sure=is_sure)
+            self.judge_commit(group, each, write, code, retention_ms, is_sure=is_sure)
 
-    def _make_write(self, version: int, retention_ms: int, size: int, *, is_exact: bool) -> Write:
+    def make_write(self, version: int, retention_ms: int, size: int, *, is_exact: bool) -> Write:
+        """Make a commit of an offset that no other commit has."""
         self._offset += 1
         epoch = self._offset % 3 - 1 if version >= _FIRST_WITH_EPOCH else -1
         value = Committed(self._offset, epoch, (f"{self._offset} " * size)[:size])
         kept_ms = self._retention_ms if retention_ms == _NO_RETENTION else retention_ms
-        return Write(value, self._tick(), self._history.now_ms + kept_ms, is_exact=is_exact)
+        return Write(value, self.tick(), self._history.now_ms + kept_ms, is_exact=is_exact)
 
-    def _judge_commit(
+    def judge_commit(
         self,
         group: GroupModel,
         topic: TopicModel,
@@ -288,9 +297,14 @@ class Groups:
         *,
         is_sure: bool,
     ) -> None:
+        """Note the answer to a commit.
+
+        Raises:
+            Wrong: It was taken against a rule, or refused without a reason.
+        """
         what = f"a commit of {group.name} for {topic.name}"
         is_large = len(write.value.metadata) > _MOST_METADATA
-        write.answered(self._tick(), is_sure=False)
+        write.answered(self.tick(), is_sure=False)
         if code == 0:
             if is_large:
                 raise Wrong(f"{what} with {len(write.value.metadata)} characters was taken")
@@ -302,7 +316,7 @@ class Groups:
         elif code == _METADATA_TOO_LARGE and is_large:
             write.refused()
         else:
-            self._check_storage(code, what)
+            self.check_storage(code, what)
 
     def _commit_to_old_id(
         self, client: Client, group: GroupModel, topic: TopicModel, partition: int
@@ -322,10 +336,10 @@ class Groups:
     def _delete_offsets(
         self, client: Client, group: GroupModel, topic: TopicModel, partition: int
     ) -> Action:
-        found = yield from self._find_coordinator(client, group)
+        found = yield from self.find_coordinator(client, group)
         if not found:
             return
-        start = self._tick()
+        start = self.tick()
         reading = self._read_all(group)
         write = group.register(topic, partition).send(Write(NOTHING, start, 0))
         life, was_certain = topic.topic_id, topic.presence is Presence.PRESENT
@@ -335,7 +349,7 @@ class Groups:
         must_exist = self._must_exist(reading)
         if asked.is_lost:
             return
-        write.answered(self._tick(), is_sure=False)
+        write.answered(self.tick(), is_sure=False)
         answer = asked.answer
         code = answer.error_code or answer.topics[0].partitions[0].error_code
         self._history.tell(f"  {group.name} forgets {topic.name}-{partition}: error {code}")
@@ -351,16 +365,16 @@ class Groups:
                 raise Wrong(f"OffsetDelete: {topic.name} is unknown, although it exists")
             write.refused()
         else:
-            self._check_storage(code, f"OffsetDelete of {group.name}")
+            self.check_storage(code, f"OffsetDelete of {group.name}")
 
     def _delete_group(self, client: Client, group: GroupModel) -> Action:
-        found = yield from self._find_coordinator(client, group)
+        found = yield from self.find_coordinator(client, group)
         if not found:
             return
         reading = self._read_all(group)
-        start = self._tick()
+        start = self.tick()
         writes = []
-        for topic, _, register in group.all_registers(self._topics):
+        for topic, _, register in group.all_registers(self.topics):
             write = register.send(Write(NOTHING, start, 0))
             writes.append((topic, topic.topic_id, topic.presence is Presence.PRESENT, write))
         asked = client.send(DELETE_GROUPS, DeleteGroupsRequest([group.name]), 2)
@@ -374,8 +388,8 @@ class Groups:
             if must_exist:
                 raise Wrong(f"{group.name} is not found, although it has committed")
         elif code:
-            self._check_storage(code, f"DeleteGroups of {group.name}")
-        now = self._tick()
+            self.check_storage(code, f"DeleteGroups of {group.name}")
+        now = self.tick()
         for topic, life, was_certain, write in writes:
             is_sure = code == 0 and was_certain and is_certain(topic, life)
             write.answered(now, is_sure=is_sure)
@@ -388,7 +402,7 @@ class Groups:
         """Begin to read all registers of a group."""
         return [
             (topic, place, topic.topic_id, topic.presence is Presence.PRESENT, Reading(register))
-            for topic, place, register in group.all_registers(self._topics)
+            for topic, place, register in group.all_registers(self.topics)
         ]
 
     def _must_exist(
@@ -428,7 +442,7 @@ class Groups:
             return
         found, code = _found(asked.answer, version)
         if code:
-            self._check_storage(code, f"OffsetFetch of {group.name}")
+            self.check_storage(code, f"OffsetFetch of {group.name}")
             return
         has_epoch = version >= _FETCHES_EPOCH
         for topic, place, life, was_certain, each in read:
@@ -450,7 +464,7 @@ class Groups:
         """Fetch all offsets of all groups, and compare them."""
         if self._has_journal:
             client = self._history.client()
-            for group in self.groups:
+            for group in self.judged:
                 self._history.run([self._judge_group(client, group)])
             client.reset()
 
@@ -458,7 +472,7 @@ class Groups:
         yield from self._wait_until_loaded(client, group)
         if not self._way:
             yield from self._fetch(client, group, None, 9)
-            yield from self._fetch(client, group, list(self._topics.values()), 10)
+            yield from self._fetch(client, group, list(self.topics.values()), 10)
             return
         asked = client.send(OFFSET_FETCH, _fetch_row(group, None, 9), 9)
         yield asked
@@ -477,8 +491,8 @@ class Groups:
         raise Wrong(f"the offsets of {group.name} are never loaded")
 
     def _settle(self, group: GroupModel, found: dict[tuple[Any, int], Committed]) -> None:
-        now, now_ms = self._tick(), self._history.now_ms
-        for topic, place, register in group.all_registers(self._topics):
+        now, now_ms = self.tick(), self._history.now_ms
+        for topic, place, register in group.all_registers(self.topics):
             value = found.pop((topic.name, place), NOTHING)
             if topic.presence is not Presence.PRESENT and value != NOTHING:
                 raise Wrong(f"{group.name} has an offset of {topic.name}, which does not exist")
