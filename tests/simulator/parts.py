@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.simulator.clients.admin import Admin
 from tests.simulator.clients.compacted import Compacted
 from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.members import Members
@@ -19,6 +20,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "compacted": Compacted,
     "groups": Groups,
     "members": Members,
+    "admin": Admin,
 }
 """Each part by its name. A part has:
 
