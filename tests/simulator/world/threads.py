@@ -83,12 +83,14 @@ class Lock:
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock; tell whether it was had in time."""
+        if blocking:
+            return self._world.wait(self._take, None if timeout < 0 else timeout)
+        return self._take()
+
+    def _take(self) -> bool:
+        """Take the lock if it is free: the first that is looked at has it before it goes on."""
         if self._is_taken:
-            if not blocking:
-                return False
-            seconds = None if timeout < 0 else timeout
-            if not self._world.wait(lambda: not self._is_taken, seconds):
-                return False
+            return False
         self._is_taken = True
         return True
 
