@@ -14,6 +14,7 @@ from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader
 from siltstone.storage import files, threads
 from siltstone.storage.clock import give_way
+from siltstone.storage.directory.log_directory import remedy_for
 from siltstone.storage.log.view import find_index
 from siltstone.storage.segment.damage import LOG_REMEDY
 from siltstone.storage.segment.scan import scan_log
@@ -36,6 +37,7 @@ _NICE: Final = 19
 _BREATH: Final = 16  # logs between two pauses for the event loop
 _NO_INDEX: Final = 1 << 62  # bytes between two index entries: none is needed
 _STOP_SECONDS: Final = 5.0
+_SCARCE_SECONDS: Final = 1.0  # until a segment is tried again
 
 _logger = logging.getLogger(__name__)
 
@@ -122,7 +124,8 @@ class Scrub:
             for segment in segments:
                 self._check_wanted()
                 try:
-                    self._read(log, segment)
+                    while not self._read(log, segment):
+                        self._wait(_SCARCE_SECONDS)
                 except _Unwanted:
                     self._check_wanted()
         gone = [segment for segment, each in self._found.items() if not _has(each.log, segment)]
@@ -155,8 +158,8 @@ class Scrub:
         if self._is_closing or not self._is_on:
             raise _Unwanted
 
-    def _read(self, log: Log, segment: LogSegment) -> None:
-        """Read a segment, and note what is wrong with it.
+    def _read(self, log: Log, segment: LogSegment) -> bool:
+        """Read a segment, and note what is wrong with it; false if descriptors or memory are short.
 
         Raises:
             _Unwanted: The segment left its log meanwhile, or the scrub was switched off.
@@ -175,14 +178,17 @@ class Scrub:
             damage = _find_damage(log, segment, pause)
         except OSError as error:
             check()
+            if remedy_for(error) is not None:
+                return False
             sentence = log.unreadable(error).message
         else:
             if damage is None:
                 self._found.pop(segment, None)
-                return
+                return True
             check()
             sentence = log.damaged(CorruptMessage(f"{damage}; {LOG_REMEDY}")).message
         self._found[segment] = _Found(log, segment, sentence)
+        return True
 
 
 def _find_damage(log: Log, segment: LogSegment, pause: Callable[[int], None]) -> str | None:
@@ -190,13 +196,31 @@ def _find_damage(log: Log, segment: LogSegment, pause: Callable[[int], None]) ->
     file = segment.files.open_apart(files.LOG)
     try:
         fd = file.fileno()
-        scan = scan_log(fd, segment.size, segment.base_offset, _NO_INDEX, pause=pause)
+        size = segment.size
+
+        def may_end(end: int) -> bool:
+            return end == size or _begins_batch(fd, end)
+
+        base_offset = segment.base_offset
+        scan = scan_log(fd, size, base_offset, _NO_INDEX, pause=pause, may_end=may_end)
         if scan.damage is None:
             return None
         last = _find_last(log, segment, fd, scan.end, scan.next_offset)
         return f"{segment.log_path}: {scan.damage}, offsets {scan.next_offset} to {last}"
     finally:
         del file  # closed at once, whatever keeps this frame
+
+
+def _begins_batch(fd: int, position: int) -> bool:
+    """Tell whether a batch may begin at a position: a wrong length is not worth a read of its size.
+
+    One flipped bit makes it up to a gigabyte, which would have to be in memory at once.
+    """
+    head = files.read_at(fd, HEADER_SIZE, position)
+    if len(head) < HEADER_SIZE:
+        return False
+    header = BatchHeader.read(head)
+    return header.magic == MAGIC and header.length >= MIN_LENGTH
 
 
 def _find_last(log: Log, segment: LogSegment, fd: int, position: int, first: int) -> int:

@@ -53,10 +53,12 @@ def scan_log(
     interval: int,
     observe: Observer | None = None,
     pause: Callable[[int], object] = lambda _: None,
+    may_end: Callable[[int], bool] = lambda _: True,
 ) -> Scan:
     """Read ``size`` bytes of an open ``.log``; ``interval`` is ``index.interval.bytes``.
 
-    ``pause`` is called after each read with the number of its bytes.
+    ``pause`` is called after each read with the number of its bytes, and ``may_end`` before the
+    read of a batch of more than `CHUNK` bytes, with its end: if it cannot end there, it is damaged.
 
     Raises:
         LegacyFormatError: The file has sound messages of a Kafka before 0.11, which must not be
@@ -68,6 +70,8 @@ def scan_log(
     while size - state.position >= HEADER_SIZE:
         position = state.position
         if len(buffer) < state.needed <= size - position:
+            if not may_end(position + state.needed):
+                break
             buffer = bytearray(state.needed)
         chunk = memoryview(buffer)[: size - position]
         chunk = chunk[: files.read_into(fd, chunk, position)]

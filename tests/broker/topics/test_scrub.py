@@ -28,7 +28,7 @@ from tests.support.running import running
 from tests.support.waiting import give_turns_until, wait_until
 
 ORDERS = TopicPartition("orders", 0)
-FAST, SLOW = 1 << 62, 1
+FAST, SLOW = 1 << 90, 1
 """Bytes per second: the slow one waits for a clock that stands still, the fast one never does."""
 
 
@@ -254,6 +254,68 @@ async def test_a_read_that_fails(
     disk.faults.clear()
     home.wait_for_round()
     assert home.scrub.find_damage() == {}
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_short_descriptors_and_memory_are_no_damage(
+    home: Home, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """The segment is sound, and is read once there are some."""
+    monkeypatch.setattr("siltstone.broker.topics.scrub._SCARCE_SECONDS", 0.0)
+    name = orders(home).segments[0].log_path.name
+    fault = Fault("open", error, path=f"orders-0/{name}", times=3)
+    install(monkeypatch, Disk(faults=[fault]))
+    await home.run()
+
+    assert fault.hits == 4
+    assert home.scrub.find_damage() == {}
+    assert lines(caplog) == []
+    assert home.scrub.throttle.total_bytes == sum(each.size for each in orders(home).segments[:-1])
+
+
+async def test_a_stop_while_descriptors_are_short(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try is not waited for."""
+    monkeypatch.setattr("siltstone.broker.topics.scrub._SCARCE_SECONDS", 1000.0)
+    fault = Fault("open", errno.EMFILE, path="orders-0/")
+    install(monkeypatch, Disk(faults=[fault]))
+    await home.run(SLOW)
+    wait_until(lambda: fault.hits, "the first try")
+
+    home.scrub.stop()
+
+    assert home.scrub._thread is not None
+    assert not home.scrub._thread.is_alive()
+
+
+async def test_a_wrong_length_is_not_read(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """A flipped bit makes it up to a gigabyte, more than a broker may have in memory."""
+    segment = orders(home).segments[1]
+    size = 64 << 20
+    with segment.log_path.open("r+b") as file:
+        file.seek(8)
+        file.write((size - 1000).to_bytes(4, "big"))
+        file.truncate(size)
+    segment.end.resize(size)
+    await home.run()
+
+    (line,) = lines(caplog)
+    assert f"{segment.log_path}: the batch at position 0 is incomplete, offsets " in line
+    assert home.scrub.throttle.total_bytes < 4 << 20
+
+
+async def test_a_large_batch_is_sound(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """It is read at once, in the middle and at the end of a segment."""
+    log = home.create("large")
+    large: list[tuple[bytes | None, bytes | None]] = [(b"k", bytes(3 << 20))]
+    append_unchecked(log, large, codec=0)
+    append_unchecked(log, large, codec=0)
+    log.roll()
+    await home.run()
+
+    assert lines(caplog) == []
+    assert home.scrub.throttle.total_bytes > 6 << 20
 
 
 async def test_a_file_that_somebody_took(home: Home, caplog: pytest.LogCaptureFixture) -> None:
