@@ -43,13 +43,16 @@ def verify_partition(
     events: Iterable[dict[str, Any]],
     known: Known = _UNKNOWN,
     check_record: RecordCheck | None = None,
+    report: Report | None = None,
 ) -> Report:
     """Verify a partition folder that no broker has open. Reads the whole folder; blocks.
+
+    ``report`` gets the result; after an error it has what was found before.
 
     ``events`` are those of this partition in the cleaner's history, the oldest first. Batches are
     opened if the partition has a checkpoint or ``check_record``.
     """
-    report = Report(parse_folder(path.name).topic_partition)
+    report = report or Report(parse_folder(path.name).topic_partition)
     survivors = _verify_log(path, checkpoint, known, check_record, report)
     receipt = find_receipt(events)
     if receipt is None:

@@ -6,6 +6,7 @@ the next start.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ from siltstone.storage import files
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.directory.found_folders import find_moved
+from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.opening import find_readable, live_folders
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -48,7 +51,12 @@ def find_folders(
     Raises:
         LookupError: There is no such partition.
     """
-    folders = dict(live_folders(directories))
+    folders: dict[TopicPartition, Path] = {}
+    for each, path in live_folders(directories):
+        known = folders.setdefault(each, path)
+        if known is not path:
+            with suppress(LogDirError):  # the next start refuses both
+                folders[each] = find_moved(each, known, path)
     for which in meant:
         found = {each: path for each, path in folders.items() if which.has(*each)}
         if found or not which.topic:

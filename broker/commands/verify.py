@@ -21,17 +21,18 @@ from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
+from siltstone.storage.directory.found_folders import find_moved
 from siltstone.storage.directory.lock import is_held
 from siltstone.storage.directory.log_directory import LogDirError
-from siltstone.storage.directory.opening import find_readable
+from siltstone.storage.directory.opening import find_readable, live_folders
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.dump.any_file import FILES_OF_DIRECTORY, find_faults
-from siltstone.storage.dump.whole_partition import REMEDIES, Known, Report
+from siltstone.storage.dump.whole_partition import REMEDIES, UNREADABLE, Known, Report
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from siltstone.config.layers import Layers
     from siltstone.storage.directory.catalog import CatalogTopic
@@ -64,6 +65,7 @@ def run_verify(options: argparse.Namespace) -> int:
             faults.append(f"{directory}: {sentence}")
             kinds.add(kind)
     faults += stopped.faults
+    faults += _find_twice(there, folders)
     if name is None:
         faults += stopped.find_missing(folders)
     progress = Progress()
@@ -155,6 +157,19 @@ def _check_directory(directory: Path) -> Iterator[tuple[str, str]]:
                 yield name, sentence
 
 
+def _find_twice(
+    directories: Iterable[Path], folders: Mapping[TopicPartition, Path]
+) -> Iterator[str]:
+    """Yield a sentence for each partition of which the next start refuses two folders."""
+    for each, path in live_folders(directories):
+        known = folders.get(each, path)
+        if known != path:
+            try:
+                find_moved(each, known, path)
+            except LogDirError as error:
+                yield str(error)
+
+
 def _refuse_live(directories: Iterable[Path]) -> None:
     """Raise LogDirError if Siltstone or Apache Kafka has one of the directories open."""
     for directory in directories:
@@ -173,14 +188,16 @@ def _verify(
     known: Known,
 ) -> Report:
     reader = find_reader(topic_partition.topic)
+    report = Report(topic_partition)
+    kind = files.LOG
     try:
-        return verify_partition(path, checkpoint, events, known, reader)
+        return verify_partition(path, checkpoint, events, known, reader, report)
     except (KeyError, TypeError) as error:
         fault = f"its receipt in the history cannot be read: {error!r}"
     except (OSError, CorruptMessage, MalformedCheckpoint) as error:
         fault = f"it cannot be read to its end: {error}"
-    report = Report(topic_partition)
-    report.fault(fault)
+        kind = UNREADABLE if isinstance(error, OSError) else kind
+    report.fault(fault, kind)
     return report
 
 

@@ -95,10 +95,20 @@ def _tell_apart(one: FoundFolder, other: FoundFolder) -> tuple[FoundFolder, Foun
     Raises:
         LogDirError: No mark says which folder has taken over.
     """
-    moved = [each for each in (one, other) if files.exists(each.path / files.MOVED)]
+    moved = find_moved(one.topic_partition, one.path, other.path)
+    return (one, other) if moved is one.path else (other, one)
+
+
+def find_moved(topic_partition: TopicPartition, one: Path, other: Path) -> Path:
+    """Return which of two folders of one partition has taken over.
+
+    Raises:
+        LogDirError: No mark says it.
+    """
+    moved = [each for each in (one, other) if files.exists(each / files.MOVED)]
     if len(moved) != 1:
         raise LogDirError(
-            f"partition {one.topic_partition} is in two log directories, {one.path} and "
-            f"{other.path}; move one of them away"
+            f"partition {topic_partition} is in two log directories, {one} and {other}; move one "
+            "of them away"
         )
-    return (one, other) if moved[0] is one else (other, one)
+    return moved[0]

@@ -33,7 +33,10 @@ from siltstone.storage.topic_partition import TopicPartition
 MAX_SENTENCES: Final = 1000
 """How many faults, and how many notes, a report keeps; the others are only counted."""
 
+UNREADABLE: Final = "what cannot be read"
+
 REMEDIES: Final = {
+    UNREADABLE: "run this as the user whose it is; else check the disk",
     files.LOG: LOG_REMEDY,
     files.INDEX: "delete the file: the next start builds it again from the .log",
     files.TIME_INDEX: "delete the file: the next start builds it again from the .log",
@@ -49,7 +52,7 @@ REMEDIES: Final = {
     files.CLEANER_OFFSETS: "delete the file: the next passes begin at the start of their logs",
     files.META_PROPERTIES: "take the file from a backup",
 }
-"""The remedy for a fault of each kind of file."""
+"""The remedy for a fault of each kind of file, and of no kind if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +117,16 @@ class PartitionCheck:
         bases = [int(log.stem) for log in logs]
         self.end = self._transactions.start = bases[0] if bases else 0
         self._start = self._known.log_start_offset or self.end
-        for log, base, following in zip(logs, bases, [*bases[1:], None], strict=True):
+        # strict=False: without a log there is still one end.
+        for log, base, following in zip(logs, bases, [*bases[1:], None], strict=False):
             is_scanned = self._is_scanned(following)
             self._tell = self._report.note if is_scanned else self._report.fault
-            yield from self._check_segment(log, base, following, is_scanned=is_scanned)
+            try:
+                yield from self._check_segment(log, base, following, is_scanned=is_scanned)
+            except OSError as error:
+                self._is_gapless = False
+                self._report.fault(f"{log.name}: cannot be read: {error.strerror}", UNREADABLE)
+                self.end = max(self.end, following or self._known.recovery_point, self._start)
         self._tell = self._report.note if self._is_scanned(None) else self._report.fault
         if self.end < self._known.recovery_point:
             self._report.fault(
@@ -148,7 +157,7 @@ class PartitionCheck:
         try:
             self._epochs = LeaderEpochs.load(self._path)
             metadata = PartitionMetadata.read(self._path)
-        except MalformedCheckpoint:
+        except (MalformedCheckpoint, OSError):
             return  # it was told
         known = self._known.topic_id
         if metadata is not None and known is not None and metadata.topic_id != known:
@@ -164,7 +173,9 @@ class PartitionCheck:
         indexes = {} if is_scanned else self._open_indexes(log, base_offset)
         self._check_gap(check.place_of(log, 0), base_offset)
         self.end = max(self.end, base_offset)
-        self._transactions.begin(None if is_scanned else log)
+        transactions = log.with_suffix(files.TRANSACTION_INDEX)
+        is_known = files.TRANSACTION_INDEX in indexes or not files.exists(transactions)
+        self._transactions.begin(log if is_known and not is_scanned else None)
         end, latest = 0, UNDEFINED
         torn = self._tell_torn if following is None else self._tell_damage
         for batch in check.check_log(log, self._tell_damage, torn):
@@ -214,7 +225,7 @@ class PartitionCheck:
                 if kind != files.TRANSACTION_INDEX:
                     self._report.note(f"{path.name} is missing: the next start builds it")
             except OSError as error:
-                self._report.fault(f"{path.name}: cannot be read: {error.strerror}", kind)
+                self._report.fault(f"{path.name}: cannot be read: {error.strerror}", UNREADABLE)
         return indexes
 
     def _tell_lines(self, log: Path, kind: str, lines: Iterator[Line]) -> None:

@@ -1,6 +1,7 @@
 """`siltstone verify`: every file of every topic, and what is wrong with it."""
 
 import asyncio
+import errno
 import json
 import shutil
 import sys
@@ -19,6 +20,7 @@ from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append, append_unchecked
 from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.faults import Disk, Fault, install
 from tests.support.services import ServicesOnDisk
 from tests.support.transactional import (
     commit_offset,
@@ -226,6 +228,57 @@ def test_lost_folder_and_foreign_folder(folder: Path, capsys: pytest.CaptureFixt
     assert code == 1
     assert any(line.startswith("FAULT keyed-0 has no folder: ") for line in lines)
     assert any("partition.metadata: the folder belongs to topic id" in line for line in lines)
+
+
+def test_folder_without_logs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an empty folder it tells what is lost, and goes on with the others."""
+    for each in (folder / "orders-1").iterdir():
+        each.unlink()
+
+    code, lines = run(folder, capsys)
+
+    assert code == 1
+    assert any("it ends at offset 0, but was on the disk up to" in line for line in lines)
+    assert "keyed-0: fine; 6 records, never cleaned" in lines
+
+
+@pytest.mark.parametrize("mark", ["", "data", "other"])
+def test_partition_in_two_log_directories(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], mark: str
+) -> None:
+    """The one that has taken over is checked; without a mark the next start refuses both."""
+    other = tmp_path / "other"
+    shutil.copytree(folder / "orders-1", other / "orders-1")
+    damaged = folder if mark != "data" else other
+    (damaged / f"orders-1/{Path(FIRST).name}.log").write_bytes(bytes(100))
+    if mark:
+        (tmp_path / mark / f"orders-1/{files.MOVED}").touch()
+
+    code, lines = run(Path(f"{folder},{other}"), capsys)
+
+    twice = f"FAULT partition orders-1 is in two log directories, {folder}/orders-1 and {other}"
+    assert any(line.startswith(twice) for line in lines) is (not mark)
+    assert any(line.startswith("orders-1: fine; ") for line in lines) is bool(mark)
+    assert code == (0 if mark else 1), lines
+
+
+@pytest.mark.parametrize("name", [f"{FIRST}.log", f"{FIRST}.txnindex", f"{FIRST}.index"])
+def test_file_that_cannot_be_read(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is told with its name, and the rest of the partition is checked."""
+    last = max(folder.glob("orders-0/*.log"))
+    last.write_bytes(flip(bytearray(last.read_bytes())))
+    install(monkeypatch, Disk(faults=[Fault("open", errno.EACCES, path=name)]))
+
+    code, lines = run(folder, capsys)
+
+    assert code == 1
+    assert f"  FAULT {Path(name).name}: cannot be read: Permission denied" in lines
+    assert any(f"FAULT {last.name} position " in line for line in lines), lines
+    assert not any("it ends at offset" in line for line in lines), lines
+    assert any(line.startswith("TO DO what cannot be read: ") for line in lines)
+    assert "orders-1: fine; 6 records, never cleaned" in lines
 
 
 def test_journal_that_cannot_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
