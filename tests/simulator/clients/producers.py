@@ -260,9 +260,9 @@ class Producers:
     def _note(self, lane: Lane, batch: Numbered, error: int, base: int) -> None:
         """Judge an answer, and note what it says of the log."""
         if error == 0:
-            lane.memory.taken(batch, base)
-            if batch.base == base:
-                lane.log.acknowledged_once(batch.sent, base, batch.end_before)
+            there = lane.memory.taken(batch, base)
+            if there is not None:
+                lane.log.acknowledged_once(there.sent, base, there.end_before)
         elif error in {OUT_OF_ORDER, OLD_EPOCH}:
             lane.memory.refused(batch, error)
         elif error in TOO_LARGE:

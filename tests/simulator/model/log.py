@@ -109,15 +109,17 @@ class LogModel:
     """The batches of one partition's log.
 
     ``kept`` has what was acknowledged, by offset; ``perhaps`` what was sent without a sure answer,
-    each as often as it was sent. ``start`` is the log start offset that was acknowledged, and
-    ``durable`` the offset below which a power failure must lose nothing. ``holes`` are ranges of
-    offsets that a power failure took from the end of a segment while it left the next segment.
+    each as often as it was sent. ``again`` has what was sent more than once: a later life of the
+    topic may get it, too. ``start`` is the log start offset that was acknowledged, and ``durable``
+    the offset below which a power failure must lose nothing. ``holes`` are ranges of offsets that a
+    power failure took from the end of a segment while it left the next segment.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings = settings
         self.kept: list[Kept] = []
         self.perhaps: dict[bytes, list[Sent]] = {}
+        self.again: dict[bytes, Sent] = {}
         self.start = 0
         self.may_start = 0
         self.durable_start = 0
@@ -148,6 +150,7 @@ class LogModel:
         is_there = any(
             each.sent.body == sent.body and each.last >= self.may_start for each in self.kept
         )
+        self.again[sent.body] = sent
         if not is_there and sent.body not in self.perhaps:
             self.sending(sent)
 

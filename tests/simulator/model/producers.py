@@ -115,28 +115,32 @@ class Memory:
                     known.add(new)
                     self._worlds.append(new)
 
-    def taken(self, batch: Numbered, base: int) -> None:
-        """Judge that a batch was acknowledged.
+    def taken(self, batch: Numbered, base: int) -> Numbered | None:
+        """Judge that a batch was acknowledged; return the batch at the offset, None if unsure.
 
         Raises:
             Wrong: It had to be refused, or repeats one that is at another offset.
         """
-        if self.is_open:
+        if self.is_open:  # it may repeat one that the log has from before
             batch.base = base
-            return
+            return batch if base >= batch.end_before else None
         found = [each for each in batch.expected if each.error == 0]
         repeated = [each.repeated for each in found if each.repeated is not None]
         if not found:
             raise Wrong(f"{batch.numbers} was taken at {base}; {batch.expected[0].error} is due")
         if len(repeated) == len(found) and all(each.base not in {None, base} for each in repeated):
             raise Wrong(f"{batch.numbers} at {base}; it repeats the one at {repeated[0].base}")
-        known = next((each for each in repeated if each.base == base), batch)
-        known.base = base
+        unplaced = [each for each in repeated if each.base is None]
+        choices = [each for each in repeated if each.base == base] or unplaced or [batch]
+        known = batch if batch in choices else choices[0]
         if batch.tries == 1:
             self._unanswered.remove(batch)
-        if known is batch or len(repeated) == len(found):
-            kept = {batch, *repeated}
-            self._leave([each for each in self._worlds if each and kept & set(each.batches)])
+        if known is not batch and len(repeated) < len(found):
+            return None
+        known.base = base
+        kept = {batch, *repeated}
+        self._leave([each for each in self._worlds if each and kept & set(each.batches)])
+        return known
 
     def refused(self, batch: Numbered, error: int) -> None:
         """Judge that a batch was refused by the rules of sequences and epochs.

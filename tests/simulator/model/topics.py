@@ -62,7 +62,8 @@ class TopicModel:
         self.topic_id = topic_id
         before, self.logs = self.logs, [LogModel(self.settings) for _ in range(self.partitions)]
         for old, new in zip(before, self.logs, strict=True):
-            new.perhaps = {body: list(sent) for body, sent in old.perhaps.items()}
+            repeats = {body: [sent] for body, sent in old.again.items()}
+            new.perhaps = repeats | {body: list(sent) for body, sent in old.perhaps.items()}
             if old.may_start > old.start:
                 new.may_start = old.may_start
 
