@@ -120,6 +120,7 @@ class LogModel:
         self.kept: list[Kept] = []
         self.perhaps: dict[bytes, list[Sent]] = {}
         self.again: dict[bytes, Sent] = {}
+        self.unseen: dict[bytes, Sent] = {}
         self.start = 0
         self.may_start = 0
         self.durable_start = 0
@@ -220,9 +221,15 @@ class LogModel:
         self.durable = self.end
         self.durable_start = self.start
         self.kept = [each for each in self.kept if each.last >= self.start]
+        self.unseen.clear()
 
     def forget_perhaps(self) -> None:
-        """Note that what is not in the log now does not come any more."""
+        """Note that no batch comes into the log any more.
+
+        One below the start may be in it unseen: a power failure may bring the old start back.
+        """
+        if self.start > self.durable_start:
+            self.unseen |= {body: sent[0] for body, sent in self.perhaps.items()}
         self.perhaps.clear()
 
     def settle(
@@ -300,6 +307,9 @@ class LogModel:
         if found.is_control:
             return
         same = self.perhaps.get(found.body)
+        if not same and found.body in self.unseen:
+            same = [self.unseen.pop(found.body)]
+            self.perhaps[found.body] = same
         if not same:
             raise Wrong(f"nobody has sent the batch at {found.base}, or it was refused")
         sent = same.pop()
