@@ -166,6 +166,8 @@ class Records:
     def settled(self) -> None:
         """Note that what is missing after a start will not come."""
         self._lost_power = False
+        for topic in self.topics.values():
+            topic.is_doubtful = False
         for log in self._logs():
             log.forget_perhaps()
 
@@ -180,10 +182,12 @@ class Records:
         configs = [CreatableTopicConfig(*each) for each in topic.settings.items()]
         wanted = CreatableTopic(topic.name, topic.partitions, 1, (), configs)
         asked = client.send(CREATE_TOPICS, CreateTopicsRequest([wanted], 30_000))
+        topic.is_doubtful = True
         yield asked
         if asked.is_lost:
             return
         (answer,) = asked.answer.topics
+        topic.is_doubtful = answer.error_code == STORAGE
         self._history.tell(f"  create {topic.name}: {answer.error_code}")
         if not topic.is_changed_alone(change):
             topic.old_ids.discard(answer.topic_id)
@@ -466,7 +470,8 @@ class Records:
     def _judge_presence(self, topic: TopicModel, topic_id: bytes, *, exists: bool) -> None:
         if exists and topic_id in topic.old_ids:
             raise Wrong(f"{topic.name} came back after its deletion")
-        if exists and topic.presence is Presence.ABSENT and not self._lost_power:
+        may_appear = self._lost_power or topic.is_doubtful
+        if exists and topic.presence is Presence.ABSENT and not may_appear:
             raise Wrong(f"{topic.name} exists, although it was deleted or never created")
         if not exists and topic.presence is Presence.PRESENT:
             raise Wrong(f"{topic.name} does not exist, although nobody has deleted it")

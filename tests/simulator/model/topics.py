@@ -30,6 +30,8 @@ class TopicModel:
         self.presence = Presence.ABSENT
         self.topic_id = bytes(16)
         self.old_ids: set[bytes] = set()
+        self.is_doubtful = False
+        """The disk refused a creation: the next start may find the topic in the catalogue."""
         self._changes = 0
         self._open = 0
         self._is_shared = False
