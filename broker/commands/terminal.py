@@ -13,12 +13,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from siltstone.protocol.errors import visible
-from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_CLOCK = Clock()
 _NARROWEST = 20
 _GAP = "  "
 _NUMBER = re.compile(r"-|-?[0-9]+(\.[0-9]+)?( [KMGT]?i?B)?")
@@ -41,11 +39,14 @@ class Progress:
     """A line on stderr that says once a second how far a command is, if stderr is a terminal."""
 
     def __init__(self) -> None:
-        self._told = _CLOCK.monotonic()
+        from siltstone.storage.clock import Clock  # noqa: PLC0415  # compiled: not yet, perhaps
+
+        self._clock = Clock()
+        self._told = self._clock.monotonic()
 
     def show(self, words: str) -> None:
         """Show how far the command is now, unless that was shown less than a second ago."""
-        now = _CLOCK.monotonic()
+        now = self._clock.monotonic()
         if now - self._told >= 1:
             self._told = now
             self._write(words)

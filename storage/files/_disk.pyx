@@ -39,7 +39,6 @@ cdef class Route:
 
 cdef Route _route = Route()
 route = _route
-cdef int _without_waiting = RWF_NOWAIT
 
 
 cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1:
@@ -110,12 +109,12 @@ cdef Py_ssize_t read_resident(int file, unsigned char* data, Py_ssize_t start, P
     not in memory, the error number is that of EAGAIN, on file systems that support this: tmpfs and
     some others do not.
     """
-    global _without_waiting
     cdef Py_ssize_t done = start, got
+    cdef int flags = RWF_NOWAIT
     while True:
-        got = _read(file, data + done, end - done, position, _without_waiting)
-        if got == -EOPNOTSUPP and _without_waiting:
-            _without_waiting = 0
+        got = _read(file, data + done, end - done, position, flags)
+        if got == -EOPNOTSUPP and flags:
+            flags = 0  # of this file alone: the next one may be on another file system
             continue
         if got <= 0:
             return got

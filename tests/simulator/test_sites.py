@@ -75,7 +75,7 @@ def test_every_call_of_a_log_comes_from_a_site_of_the_list(seen: Counter[Site]) 
     [
         Site("create", "storage/segment/segment.py", "LogSegment._create_file"),
         Site("create", "storage/directory/checkpoint.py", "write_entries"),
-        Site("open", "storage/segment/open_file.py", "OpenFiles.open"),
+        Site("open", "storage/segment/file_set.py", "SegmentFiles.read"),
         Site("copy_file_range", "storage/moving/file_copy.py", "copy_range"),
         Site("preadv", "storage/files/_disk.pyx", "_read"),
         Site("rmdir", "storage/files/__init__.py", "remove_folder"),
@@ -92,4 +92,4 @@ def test_files_that_are_opened_are_not_created() -> None:
     found = set(sites())
     assert Site("create", "storage/directory/lock.py", "DirectoryLock.acquire") in found
     assert Site("open", "storage/directory/lock.py", "DirectoryLock.acquire") not in found
-    assert Site("create", "storage/segment/open_file.py", "OpenFiles.open") not in found
+    assert Site("create", "storage/segment/file_set.py", "SegmentFiles.read") not in found
