@@ -17,8 +17,6 @@ from pathlib import Path
 
 import atheris
 
-from tests.support.running import Running
-
 SERVING = ("siltstone.broker", "siltstone.protocol", "siltstone.storage")
 with atheris.instrument_imports(include=list(SERVING)):
     from siltstone.broker.net import login  # noqa: F401  # it is imported for the first client
@@ -31,7 +29,7 @@ with atheris.instrument_imports(include=list(SERVING)):
     from tests.fuzz.guiding import find
     from tests.support.frames import PASSWORD, TARGET, USER, corpus, make_login
     from tests.support.kio_schemas import request_class
-    from tests.support.running import running
+    from tests.support.running import Running, running
 
 
 LOGINS = 200

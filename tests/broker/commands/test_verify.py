@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from siltstone.broker.__main__ import main
-from siltstone.broker.commands import terminal
 from siltstone.protocol.names import OFFSETS_TOPIC
-from siltstone.storage import files
+from siltstone.storage import clock, files
 from siltstone.storage.directory import clean_shutdown
 from siltstone.storage.directory.catalog import FILE_NAME
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
@@ -367,7 +366,7 @@ def test_progress_is_shown_on_a_terminal(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line, which goes at the end; without a terminal there is no such line."""
-    monkeypatch.setattr(terminal, "_CLOCK", Ticking())
+    monkeypatch.setattr(clock, "Clock", Ticking)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
     assert main(["verify", "orders", "--set", f"log.dirs={folder}"]) == 0
