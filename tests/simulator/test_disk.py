@@ -180,7 +180,12 @@ def attempt(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
 
 
 def same(kind: str, real: Any, simulated: Any) -> bool:
-    """Tell whether two results mean the same."""
+    """Tell whether two results mean the same.
+
+    An error of ``utime`` names the file from Python 3.13 on.
+    """
+    if kind == "utime" and real is not None and simulated is not None:
+        return bool(real[:2] == simulated[:2])
     if isinstance(real, os.stat_result):
         real, simulated = facts_of(real), facts_of(simulated)
     if kind == "listdir" and isinstance(real, list):
