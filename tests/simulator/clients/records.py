@@ -505,7 +505,7 @@ class Records:
             stored += batches
             offset = batches[-1].last + 1
         try:
-            log.settle(stored, (start, end), may_lose=self._lost_power, now_ms=self._history.now_ms)
+            log.settle(stored, (start, end), may_lose=self._lost_power)
         except Wrong as error:
             raise Wrong(f"{topic.name}-{partition}: {error}") from error
         yield from self._judge_offsets(topic, partition, client, (start, end), stored)

@@ -137,11 +137,6 @@ class LogModel:
         """Tell whether an acknowledgement waits for an fsync."""
         return self.settings.get("flush.messages") == "1"
 
-    @property
-    def loses_old(self) -> bool:
-        """Tell whether retention may take batches from the front."""
-        return "retention.ms" in self.settings or "retention.bytes" in self.settings
-
     def sending(self, sent: Sent) -> None:
         """Note that a batch is on its way: the log may have it from now on."""
         self.perhaps.setdefault(sent.body, []).append(sent)
@@ -232,9 +227,7 @@ class LogModel:
             self.unseen |= {body: sent[0] for body, sent in self.perhaps.items()}
         self.perhaps.clear()
 
-    def settle(
-        self, stored: list[Stored], bounds: tuple[int, int], *, may_lose: bool, now_ms: int
-    ) -> None:
+    def settle(self, stored: list[Stored], bounds: tuple[int, int], *, may_lose: bool) -> None:
         """Compare with all batches of the log, and keep the unanswered ones that it has.
 
         ``bounds`` are the log's start and its end. ``may_lose`` is true after a power failure,
@@ -244,7 +237,7 @@ class LogModel:
             Wrong: A batch is missing, doubled, altered, out of order, or nobody has sent it.
         """
         start, end = bounds
-        self._settle_start(start, stored, now_ms, may_lose=may_lose)
+        self._settle_start(start, stored, may_lose=may_lose)
         self._settle_holes(stored, bounds, may_lose=may_lose)
         found: dict[int, Stored] = {}
         for each in stored:
@@ -281,10 +274,8 @@ class LogModel:
             raise Wrong("a batch begins before the one in front of it ends")
         self.holes = holes
 
-    def _settle_start(
-        self, start: int, stored: list[Stored], now_ms: int, *, may_lose: bool
-    ) -> None:
-        if start > self.may_start and not self._may_expire(start, now_ms):
+    def _settle_start(self, start: int, stored: list[Stored], *, may_lose: bool) -> None:
+        if start > self.may_start:
             raise Wrong(f"the log starts at {start}; nobody has deleted up to there")
         if start < (self.durable_start if may_lose else self.start):
             raise Wrong(f"the log starts at {start}; it was deleted up to {self.start}")
@@ -292,16 +283,6 @@ class LogModel:
             raise Wrong(f"the first batch ends at {stored[0].last}, below the start {start}")
         self.start = max(self.start, start)
         self.may_start = max(self.may_start, start)
-
-    def _may_expire(self, start: int, now_ms: int) -> bool:
-        """Tell whether retention may have taken all below an offset."""
-        gone = [each for each in self.kept if each.last < start]
-        if "retention.bytes" in self.settings:
-            return True
-        if "retention.ms" not in self.settings:
-            return False
-        oldest_ms = now_ms - int(self.settings["retention.ms"])
-        return all(max(each.sent.timestamps) < oldest_ms for each in gone)
 
     def _settle_new(self, found: Stored) -> None:
         if found.is_control:

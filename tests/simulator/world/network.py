@@ -245,7 +245,6 @@ class Network:
         self.listening: dict[int, Listening] = {}
         self.by_number: dict[int, Listening] = {}
         self.changed: dict[int, None] = {}
-        self._served: dict[int, Callable[..., Any]] = {}
         self._port = _FIRST_PORT
 
     def dial(self, port: int) -> Connection:
@@ -338,23 +337,9 @@ class Network:
     async def serve(
         self, connected: Callable[..., Awaitable[None] | None], host: str, port: int, limit: int
     ) -> Served:
-        """Call ``connected`` with streams for each client of `visit`."""
-        listening = self.listen(0, (host, port))
-        self._served[listening.getsockname()[1]] = connected
-        del limit
-        return Served(listening)
-
-    def visit(self, port: int) -> Connection:
-        """Connect to a port of `serve`; return the connection as its client sees it."""
-        loop = asyncio.get_running_loop()
-        connection = Connection(self.world, port)
-        reader = asyncio.StreamReader(loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        transport = Reversed(loop, protocol, connection)
-        protocol.connection_made(transport)
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        self._served[port](reader, writer)
-        return connection
+        """Listen for clients that never come: pages are not simulated."""
+        del connected, limit
+        return Served(self.listen(0, (host, port)))
 
     async def connect(self, host: str, port: int) -> Any:
         """Return streams to a port of the broker."""
@@ -395,35 +380,3 @@ class Network:
             " shut find_broken send_file serve connect pair"
         )
         return {name: getattr(self, name) for name in names.split()}
-
-
-class Reversed(asyncio.Transport):
-    """The broker's end of a connection that it serves by streams: its pages over HTTP."""
-
-    def __init__(self, loop: Any, protocol: Any, connection: Connection) -> None:
-        super().__init__(
-            {"peername": connection.address, "sockname": ("127.0.0.1", connection.port)}
-        )
-        self._loop = loop
-        self._protocol = protocol
-        self._connection = connection
-
-    def feed(self, data: bytes) -> None:
-        """Have bytes of the client arrive."""
-        self._loop.call_soon(self._protocol.data_received, data)
-
-    def write(self, data: Any) -> None:
-        """Send bytes to the client."""
-        self._connection.output += bytes(data)
-
-    def is_closing(self) -> bool:
-        """Tell whether the connection is closed."""
-        return self._connection.is_closed
-
-    def close(self) -> None:
-        """Close the connection."""
-        if not self._connection.is_closed:
-            self._connection.is_closed = True
-            self._loop.call_soon(self._protocol.connection_lost, None)
-
-    abort = close

@@ -83,7 +83,6 @@ class World:
         self.choices = random.Random(seed)
         self.noise = random.Random(f"noise {seed}")
         self.now = 0.0
-        self.wall_offset = 0.0
         self.read_seconds = read_seconds
         self.yields = yields
         self.steals = steals
@@ -127,7 +126,7 @@ class World:
 
     def time_ns(self) -> int:
         """Return the wall clock, as ``time.time_ns`` does."""
-        return int((BEGAN_SECONDS + self.wall_offset + self.read_clock()) * 1e9)
+        return int((BEGAN_SECONDS + self.read_clock()) * 1e9)
 
     def thread_time(self) -> float:
         """Return the processor time of a thread, as ``time.thread_time`` does."""
@@ -142,7 +141,7 @@ class World:
 
     def now_ns(self) -> int:
         """Return the wall clock without a cost, for the times of files."""
-        return int((BEGAN_SECONDS + self.wall_offset + self.now) * 1e9)
+        return int((BEGAN_SECONDS + self.now) * 1e9)
 
     def later(self, seconds: float, call: Callable[[], object]) -> None:
         """Have something happen at a time."""
