@@ -29,10 +29,10 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by `make docs` from tools/console_tools.txt; do not edit. -->
 
-A test types these commands at Apache Kafka 4.3.1 and at this broker, and compares what they print
-and how they end. It fails where they differ otherwise than this page says. Both have one node and
-an authorizer. What is another at each run is masked before: ids, times, ports, paths, how fast it
-was; rows may stand in another order. Names in braces are files of the test.
+A test runs these commands with Apache Kafka 4.3.1 and with this broker, and compares their output
+and exit codes. It fails if they differ in a way that is not on this page. Both have one node and an
+authorizer. Values that change from run to run are masked before: ids, times, ports, paths, speeds;
+the order of rows may differ. Names in braces are files of the test.
 
 {summary}
 
