@@ -4,19 +4,15 @@ Exit codes: 0 fine, 1 a fault (each in a sentence on stderr), 2 wrong usage or s
 valid.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from siltstone import why_not_compiled
 from siltstone.broker.commands.parser import parser_for
 from siltstone.config.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _OUTPUT_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

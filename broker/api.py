@@ -5,22 +5,14 @@ handler is named by module and function in ``broker.handlers`` and imported when
 importing all handlers at once would hold up the start.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
-from siltstone.protocol.messages import MAX_ELEMENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from siltstone.protocol.messages import Message
-
+from siltstone.protocol.messages import MAX_ELEMENTS, Message
 
 _FEW: Final = 1_000
 """For requests that name features, states, or the one partition of the quorum: dozens at most."""

@@ -4,23 +4,17 @@ Their modules would be a sixth of all imports at a start, and the first requests
 not need them. So `broker.server` builds the coordinators when a request or a journal needs them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.coordinator import GroupCoordinator
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.features import Features
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.transactions.coordinator import TransactionCoordinator
 from siltstone.broker.transactions.markers import MarkerWriter
+from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.protocol.names import TRANSACTIONS_TOPIC
-
-if TYPE_CHECKING:
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.features import Features
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.broker.transactions.producer_ids import ProducerIds
-    from siltstone.storage.clock import Clock
+from siltstone.storage.clock import Clock
 
 
 class Coordinators:

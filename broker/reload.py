@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.config.errors import ConfigError
+from siltstone.config.layers import Layers
 from siltstone.config.load import load_again
 from siltstone.config.reloading import Plan, make_plan
 from siltstone.storage import files
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from siltstone.broker.net.tls.endpoints import Endpoints
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.config.layers import Layers
 
 _logger = logging.getLogger(__name__)
 

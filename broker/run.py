@@ -1,14 +1,12 @@
 """``siltstone serve`` as a process: its loop, its signals, its exit code."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
 import resource
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import uvloop
 
@@ -17,12 +15,8 @@ from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.process.trial import NO_TRIAL, Trial
 from siltstone.broker.server import Broker
 from siltstone.config.errors import StartError
+from siltstone.config.layers import Layers
 from siltstone.storage.clock import Clock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siltstone.config.layers import Layers
 
 _logger = logging.getLogger(__name__)
 

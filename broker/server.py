@@ -12,6 +12,7 @@ import asyncio
 import gc
 import logging
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -61,7 +62,9 @@ from siltstone.broker.topics.start import recover_topics
 from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.cleaner.manager import CleanerManager
 from siltstone.config.errors import ConfigError, StartError
+from siltstone.config.layers import Layers
 from siltstone.config.listeners import AUTO, reachable, show_address
+from siltstone.config.server import ServerConfig
 from siltstone.config.tls import HTTP
 from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage import files
@@ -71,8 +74,6 @@ from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.net.login import Logins
@@ -84,8 +85,6 @@ if TYPE_CHECKING:
     from siltstone.broker.security.quotas.meter import Meter
     from siltstone.broker.telemetry import Telemetry
     from siltstone.cleaner.threads.pool import CleanerPool
-    from siltstone.config.layers import Layers
-    from siltstone.config.server import ServerConfig
 
 _logger = logging.getLogger(__name__)
 

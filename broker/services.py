@@ -8,29 +8,27 @@ none of the parts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from siltstone.broker import context
+from siltstone.broker.fetching.sessions import FetchSessions
+from siltstone.broker.fetching.waiting import Waiting
+from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.security.security import Security
+from siltstone.broker.topics.features import Features
+from siltstone.broker.topics.moves.manager import LogDirMoves
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.broker.transactions.producer_ids import ProducerIds
+from siltstone.storage.clock import Clock
+from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from siltstone.broker.coordinators import Coordinators
-    from siltstone.broker.fetching.sessions import FetchSessions
-    from siltstone.broker.fetching.waiting import Waiting
     from siltstone.broker.groups.coordinator import GroupCoordinator
-    from siltstone.broker.process.first_use import OnFirstUse
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.security.security import Security
     from siltstone.broker.telemetry import Telemetry
-    from siltstone.broker.topics.features import Features
-    from siltstone.broker.topics.moves.manager import LogDirMoves
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
-    from siltstone.broker.transactions.producer_ids import ProducerIds
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.manager import LogManager
 
     RequestContext: TypeAlias = context.RequestContext["Services"]
     """The context of a request, with these services."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,6 +17,7 @@ from zlib import crc32
 
 from siltstone.broker.groups.regular_expression import compile_expression
 from siltstone.broker.process.client_limits import MAX_TEXT
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.config.client_metrics import (
     CLIENT_METRICS,
     EXPRESSION,
@@ -37,14 +39,11 @@ from siltstone.protocol.errors import (
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.names import uuid_text
 from siltstone.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from siltstone.storage.clock import Clock
 from siltstone.storage.randomness import random_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
     from siltstone.protocol.otlp import Point
-    from siltstone.storage.clock import Clock
 
 _logger = logging.getLogger(__name__)
 

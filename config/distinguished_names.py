@@ -6,16 +6,12 @@ upper case. The first rule whose expression matches the whole name counts. Expre
 so that no certificate can make a match take long.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import re2
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<expression>(?:\\.|[^\\/])*)/"

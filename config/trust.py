@@ -6,13 +6,8 @@ an authority without keyUsage from ``openssl req -x509``. Java also accepts any 
 store. This broker does as Java does, at its listeners too.
 """
 
-from __future__ import annotations
-
 import ssl
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from os import PathLike
+from os import PathLike
 
 
 def make_client_context(

@@ -5,24 +5,20 @@ from its links. Indexes and snapshots of producers are left out: the first start
 them again, as after a kill.
 """
 
-from __future__ import annotations
-
+import argparse
 import json
 import os
 import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import counted, size
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import Progress, fail
 from siltstone.storage.clock import Clock
-
-if TYPE_CHECKING:
-    import argparse
 
 _CLOCK: Final = Clock()
 _LEASE_MS: Final = 600_000

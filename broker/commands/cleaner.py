@@ -6,9 +6,11 @@ If no broker runs, explain and history read its folders instead. Each returns th
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from siltstone.broker.commands import explain_text
@@ -24,13 +26,10 @@ from siltstone.broker.commands.terminal import (
     write_wrapped,
 )
 from siltstone.cleaner.explaining.advice import choose
+from siltstone.config.layers import Layers
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
-
     from siltstone.broker.commands.stopped import StoppedBroker
-    from siltstone.config.layers import Layers
 
 T = TypeVar("T")
 

@@ -4,26 +4,21 @@ The broker that answers must have our log directories open: another broker may l
 address.
 """
 
-from __future__ import annotations
-
+import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings, try_settings
 from siltstone.broker.commands.terminal import complain, paint, write_json
 from siltstone.config.describe import show, show_as_json
+from siltstone.config.layers import Layers
 from siltstone.protocol.errors import visible
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from siltstone.config.layers import Layers
-
-    Rows = list[dict[str, Any]]
+Rows = list[dict[str, Any]]
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

@@ -4,16 +4,16 @@ If a broker runs, the command connects to each address that the broker advertise
 the addresses are only resolved.
 """
 
-from __future__ import annotations
-
+import argparse
 import asyncio
 import json
 import os
 import resource
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import size
@@ -21,16 +21,11 @@ from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import find_width, paint, wrap, write_json
 from siltstone.broker.net.advertised import find_faults, is_loopback, who_for
 from siltstone.broker.net.binding import why_not_bound
+from siltstone.config.layers import Layers
 from siltstone.config.listeners import AUTO, parse_host_port, show_address
 from siltstone.protocol.errors import visible
 from siltstone.storage import files
 from siltstone.storage.directory.lock import is_held
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from siltstone.config.layers import Layers
 
 _SCARCE_FILES = 10_000
 

@@ -1,7 +1,5 @@
 """``siltstone dump-log``: files of log directories as text, and whether they are whole."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,16 +1,12 @@
 """The text that ``siltstone explain`` and its like print for a person."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from siltstone.broker.commands.terminal import wrap
 from siltstone.cleaner.explaining.advice import ADVICE, advise, is_failed, is_waiting
 from siltstone.cleaner.explaining.explanation import moment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MAX_IN_DETAIL = 20
 _DETAIL_HANG = 12

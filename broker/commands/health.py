@@ -1,17 +1,12 @@
 """``siltstone health``: the readiness check for a container's HEALTHCHECK, without a shell."""
 
-from __future__ import annotations
-
+import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
 
 from siltstone.broker.commands.asking import NobodyAnswers, find_address, reading_token, trust_of
 from siltstone.broker.commands.http_client import REMEDY, ask, nobody_answers
 from siltstone.broker.commands.options import read_settings, seconds
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_health(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -14,7 +15,6 @@ from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage.dump.line import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from siltstone.protocol.records.record import Record

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from siltstone.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from siltstone.config.layers import Layers
 
 LOG_OPTIONS = {

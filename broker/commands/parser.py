@@ -5,18 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone import VERSION
 from siltstone.broker.commands import terminal
 from siltstone.broker.commands.options import add_settings, add_trust
-from siltstone.broker.commands.table import COMMANDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from siltstone.broker.commands.table import Command
+from siltstone.broker.commands.table import COMMANDS, Command
 
 _WIDTH = 78  # of help that goes to no terminal
 

@@ -1,18 +1,14 @@
 """``siltstone pins``: lists the pins of a running broker, or ends one."""
 
-from __future__ import annotations
-
+import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.commands.asking import Channel
 from siltstone.broker.commands.explain_text import counted, duration, size
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import write_json, write_lines
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_pins(parser: argparse.ArgumentParser) -> None:

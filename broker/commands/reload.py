@@ -4,18 +4,14 @@ The broker reads its own file, environment and ``--set``, not those of the comma
 fine, 1 a fault.
 """
 
-from __future__ import annotations
-
+import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from siltstone.broker.commands.asking import Channel, Refusal
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import fail, write_json, write_wrapped
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
 
 
 def run_reload(options: argparse.Namespace) -> int:

@@ -1,16 +1,11 @@
 """``siltstone serve``: the broker itself."""
 
-from __future__ import annotations
-
+import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from siltstone.broker.commands.options import LOG_OPTIONS, log_variable, read_settings
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:

@@ -1,18 +1,14 @@
 """Completion for bash, zsh and fish, written from the parser of the command line itself."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from siltstone.broker.commands.parser import make_parser
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHELLS = ("bash", "zsh", "fish")
 

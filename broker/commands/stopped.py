@@ -6,6 +6,7 @@ the next start.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,8 @@ from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.describe import find_place
+from siltstone.config.layers import Layers
+from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
 from siltstone.storage.clock import Clock
@@ -36,11 +39,7 @@ from siltstone.storage.directory.opening import find_readable, live_folders
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from siltstone.broker.commands.asking import Which
-    from siltstone.config.layers import Layers
-    from siltstone.config.topic import TopicConfig
 
 
 def find_folders(

@@ -7,6 +7,7 @@ Completion and manual are derived from it, too. A command is named by its module
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,6 @@ from siltstone.broker.commands.terminal import CommandFailed, fail
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
 
 class Command(NamedTuple):

@@ -3,19 +3,14 @@
 Without a terminal lines are not wrapped, and nothing has a colour.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from siltstone.protocol.errors import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 _NARROWEST = 20
 _GAP = "  "

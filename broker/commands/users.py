@@ -3,12 +3,12 @@
 A running broker holds the log directory; use ``kafka-configs`` to change its users.
 """
 
-from __future__ import annotations
-
+import argparse
 import getpass
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import fail, write_json, write_lines
@@ -19,10 +19,6 @@ from siltstone.broker.security.scram_text import parse_scram
 from siltstone.broker.security.users import Credentials, UserStore, copy_of
 from siltstone.storage import files
 from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
 
 
 def add_users(parser: argparse.ArgumentParser) -> None:

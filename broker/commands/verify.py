@@ -1,10 +1,10 @@
 """``siltstone verify``: checks all files of a stopped broker."""
 
-from __future__ import annotations
-
+import argparse
 import sys
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.commands.asking import meant_by
 from siltstone.broker.commands.explain_text import counted
@@ -17,9 +17,10 @@ from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.history.history import read_history
 from siltstone.cleaner.verify import MAX_FAULTS, verify_partition
 from siltstone.config.errors import ConfigError
+from siltstone.config.layers import Layers
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
-from siltstone.storage.directory.catalog import Catalog
+from siltstone.storage.directory.catalog import Catalog, CatalogTopic
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
 from siltstone.storage.directory.found_folders import find_moved
 from siltstone.storage.directory.lock import is_held
@@ -29,13 +30,6 @@ from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.dump.any_file import FILES_OF_DIRECTORY, find_faults
 from siltstone.storage.dump.whole_partition import REMEDIES, UNREADABLE, Known, Report
 from siltstone.storage.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-
-    from siltstone.config.layers import Layers
-    from siltstone.storage.directory.catalog import CatalogTopic
 
 _UNCLEAN = "was not stopped cleanly: what the next start mends by itself is only noted"
 

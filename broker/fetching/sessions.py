@@ -9,36 +9,31 @@ is not read again until its log reports a change (`broker.fetching.watching`). S
 request depends on what has changed since the last one, not on the size of the session.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from siltstone.broker.fetching.session import (
     FetchPlan,
     FetchSession,
+    SessionPartition,
     list_wanted,
     wanted_of,
 )
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.protocol.core import Grid
 from siltstone.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
+from siltstone.protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
+from siltstone.protocol.names import TopicKey
+from siltstone.storage.log.end import LogEnd
+from siltstone.storage.log.log import Log
 from siltstone.storage.randomness import random_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from siltstone.broker.fetching.session import SessionPartition
-    from siltstone.protocol.core import Grid
-    from siltstone.protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
-    from siltstone.protocol.names import TopicKey
-    from siltstone.storage.log.end import LogEnd
-    from siltstone.storage.log.log import Log
-
-    Fetched = tuple[TopicKey, Grid]
-    Told = tuple[TopicKey, Sequence[PartitionData]]
+Fetched = tuple[TopicKey, Grid]
+Told = tuple[TopicKey, Sequence[PartitionData]]
 
 EVICTION_SECONDS = 120.0
 FINAL_EPOCH = -1

@@ -4,20 +4,13 @@ A waiting fetch watches its logs (`broker.fetching.watching`) and counts the byt
 When it resumes, it reads again; nothing that it read before is kept.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
 
-from siltstone.broker.fetching.watching import Parked
+from siltstone.broker.fetching.watching import Parked, WatchGroup
 from siltstone.broker.process.loop_share import LoopShare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from siltstone.broker.fetching.watching import WatchGroup
-    from siltstone.protocol.names import TopicKey
-    from siltstone.storage.log.log import Log
+from siltstone.protocol.names import TopicKey
+from siltstone.storage.log.log import Log
 
 _PIECE = 100
 

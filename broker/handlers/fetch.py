@@ -10,26 +10,19 @@ partition; in a session a deleted topic gets UNKNOWN_TOPIC_ID, as it does withou
 Kafka answers UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if another topic has its name.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from siltstone.broker.fetching.reading import FetchRead, refused
+from siltstone.broker.fetching.session import FetchPlan
 from siltstone.broker.fetching.watching import READ_COMMITTED, Watch, WatchGroup
 from siltstone.broker.process.loop_share import FIRST_PIECE, LoopShare
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import InvalidFetchSessionEpoch, KafkaError, UnknownServerError
-from siltstone.protocol.messages.fetch import FetchResponse
-from siltstone.protocol.names import FIRST_WITH_TOPIC_ID
+from siltstone.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from siltstone.protocol.names import FIRST_WITH_TOPIC_ID, TopicKey
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from siltstone.broker.fetching.session import FetchPlan
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.fetch import FetchRequest, PartitionData
-    from siltstone.protocol.names import TopicKey
-
-    Told = tuple[TopicKey, Sequence[PartitionData]]
+Told = tuple[TopicKey, Sequence[PartitionData]]
 
 _ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 

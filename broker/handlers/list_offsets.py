@@ -7,32 +7,25 @@ v2 isolation level (KIP-98) · v4 leader epochs (KIP-320) · v7 -3, greatest tim
 Lookups by time may read old segments and decompress, so one io thread does all those of a request.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from siltstone.broker.fetching.log_ends import EARLIEST, LATEST, are_distinct, list_ends
 from siltstone.broker.fetching.watching import READ_COMMITTED
 from siltstone.broker.handlers.leader_epochs import UNKNOWN, judge_leader_epoch
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, TOPIC
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ErrorCode, KafkaError, TopicAuthorizationFailed
 from siltstone.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.list_offsets import (
-        ListOffsetsPartition,
-        ListOffsetsRequest,
-        ListOffsetsTopic,
-    )
-    from siltstone.storage.log.log import Log
+from siltstone.storage.log.log import Log
 
 _NONE: Final = -1
 _CONSUMER: Final = -1  # followers see all records, whatever isolation level they name

@@ -11,18 +11,18 @@ the start finds a damaged partition folder, only this partition is offline, wher
 whole log directory offline, or does not start.
 """
 
-from __future__ import annotations
-
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import CLUSTER, CREATE, DESCRIBE, TOPIC
+from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.assignments import check_total
 from siltstone.broker.topics.internal import preset_for
-from siltstone.broker.topics.topic import keep
+from siltstone.broker.topics.topic import Form, Topic, keep
 from siltstone.protocol.errors import (
     ErrorCode,
     InvalidRequest,
@@ -36,20 +36,14 @@ from siltstone.protocol.errors import (
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.metadata import (
     RESPONSE,
+    MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
 from siltstone.protocol.names import FIRST_METADATA_BY_ID, check_topic_name, is_internal
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
-
-    from siltstone.broker.services import RequestContext
-    from siltstone.broker.topics.topic import Form, Topic
-    from siltstone.protocol.messages.metadata import MetadataRequest
-    from siltstone.storage.log.log import Log
+from siltstone.storage.log.log import Log
 
 _FIRST_WITH_NULL = 1
 _WIDTH = 8

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import IllegalSaslState
-from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from siltstone.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from siltstone.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from siltstone.broker.context import Login
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-    from siltstone.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
 def handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:

@@ -10,17 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import AsyncIterator, Container
 from typing import TYPE_CHECKING
 
 import h11
 
-from siltstone.broker.http.values import HttpRequest, HttpResponse, text
+from siltstone.broker.http.values import (
+    Admission,
+    HttpLimits,
+    HttpRequest,
+    HttpResponse,
+    Page,
+    Patience,
+    text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Container
-
     from siltstone.broker.http.tls_stream import TlsStream
-    from siltstone.broker.http.values import Admission, HttpLimits, Page, Patience
 
 _logger = logging.getLogger(__name__)
 

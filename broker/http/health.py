@@ -5,27 +5,19 @@ a few bytes and an fsync on an io thread, one test at a time: a disk that hangs 
 not the loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
-from siltstone.broker.http.values import text
+from siltstone.broker.http.values import HttpRequest, HttpResponse, text
 from siltstone.broker.process.histogram import Histogram
+from siltstone.broker.process.io import IoThreads
 from siltstone.storage import files
-from siltstone.storage.directory.log_directory import remedy_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
-    from siltstone.broker.http.values import HttpRequest, HttpResponse
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.directory.log_directory import LogDirectory
-    from siltstone.storage.log.loading import SetAside
-    from siltstone.storage.topic_partition import TopicPartition
+from siltstone.storage.clock import Clock
+from siltstone.storage.directory.log_directory import LogDirectory, remedy_for
+from siltstone.storage.log.loading import SetAside
+from siltstone.storage.topic_partition import TopicPartition
 
 TICK_SECONDS = 0.1
 DISK_SECONDS = 5.0

@@ -6,6 +6,7 @@ its imports.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,32 +20,27 @@ from siltstone.broker.http.control.cleaner_pages import CleanerPages
 from siltstone.broker.http.control.explaining import Explainer
 from siltstone.broker.http.control.pin_pages import PinPages
 from siltstone.broker.http.control.settings import SettingsPages
-from siltstone.broker.http.health import DiskCheck, Health
+from siltstone.broker.http.health import DiskCheck, Health, LoopWatch
 from siltstone.broker.http.metrics.exposition import Scrapes
 from siltstone.broker.http.metrics.metric_sources import ListenerCounts, MetricSources
 from siltstone.broker.http.metrics.recent import Recent
-from siltstone.broker.http.readiness import LOADING
+from siltstone.broker.http.readiness import LOADING, Readiness
 from siltstone.broker.http.site import routes as site
-from siltstone.broker.http.values import Route, text
+from siltstone.broker.http.values import HttpRequest, HttpResponse, Page, Route, text
+from siltstone.broker.net.buffers import Buffers
+from siltstone.broker.net.listener import Listener
+from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.process.request_stats import RequestStats
+from siltstone.broker.services import Services
+from siltstone.broker.topics.cleaning import Cleaning
+from siltstone.broker.topics.pins import PinRoom
+from siltstone.broker.topics.scrub import Scrub
 from siltstone.config.listeners import show_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from siltstone.broker.http.control.trial import TrialPages
-    from siltstone.broker.http.health import LoopWatch
-    from siltstone.broker.http.readiness import Readiness
-    from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
-    from siltstone.broker.net.buffers import Buffers
-    from siltstone.broker.net.listener import Listener
     from siltstone.broker.net.tls.endpoints import Endpoints
-    from siltstone.broker.process.first_use import OnFirstUse
-    from siltstone.broker.process.request_stats import RequestStats
     from siltstone.broker.security.quotas.meter import Meter
-    from siltstone.broker.services import Services
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.broker.topics.pins import PinRoom
-    from siltstone.broker.topics.scrub import Scrub
 
 _CONNECTIONS_AT_A_TIME = 1024
 _MAX_SOFTWARE = 64  # characters of a name or of a version

@@ -6,32 +6,31 @@ and, if it encrypts, its certificate.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.control.token import ControlToken, note_address
 from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import Admission
 from siltstone.broker.net.binding import why_not_bound
+from siltstone.broker.net.sending.threads import SendingThreads
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import Reservations, Tasks
+from siltstone.broker.security.security import Security
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.config.errors import StartError
 from siltstone.config.listeners import is_loopback, show_address
 from siltstone.config.tls import HTTP
 from siltstone.storage.directory.control import note_certificate
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.contexts import Endpoint
     from siltstone.broker.net.tls.handshakes import Handshakes
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.security.security import Security
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
 
 _logger = logging.getLogger(__name__)
 

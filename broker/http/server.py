@@ -16,21 +16,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.values import Admission, HttpLimits, HttpResponse, Patience, text
+from siltstone.broker.http.values import (
+    Admission,
+    HttpLimits,
+    HttpRequest,
+    HttpResponse,
+    Patience,
+    Route,
+    text,
+)
+from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.process import sockets
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Awaitable, Callable, Iterable
-
     from siltstone.broker.http.tls_stream import TlsStream
-    from siltstone.broker.http.values import HttpRequest, Route
-    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
 
 _logger = logging.getLogger(__name__)

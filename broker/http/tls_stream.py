@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
+from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.tls.channel import TlsChannel
 
 if TYPE_CHECKING:
-    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.handshakes import Opened
 
 _READ_BYTES = 16 * 1024

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.process.client_limits import Limit
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.config.connection_limits import parse_overrides
+from siltstone.config.server import ServerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.broker.process.first_use import OnFirstUse
     from siltstone.broker.security.quotas.meter import Meter
     from siltstone.broker.security.quotas.rates import TokenBucket
-    from siltstone.config.server import ServerConfig
 
 _NO_LIMIT: Final = (1 << 31) - 1
 """The largest INT, which is the default: no limit."""

@@ -4,15 +4,10 @@ If a broker advertises an address that its clients cannot reach, only the client
 first connection works, and all later ones go to the advertised address.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from siltstone.broker.process import sockets
 from siltstone.config.listeners import AUTO, show_address

@@ -1,7 +1,5 @@
 """Why an address cannot be bound, and what to do about it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

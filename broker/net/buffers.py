@@ -11,16 +11,12 @@ rate once a second. If a client has been too slow for ``GRACE_SECONDS``, it is c
 another client lacks room, and never before.
 """
 
-from __future__ import annotations
-
 import asyncio
 import mmap
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from siltstone.broker.net.unread import GRACE_SECONDS, WHOLE_SECONDS, Unread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SHARED_BYTES = 256 * 1024
 LARGE = 128 * 1024

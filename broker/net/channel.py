@@ -10,23 +10,22 @@ stalls one client and not all of them.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import socket
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from siltstone.broker.net.outlet import Outlet, ignore
+from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn.turn import INLINE_BYTES, IS_COLD, SOCKET_IS_FULL, Transport
 from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
 
 if TYPE_CHECKING:
-    import asyncio
-    import socket
-    from collections.abc import Callable, Sequence
-
     from siltstone.broker.net.sending.senders import Senders
-    from siltstone.broker.net.sending.threads import SendingThreads
 
 # A consumer's default bytes for a partition, and the head of the answer, leave in one turn.
 TURN_BYTES = 1024 * 1024 + INLINE_BYTES

@@ -9,35 +9,32 @@ client may end its side after its requests: they are answered first, and then th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING, Protocol
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
 from siltstone.broker.context import Caller
-from siltstone.broker.net.buffers import LARGE, LargeBuffer
+from siltstone.broker.net.buffers import LARGE, Buffers, LargeBuffer
 from siltstone.broker.net.channel import PlainChannel
+from siltstone.broker.net.gate import Gate
+from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.net.turn.turn import LoopRound, Turn
 from siltstone.broker.process import sockets
 from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.process.loop_share import end_request
 from siltstone.broker.security.principals import ANONYMOUS, OURSELVES
+from siltstone.broker.services import Services
 from siltstone.protocol.core import next_frame
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.framing import SIZE_PREFIX
+from siltstone.protocol.parts import Answer, FileSlice, LateAnswer
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections import deque
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from siltstone.broker.net.buffers import Buffers
-    from siltstone.broker.net.gate import Gate
     from siltstone.broker.net.login import Login, Logins
-    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.channel import TlsChannel
-    from siltstone.broker.services import Services
-    from siltstone.protocol.parts import Answer, FileSlice, LateAnswer
 
 _logger = logging.getLogger(__name__)
 

@@ -11,30 +11,27 @@ from __future__ import annotations
 
 import logging
 import types
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.api import APIS, BY_KEY
+from siltstone.broker.api import APIS, BY_KEY, Api
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.gate import Gate, Route
 from siltstone.broker.process.loop_share import LoopShare, parts_of
-from siltstone.protocol.core import read_in_steps, write_response, write_response_in_steps
+from siltstone.broker.process.request_stats import RequestStats
+from siltstone.broker.services import RequestContext
+from siltstone.protocol.core import Table, read_in_steps, write_response, write_response_in_steps
 from siltstone.protocol.errors import ErrorCode, ProtocolError
 from siltstone.protocol.framing import API_VERSIONS, FIRST_FLEXIBLE
 from siltstone.protocol.messages import AT_ONCE
+from siltstone.protocol.parts import Answer
 from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterator
-
-    from siltstone.broker.api import Api
     from siltstone.broker.context import Connection
     from siltstone.broker.net.gate import TurnTimer
-    from siltstone.broker.process.request_stats import RequestStats
     from siltstone.broker.security.audited_changes import Changes
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.core import Table
-    from siltstone.protocol.parts import Answer
 
 _logger = logging.getLogger(__name__)
 

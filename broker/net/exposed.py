@@ -1,17 +1,11 @@
 """Warns at the start of listeners that strangers can reach without encryption or login."""
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from siltstone.config.listeners import is_loopback
+from siltstone.config.server import ServerConfig
 from siltstone.config.tls import HTTP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from siltstone.config.server import ServerConfig
 
 _logger = logging.getLogger(__name__)
 

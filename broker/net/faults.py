@@ -3,26 +3,19 @@
 An API without such an order keeps its own handler, so its requests cost nothing more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
+from siltstone.broker.api import Api
+from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.services import RequestContext
 from siltstone.protocol.core import Grid
-from siltstone.protocol.core.fields import KINDS
+from siltstone.protocol.core.fields import KINDS, Field
 from siltstone.protocol.errors import ErrorCode, ProtocolError
-from siltstone.protocol.messages import describe
+from siltstone.protocol.messages import Description, Message, describe
 from siltstone.protocol.messages.metadata import MetadataRequestTopic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from siltstone.broker.api import Api
-    from siltstone.broker.net.dispatch import Dispatcher
-    from siltstone.broker.services import RequestContext
-    from siltstone.protocol.core.fields import Field
-    from siltstone.protocol.messages import Description, Message
 
 _logger = logging.getLogger(__name__)
 

@@ -9,32 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from siltstone.broker.net.addresses import ConnectionRate
+from siltstone.broker.net.addresses import Addresses, ConnectionRate
+from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.connection import Connection
+from siltstone.broker.net.gate import Gate
+from siltstone.broker.net.sending.threads import SendingThreads
+from siltstone.broker.net.turn.turn import LoopRound
 from siltstone.broker.process import sockets
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.security.principals import ANONYMOUS, USER, Principal
+from siltstone.broker.services import Services
 from siltstone.config.connection_limits import CREATION_RATE, MAX_CONNECTIONS, limit_of
+from siltstone.config.server import ServerConfig
+from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.framing import TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from siltstone.broker.net.addresses import Addresses
-    from siltstone.broker.net.buffers import Buffers
-    from siltstone.broker.net.gate import Gate
     from siltstone.broker.net.login import Logins
-    from siltstone.broker.net.sending.threads import SendingThreads
     from siltstone.broker.net.tls.handshakes import Handshakes, Opened
-    from siltstone.broker.net.turn.turn import LoopRound
-    from siltstone.broker.services import Services
-    from siltstone.config.server import ServerConfig
-    from siltstone.protocol.errors import ProtocolError
 
 _logger = logging.getLogger(__name__)
 

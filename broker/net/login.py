@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Coroutine
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.net.gate import Gate
@@ -23,20 +24,17 @@ from siltstone.broker.process.fair_places import FairPlaces
 from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.principals import USER, Principal
 from siltstone.broker.security.scram import SaslFailure
+from siltstone.broker.services import Services
 from siltstone.protocol.errors import ErrorCode, IllegalSaslState, ProtocolError
 from siltstone.protocol.framing import API_VERSIONS
 from siltstone.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from siltstone.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from siltstone.protocol.parts import Answer, LateAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import TypeAlias
-
     from siltstone.broker import context
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.mechanisms import Conversation, Mechanisms
-    from siltstone.broker.services import Services
-    from siltstone.protocol.parts import Answer, LateAnswer
 
     Later: TypeAlias = Coroutine[Any, Any, Any]
 

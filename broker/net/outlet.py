@@ -1,30 +1,26 @@
 """Waits on behalf of a channel: for room, for pages of a file, or for a sender."""
 
-from __future__ import annotations
-
+import asyncio
 import errno
 import os
-from typing import TYPE_CHECKING, Protocol
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 from siltstone.broker.net.turn.turn import INLINE_BYTES
+from siltstone.broker.process.io import IoThreads
+from siltstone.protocol.parts import FileSlice
 from siltstone.storage.files import disk
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections import deque
-    from collections.abc import Callable
 
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.protocol.parts import FileSlice
+class Channel(Protocol):
+    """A socket with parts that have not left yet; ``fileno`` is -1 once it is closed."""
 
-    class Channel(Protocol):
-        """A socket with parts that have not left yet; ``fileno`` is -1 once it is closed."""
+    fileno: int
+    unsent: deque[bytes | memoryview | FileSlice]
 
-        fileno: int
-        unsent: deque[bytes | memoryview | FileSlice]
-
-        def flush(self) -> None:
-            """Send what the socket accepts, at most one turn's worth; the outlet waits for more."""
+    def flush(self) -> None:
+        """Send what the socket accepts, at most one turn's worth; the outlet waits for more."""
 
 
 def warm(file: int, position: int, size: int) -> None:

@@ -7,15 +7,11 @@ Above this limit the clients that read most slowly are closed. Ranges of files u
 count little.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final, Protocol
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from siltstone.protocol.parts import FileSlice
-
-if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable
 
 GRACE_SECONDS: Final = 3.0
 """How long a client may send nothing, or read nothing, before it counts as slow."""

@@ -19,15 +19,14 @@ import fcntl
 import os
 import select
 import socket
+import ssl
 import termios
+from collections.abc import Awaitable, Callable, Iterable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Awaitable, Callable, Iterable
     from http.client import HTTPSConnection
-    from typing import TypeAlias
 
     Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
     Address: TypeAlias = tuple[Any, ...]

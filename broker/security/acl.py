@@ -4,8 +4,6 @@ Codes are those of Kafka's protocol (classes ResourceType, PatternType, AclOpera
 AclPermissionType). Only filters have UNKNOWN and ANY, never a rule.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final, NamedTuple
 

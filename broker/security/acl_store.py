@@ -8,10 +8,14 @@ the other rules for the resource stay (CVE-2024-27309).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.acl import (
     Acl,
+    AclFilter,
     Operation,
     Pattern,
     PatternType,
@@ -23,11 +27,6 @@ from siltstone.broker.security.private_file import PrivateWriter, load_private, 
 from siltstone.storage import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.security.acl import AclFilter
     from siltstone.broker.security.authorizer import Authorizer
 
 FILE_NAME: Final = files.ACLS

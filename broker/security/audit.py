@@ -6,21 +6,16 @@ setting. A stranger may cause many refusals, so only some lines are written in a
 are counted in ``others`` of the next line.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.logs import moment_text
+from siltstone.storage.clock import Clock
 from siltstone.storage.files import disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from siltstone.storage.clock import Clock
 
 _logger = logging.getLogger(__name__)
 

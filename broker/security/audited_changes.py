@@ -5,10 +5,12 @@ A change that the audit log records is completed even if its client has disconne
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.api import Api
+from siltstone.broker.context import RequestContext
 from siltstone.broker.process.tasks import Tasks, to_its_end
 from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from siltstone.broker.security.principals import ANONYMOUS
@@ -17,9 +19,6 @@ from siltstone.broker.topics.settings.resources import ResourceType as ConfigTyp
 from siltstone.protocol.errors import KafkaError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
-
-    from siltstone.broker.context import RequestContext
     from siltstone.broker.security.audit import Audit
 
     Handler = Callable[[Any, Any], Any]

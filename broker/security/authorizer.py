@@ -12,11 +12,10 @@ name begins with (``prefixes.py``). Two things are remembered until a rule chang
 client, and the rights that a prefix and the shorter ones together allow and deny that client.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from siltstone.broker.security.acl import (
     WILDCARD,
@@ -29,12 +28,7 @@ from siltstone.broker.security.acl import (
     ResourceType,
 )
 from siltstone.broker.security.prefixes import Prefixes
-from siltstone.broker.security.principals import EVERYBODY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from siltstone.broker.security.principals import Principal
+from siltstone.broker.security.principals import EVERYBODY, Principal
 
 _EVERYBODY: Final = str(EVERYBODY)
 Answers: TypeAlias = dict[tuple[int, int, str], bool]

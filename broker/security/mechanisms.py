@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH, PlainServer
-from siltstone.broker.security.scram import MECHANISMS, ScramServer, make_verifier
+from siltstone.broker.security.scram import MECHANISMS, ScramServer, Verifier, make_verifier
 from siltstone.config.oauth import OAUTHBEARER
+from siltstone.config.security import SaslSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from siltstone.broker.security.oauth.tokens import TokenChecker
-    from siltstone.broker.security.scram import Verifier
     from siltstone.broker.security.users import UserStore
-    from siltstone.config.security import SaslSettings
 
 
 class Conversation(Protocol):

@@ -7,15 +7,19 @@ password was right before (`proven`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.security.scram import OTHER_AUTHORIZATION_ID, SHA_512, SaslFailure, proves
+from siltstone.broker.security.scram import (
+    OTHER_AUTHORIZATION_ID,
+    SHA_512,
+    SaslFailure,
+    Verifier,
+    proves,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from siltstone.broker.security.proven import ProvenPasswords
-    from siltstone.broker.security.scram import Verifier
 
 PLAIN: Final = "PLAIN"
 PLAIN_HASH: Final = SHA_512

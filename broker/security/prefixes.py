@@ -1,13 +1,8 @@
 """The prefixes of rules in order, so that one search finds all prefixes of a name."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Prefixes:

@@ -1,7 +1,5 @@
 """Principals: clients as the broker names them, such as ``User:alice`` (Kafka: KafkaPrincipal)."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 USER: Final = "User"

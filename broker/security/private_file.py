@@ -1,23 +1,18 @@
 """Files that only the broker's own user may read or write, and changes of such files."""
 
-from __future__ import annotations
-
 import os
 import stat
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import OneByOne
 from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
 from siltstone.storage import files
 from siltstone.storage.directory.strict_json import read_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
-
-    from siltstone.broker.process.io import IoThreads
 
 T = TypeVar("T")
 

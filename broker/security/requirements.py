@@ -6,8 +6,6 @@ client gets the error in the same place as in Kafka: for the whole answer, or in
 names the resource. Or it gets no error, since the element is left out.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Final, NamedTuple
 

@@ -11,12 +11,10 @@ import binascii
 import hashlib
 import hmac
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from siltstone.storage.randomness import random_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16_384

@@ -1,7 +1,5 @@
 """The texts by which ``kafka-storage format --add-scram`` creates users (Kafka: ScramParser)."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

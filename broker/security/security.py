@@ -7,19 +7,20 @@ users.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.principals import ANONYMOUS
-from siltstone.broker.security.rights import CLUSTER, DESCRIBE
-from siltstone.config.oauth import URL, path_of
+from siltstone.broker.security.rights import CLUSTER, DESCRIBE, Rights
+from siltstone.config.oauth import URL, OAuthSettings, path_of
+from siltstone.config.server import ServerConfig
 from siltstone.storage import files
+from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from siltstone.broker.process.io import IoThreads
     from siltstone.broker.security.acl_store import AclWriter
     from siltstone.broker.security.audit import Audit
     from siltstone.broker.security.authorizer import Authorizer
@@ -27,11 +28,7 @@ if TYPE_CHECKING:
     from siltstone.broker.security.oauth.tokens import TokenChecker
     from siltstone.broker.security.quotas.book import Quotas
     from siltstone.broker.security.quotas.store import QuotaWriter
-    from siltstone.broker.security.rights import Rights
     from siltstone.broker.security.users import UserStore, UserWriter
-    from siltstone.config.oauth import OAuthSettings
-    from siltstone.config.server import ServerConfig
-    from siltstone.storage.clock import Clock
 
 
 _logger = logging.getLogger(__name__)

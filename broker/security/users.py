@@ -6,13 +6,14 @@ and ``absent`` has the forms of their answers (`AbsentUsers`). The file has the 
 replaced atomically. A start refuses a file that others may have read.
 """
 
-from __future__ import annotations
-
 import base64
 import errno
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.private_file import (
     MAX_BYTES,
@@ -34,12 +35,6 @@ from siltstone.broker.security.scram import (
 )
 from siltstone.storage import files
 from siltstone.storage.randomness import random_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from siltstone.broker.process.io import IoThreads
 
 FILE_NAME: Final = files.USERS
 _VERSION: Final = 1

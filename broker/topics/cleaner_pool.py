@@ -1,26 +1,20 @@
 """Builds the cleaner's threads and the objects that they share; `broker.server` imports it late."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from siltstone.cleaner.explaining.last_pass import Predictions
 from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
+from siltstone.cleaner.manager import CleanerManager
+from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.cleaner_thread import CleanerServices
 from siltstone.cleaner.threads.pool import CleanerPool
 from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.config.server import ServerConfig
 from siltstone.storage import threads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from siltstone.cleaner.manager import CleanerManager
-    from siltstone.cleaner.one_pass.cleaner import Cleaner
-    from siltstone.config.server import ServerConfig
-    from siltstone.storage.clock import Clock
+from siltstone.storage.clock import Clock
 
 
 def make_pool(

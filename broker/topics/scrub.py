@@ -4,30 +4,24 @@ One thread of low priority reads; the core computes checksums without the GIL. D
 the log, as if a fetch had met it, and nothing is changed. Off by default. Kafka has no scrub.
 """
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader
 from siltstone.storage import files, threads
-from siltstone.storage.clock import give_way
+from siltstone.storage.clock import Clock, give_way
 from siltstone.storage.directory.log_directory import remedy_for
+from siltstone.storage.log.log import Log
 from siltstone.storage.log.view import find_index
+from siltstone.storage.manager import LogManager
 from siltstone.storage.segment.damage import LOG_REMEDY
 from siltstone.storage.segment.scan import scan_log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.storage.clock import Clock
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.manager import LogManager
-    from siltstone.storage.segment.segment import LogSegment
-    from siltstone.storage.topic_partition import TopicPartition
+from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.topic_partition import TopicPartition
 
 ROUND_SECONDS: Final = 3600.0
 """The shortest time between the beginnings of two rounds: a small log is not read all the time."""

@@ -21,14 +21,11 @@ a `Grid`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
+from typing import Any, Final, TypeAlias, get_args, get_origin
 
 from siltstone.protocol.core import Table, read, write, write_response
 from siltstone.protocol.core.fields import KINDS, Field
-from siltstone.protocol.parts import FileSlice
-
-if TYPE_CHECKING:
-    from siltstone.protocol.parts import Buffer, Parts
+from siltstone.protocol.parts import Buffer, FileSlice, Parts
 
 Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
 

@@ -1,6 +1,7 @@
 """Writes batches of magic 2: rebuilt and recompressed batches, markers, and batches for tests."""
 
 import struct
+from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, TypedDict
 
@@ -24,8 +25,6 @@ from siltstone.protocol.records.batch import (
 from siltstone.protocol.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from typing_extensions import Buffer, Unpack
 
 ABORT = 0

@@ -9,13 +9,12 @@ is read too), LZ4 frames of independent 64 KiB blocks, and zstd frames.
 """
 
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import zstandard
     from typing_extensions import Buffer
 

@@ -6,6 +6,7 @@ is strict: a record that does not parse exactly raises InvalidRecord, never Inde
 is for tools and rare paths; the core checks the batches of clients.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siltstone.protocol.core.constants import (
@@ -21,8 +22,6 @@ from siltstone.protocol.records import compression
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from typing_extensions import Buffer
 
 Headers = tuple[tuple[bytes, bytes | None], ...]

@@ -2,17 +2,16 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
+from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import list_bad_records
 from siltstone.protocol.core.constants import NULL_KEY
 from siltstone.protocol.errors import InvalidRecord, InvalidTimestamp
-from siltstone.protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP
+from siltstone.protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
 from siltstone.storage.appending.refused_batches import NO_KEY_COMPACTED_TOPIC
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from siltstone.config.topic import TopicConfig
-    from siltstone.protocol.records.batch import BatchHeader
 
 MAX_RECORD_ERRORS: Final = 10_000
 """How many bad records are named; Kafka names all, but 64 MiB unfold to nine million records."""

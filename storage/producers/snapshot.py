@@ -15,7 +15,7 @@ last sequence and last offset.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,8 +26,6 @@ from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
 from siltstone.storage.producers.producer_entry import ProducerEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Buffer
 
 VERSION: Final = 1

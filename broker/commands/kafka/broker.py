@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import complain, write_json, write_lines
-from siltstone.config.listeners import AUTO, parse_host_port, reachable
+from siltstone.config.listeners import AUTO, Listener, parse_host_port, reachable
 from siltstone.config.properties import properties_entries
 from siltstone.pipeline.client.wire import Exchange, Wire
 from siltstone.pipeline.errors import PipelineError
@@ -25,10 +26,7 @@ from siltstone.protocol.messages.list_offsets import (
 from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from siltstone.config.layers import Layers
-    from siltstone.config.listeners import Listener
 
 START: Final = -2
 END: Final = -1

@@ -4,13 +4,13 @@ It joins no group and commits nothing. Records of aborted transactions are left 
 control characters are spelled out; a file or a pipe gets the bytes as they are.
 """
 
-from __future__ import annotations
-
+import argparse
 import base64
 import json
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 from siltstone.broker.commands.kafka.broker import END, START, Broker, Refused, add_connection, why
 from siltstone.broker.commands.kafka.broker import run as run_command
@@ -20,15 +20,9 @@ from siltstone.protocol.errors import CorruptMessage, InvalidRecord, visible
 from siltstone.protocol.messages import fetch
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
-from siltstone.protocol.records.record import iterate_records
+from siltstone.protocol.records.record import Record, iterate_records
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Iterator
-
-    from siltstone.protocol.records.record import Record
-
-    Place = tuple[str, int]
+Place = tuple[str, int]
 
 _FORMAT_HELP: Final = (
     "%%t topic, %%p partition, %%o offset, %%T timestamp in ms, %%k key, %%v value, %%h headers, "

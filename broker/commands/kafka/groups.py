@@ -1,9 +1,9 @@
 """``siltstone groups``: lists groups, describes them with their lag, and deletes them."""
 
-from __future__ import annotations
-
+import argparse
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.kafka.broker import (
@@ -32,11 +32,6 @@ from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
 from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
 from siltstone.protocol.messages.list_groups import ListGroupsRequest
 from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator, Mapping
-
 
 ACTIONS: Final = ("list", "describe", "delete")
 _LIST: Final = Exchange(list_groups.REQUEST, list_groups.RESPONSE, 5)

@@ -4,14 +4,13 @@ The lines that have arrived are sent before the command waits for more. So the l
 writer arrive at once, and those of a fast writer in large batches.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from siltstone.broker.commands.explain_text import counted
 from siltstone.broker.commands.kafka.broker import Broker, Refused, add_connection, why
@@ -29,10 +28,6 @@ from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.compression import NAMES
 from siltstone.protocol.records.record import Record
 from siltstone.storage.clock import Clock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import BinaryIO
 
 _PRODUCE: Final = Exchange(produce.REQUEST, produce.RESPONSE, 9)
 _READ_BYTES: Final = 1 << 17

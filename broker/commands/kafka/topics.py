@@ -1,9 +1,9 @@
 """``siltstone topics``: lists, describes, creates, deletes and alters topics."""
 
-from __future__ import annotations
-
+import argparse
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from siltstone.broker.commands.explain_text import counted, size
 from siltstone.broker.commands.kafka.broker import (
@@ -50,11 +50,6 @@ from siltstone.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable
-
 
 _CREATE: Final = Exchange(create_topics.REQUEST, create_topics.RESPONSE, 7)
 _DELETE: Final = Exchange(delete_topics.REQUEST, delete_topics.RESPONSE, 6)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.groups.group_offsets import list_committed
 from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
+from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.process.client_limits import MAX_TEXT
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.services import Services
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.groups.group import Group
-    from siltstone.broker.http.values import HttpRequest
-    from siltstone.broker.services import Services
 
 MAX_GROUPS: Final = 10_000
 MAX_ROWS: Final = 1000

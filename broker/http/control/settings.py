@@ -6,24 +6,22 @@ The pages for a reload and for its preview require the token, since both make th
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.values import Route, json_answer, text
+from siltstone.broker.http.values import HttpRequest, HttpResponse, Page, Route, json_answer, text
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.reload import plan_reload, reload
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.config.describe import show_as_json
 from siltstone.config.errors import ConfigError
+from siltstone.config.reloading import Plan
+from siltstone.storage.directory.log_directory import LogDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
     from siltstone.broker.net.tls.endpoints import Endpoints
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
-    from siltstone.config.reloading import Plan
-    from siltstone.storage.directory.log_directory import LogDirectory
 
 
 @dataclass(frozen=True, slots=True)

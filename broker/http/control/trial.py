@@ -7,30 +7,26 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from siltstone.broker.api import APIS
-from siltstone.broker.http.values import Route, json_answer, text
-from siltstone.broker.net.faults import Failure
+from siltstone.broker.api import APIS, Api
+from siltstone.broker.http.values import HttpRequest, HttpResponse, Page, Route, json_answer, text
+from siltstone.broker.net.faults import Failure, Faults
+from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.process.housekeeping import Housekeeping
+from siltstone.broker.process.io import IoThreads
+from siltstone.broker.topics.cleaning import Cleaning
+from siltstone.broker.topics.pins import PinRoom
 from siltstone.config.errors import ConfigError
 from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.storage.clock import ShiftedClock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
-
-    from siltstone.broker.api import Api
     from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.http.control.trial_state import TrialState
-    from siltstone.broker.http.values import HttpRequest, HttpResponse, Page
-    from siltstone.broker.net.faults import Faults
-    from siltstone.broker.process.first_use import OnFirstUse
-    from siltstone.broker.process.housekeeping import Housekeeping
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.broker.topics.pins import PinRoom
-    from siltstone.storage.clock import ShiftedClock
 
 DISCONNECT: Final = "DISCONNECT"
 """In place of the name of an error: the connection closes."""

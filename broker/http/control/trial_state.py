@@ -5,21 +5,20 @@ So all tests that share a broker find the same state: no test sees a quota or se
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.security.acl_store import decode_acl, encode_acl
 from siltstone.broker.security.quotas.store import decode_quotas, encode_quotas
+from siltstone.broker.security.security import Security
 from siltstone.broker.security.users import decode_users, encode_users
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.settings.in_force import BrokerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from siltstone.broker.coordinators import Coordinators
-    from siltstone.broker.process.first_use import OnFirstUse
-    from siltstone.broker.security.security import Security
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.topics.settings.in_force import BrokerSettings
 
     Settings = Mapping[str, str]
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import PARTITION, Column, Metric, each_of, one_of, rows_of
-from siltstone.broker.http.metrics.scans import find_cleanable
+from siltstone.broker.http.metrics.metric import (
+    PARTITION,
+    Column,
+    Metric,
+    Row,
+    each_of,
+    one_of,
+    rows_of,
+)
+from siltstone.broker.http.metrics.scans import CleanableScan, find_cleanable
+from siltstone.broker.topics.cleaning import Cleaning
 from siltstone.cleaner.one_pass.stats import Reason
+from siltstone.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from siltstone.broker.http.metrics.metric import Row
     from siltstone.broker.http.metrics.metric_sources import MetricSources
-    from siltstone.broker.http.metrics.scans import CleanableScan
-    from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.cleaner.threads.pool import CleanerPool
-    from siltstone.storage.log.log import Log
 
 
 def _find_pool(sources: MetricSources) -> CleanerPool | None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import Metric, each_of, one_of
+from siltstone.broker.http.metrics.metric import Metric, Reader, Row, each_of, one_of
+from siltstone.broker.topics.moves.manager import LogDirMoves
 from siltstone.broker.topics.scrub import MAX_TOLD
-from siltstone.storage.directory.room import Level
+from siltstone.storage.directory.room import Level, Room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.metric_sources import MetricSources
-    from siltstone.broker.topics.moves.manager import LogDirMoves
-    from siltstone.storage.directory.room import Room
 
 _DIRECTORY = ("logdirectory",)
 

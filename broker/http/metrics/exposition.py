@@ -10,26 +10,23 @@ scrape does it, in steps.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.metrics.metric import Column, Summary
+from siltstone.broker.http.metrics.metric import Column, Metric, Summary
+from siltstone.broker.http.metrics.metric_sources import MetricSources
 from siltstone.broker.http.metrics.recent import QUANTILES
 from siltstone.broker.http.metrics.scans import PAUSE, client_lines, escape
 from siltstone.broker.http.metrics.table import METRICS
-from siltstone.broker.http.values import HttpResponse
+from siltstone.broker.http.values import HttpRequest, HttpResponse
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.process.loop_share import LoopShare
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     from prometheus_client import CollectorRegistry
 
-    from siltstone.broker.http.metrics.metric import Metric
-    from siltstone.broker.http.metrics.metric_sources import MetricSources
-    from siltstone.broker.http.values import HttpRequest
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SLICE_SECONDS = 0.00025

@@ -11,6 +11,7 @@ these are always 0, as on an idle single node of Apache Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,8 @@ from siltstone.broker.http.metrics.metric import (
     TOPIC,
     Kind,
     Metric,
+    Reader,
+    Row,
     Summary,
     each_of,
     one_of,
@@ -28,16 +31,12 @@ from siltstone.broker.http.metrics.metric import (
     sum_of,
 )
 from siltstone.broker.http.metrics.recent import NO_TIMES
-from siltstone.broker.http.metrics.scans import PAUSE
+from siltstone.broker.http.metrics.scans import PAUSE, PartitionScan
 from siltstone.broker.process import stats as process_stats
 from siltstone.protocol.errors import error_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.http.metrics.metric_sources import ListenerCounts, MetricSources
-    from siltstone.broker.http.metrics.scans import PartitionScan
 
 _FETCH: Final = 1
 _RUNNING: Final = 3

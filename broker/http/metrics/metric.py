@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE
+from siltstone.broker.http.metrics.scans import AT_A_TIME, PAUSE, PartitionScan
 from siltstone.broker.process.histogram import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from siltstone.broker.http.metrics.metric_sources import MetricSources
-    from siltstone.broker.http.metrics.scans import PartitionScan
 
 P = TypeVar("P")
 

@@ -6,34 +6,33 @@ without a counter is a function, so that a test can replace a broker with a few 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from siltstone.broker.fetching.sessions import FetchSessions
 from siltstone.broker.http.metrics.scans import CleanableScan, ClientScan, LagScan, PartitionScan
+from siltstone.broker.net.buffers import Buffers
+from siltstone.broker.process.client_limits import Limits
+from siltstone.broker.process.first_use import OnFirstUse
+from siltstone.broker.process.histogram import Histogram
+from siltstone.broker.process.request_stats import RequestStats
+from siltstone.broker.topics.cleaning import Cleaning
+from siltstone.broker.topics.moves.manager import LogDirMoves
+from siltstone.broker.topics.pins import PinRoom
+from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.broker.topics.scrub import Scrub
+from siltstone.storage.directory.room import Room
+from siltstone.storage.log.services import FlushStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from siltstone.broker.coordinators import Coordinators
-    from siltstone.broker.fetching.sessions import FetchSessions
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.http.metrics.recent import Recent
-    from siltstone.broker.net.buffers import Buffers
     from siltstone.broker.net.tls.endpoints import Endpoints
-    from siltstone.broker.process.client_limits import Limits
-    from siltstone.broker.process.first_use import OnFirstUse
-    from siltstone.broker.process.histogram import Histogram
-    from siltstone.broker.process.request_stats import RequestStats
     from siltstone.broker.security.quotas.meter import Meter
     from siltstone.broker.telemetry import Telemetry
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.broker.topics.moves.manager import LogDirMoves
-    from siltstone.broker.topics.pins import PinRoom
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.broker.topics.scrub import Scrub
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
-    from siltstone.storage.directory.room import Room
-    from siltstone.storage.log.services import FlushStats
 
 _LATE_MS: Final = 300_000
 """How much longer than any producer may ask for makes a transaction late."""

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.group_offsets import list_committed
+from siltstone.broker.topics.cleaning import Cleaning
+from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.cleaner import selection
+from siltstone.cleaner.selection import CleanableLog
+from siltstone.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from siltstone.broker.groups.offsets import Offsets
     from siltstone.broker.telemetry import Instance, Telemetry
-    from siltstone.broker.topics.cleaning import Cleaning
-    from siltstone.broker.topics.registry import TopicRegistry
-    from siltstone.cleaner.selection import CleanableLog
     from siltstone.protocol.otlp import Labels, Point
-    from siltstone.storage.log.log import Log
 
 PAUSE: Final = None
 """A walk yields this on its way: a good moment to give the loop to others."""

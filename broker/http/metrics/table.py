@@ -9,6 +9,7 @@ before, in one walk (`broker.http.metrics.scans`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from siltstone.broker.http.metrics.cleaner_metrics import CLEANER_METRICS
@@ -28,6 +29,8 @@ from siltstone.broker.http.metrics.metric import (
     PARTITION,
     TOPIC,
     Metric,
+    Reader,
+    Row,
     Summary,
     each_of,
     per_partition,
@@ -45,9 +48,6 @@ from siltstone.storage.appending.refused_batches import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from siltstone.broker.http.metrics.metric import Reader, Row
     from siltstone.broker.net.tls.endpoints import Endpoints
 
 

@@ -5,21 +5,16 @@ cost of a fetch. A sender is one compiled call from start to stop: it waits in a
 all senders share, for sockets with room, and never needs the GIL.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from siltstone.broker.net.sending._sending import Table
 from siltstone.broker.process import sockets
+from siltstone.protocol.parts import FileSlice
 from siltstone.storage import threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from siltstone.protocol.parts import FileSlice
 
 _MAX_SOCKETS = 1 << 16
 _NUMBER = Struct("q")

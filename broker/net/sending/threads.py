@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from siltstone.broker.process.io import IoThreads
+
 if TYPE_CHECKING:
     from siltstone.broker.net.sending.senders import Senders
     from siltstone.broker.net.tls.senders import TlsSenders
-    from siltstone.broker.process.io import IoThreads
 
 
 class SendingThreads:

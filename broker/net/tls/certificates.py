@@ -5,16 +5,12 @@ Java writes it (RFC 2253). So this module reads these few fields from the DER. O
 whether a client's certificate is valid; this module reads it only after that.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 _INTEGER: Final = 0x02
 _OID: Final = 0x06

@@ -4,27 +4,21 @@ OpenSSL works on the socket itself, through the ``ssl`` module. The loop encrypt
 sender thread reads and encrypts larger ones with their file ranges.
 """
 
-from __future__ import annotations
-
+import asyncio
 import ssl
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.channel import TURN_BYTES
 from siltstone.broker.net.outlet import Outlet, ignore
-from siltstone.broker.net.tls.senders import fill
+from siltstone.broker.net.sending.threads import SendingThreads
+from siltstone.broker.net.tls.senders import TlsSenders, fill
 from siltstone.broker.net.turn.turn import INLINE_BYTES, Transport
 from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Sequence
-
-    from siltstone.broker.net.sending.threads import SendingThreads
-    from siltstone.broker.net.tls.senders import TlsSenders
 
 HANDED_BYTES: Final = 2 * INLINE_BYTES
 """From this size on, encryption on the loop costs more than a handover to a sender."""

@@ -10,6 +10,7 @@ import errno
 import os
 import ssl
 import stat
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from siltstone.config.tls import (
     NEWER_SUITES,
     OLDER_SUITES,
     TRUST_STORE_COMMAND,
+    TlsConfig,
     versions_of,
 )
 from siltstone.config.trust import judge_as_java
@@ -34,10 +36,7 @@ from siltstone.storage.clock import utc_now
 from siltstone.storage.files import disk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from siltstone.config.distinguished_names import Rule
-    from siltstone.config.tls import TlsConfig
 
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

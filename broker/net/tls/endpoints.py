@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siltstone.broker.net.tls.contexts import TlsError, files_of, make_endpoint
+from siltstone.broker.net.tls.contexts import Endpoint, TlsError, files_of, make_endpoint
 from siltstone.broker.net.tls.handshakes import Handshakes, Turns
+from siltstone.broker.process.io import IoThreads
 from siltstone.config.errors import ConfigError
+from siltstone.config.tls import TlsConfig
 from siltstone.storage import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from siltstone.broker.net.tls.contexts import Endpoint
-    from siltstone.broker.process.io import IoThreads
     from siltstone.broker.security.audit import Audit
-    from siltstone.config.tls import TlsConfig
 
 _logger = logging.getLogger(__name__)
 

@@ -15,19 +15,18 @@ import os
 import socket
 import ssl
 from collections import Counter, deque
+from collections.abc import Callable
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siltstone.broker.process import sockets
 from siltstone.broker.process.bounded_lines import BoundedLines
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.principals import USER, Principal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from siltstone.broker.net.tls.contexts import Endpoint
-    from siltstone.broker.process.io import IoThreads
     from siltstone.broker.security.audit import Audit
 
 _logger = logging.getLogger(__name__)

@@ -4,22 +4,18 @@ AES of a megabyte takes a millisecond, and OpenSSL releases the GIL meanwhile. A
 epoll set, which all senders share, for sockets with room, and fills each of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
 import ssl
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage import threads
 from siltstone.storage.files import disk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 CHUNK_BYTES: Final = 128 * 1024
 """How many bytes are encrypted at a time; none are kept while a socket has no room."""

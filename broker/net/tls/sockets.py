@@ -10,15 +10,11 @@ failed; a call that succeeds, or has to wait, costs no more than before.
 A handshake does not need this: OpenSSL empties the queue before each step of it.
 """
 
-from __future__ import annotations
-
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -4,16 +4,11 @@ A bad token is answered with JSON; the client sends one byte 1, and is then refu
 words. Other fields that a client sends with its token have no effect, as in Kafka.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from siltstone.broker.security.oauth.tokens import TokenFault
+from siltstone.broker.security.oauth.tokens import TokenChecker, TokenFault
 from siltstone.broker.security.scram import OTHER_AUTHORIZATION_ID, SaslFailure
-
-if TYPE_CHECKING:
-    from siltstone.broker.security.oauth.tokens import TokenChecker
 
 MAX_MESSAGE_BYTES: Final = 65_536
 """Tokens have a few KiB; what is longer is not looked at."""

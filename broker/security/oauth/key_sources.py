@@ -4,26 +4,20 @@ A fetch is small and takes seconds at most. Only that URL is asked: no proxy is 
 is followed.
 """
 
-from __future__ import annotations
-
+import os
+import socket
+import ssl
 import stat
+from collections.abc import Callable
 from functools import partial
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from siltstone.broker.process import sockets
-from siltstone.config.oauth import path_of
+from siltstone.config.oauth import OAuthSettings, path_of
 from siltstone.config.trust import make_client_context, why_untrusted
 from siltstone.storage import files, threads
-
-if TYPE_CHECKING:
-    import os
-    import socket
-    import ssl
-    from collections.abc import Callable
-
-    from siltstone.config.oauth import OAuthSettings
 
 MAX_BYTES: Final = 1 << 20
 CONNECT_SECONDS: Final = 5.0

@@ -4,23 +4,18 @@ Kafka's RefreshingHttpsJwks and JwksFileVerificationKeyResolver. Only public key
 algorithms are accepted. If a set cannot be read, or has no key, the known keys stay.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 import jwt
 
 from siltstone.broker.security.oauth.key_sources import SourceError
+from siltstone.config.oauth import OAuthSettings
 from siltstone.storage import threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from siltstone.config.oauth import OAuthSettings
-    from siltstone.storage.clock import Clock
+from siltstone.storage.clock import Clock
 
 _logger = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siltstone.config.oauth import OAuthSettings
+from siltstone.storage.clock import Clock
 from siltstone.storage.directory.strict_json import read_json
 
 if TYPE_CHECKING:
     from siltstone.broker.security.oauth.keys import Keys
-    from siltstone.config.oauth import OAuthSettings
-    from siltstone.storage.clock import Clock
 
 _PARTS: Final = 3
 _LATEST: Final = 1 << 53

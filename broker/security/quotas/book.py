@@ -11,16 +11,12 @@ quota is shared by all connections of the user, and under a quota of the default
 that quota separately.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from siltstone.protocol.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import math
 import types
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
-from siltstone.broker.context import Unwritten
+from siltstone.broker.api import Api
+from siltstone.broker.context import RequestContext, Unwritten
 from siltstone.broker.security.principals import OURSELVES
-from siltstone.broker.security.quotas.book import CONNECTION, CONSUMER, MUTATION, PRODUCER, REQUEST
+from siltstone.broker.security.quotas.book import (
+    CONNECTION,
+    CONSUMER,
+    MUTATION,
+    PRODUCER,
+    REQUEST,
+    Quotas,
+)
 from siltstone.broker.security.quotas.rates import Mutations, TokenBucket, Windows
-from siltstone.protocol.messages.fetch import FetchResponse, PartitionData
-from siltstone.storage.clock import perf_counter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
-
-    from siltstone.broker.api import Api
-    from siltstone.broker.context import RequestContext
-    from siltstone.broker.security.quotas.book import Quotas
-    from siltstone.protocol.messages.fetch import FetchRequest
-    from siltstone.protocol.messages.produce import ProduceRequest
-    from siltstone.storage.clock import Clock
+from siltstone.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from siltstone.protocol.messages.produce import ProduceRequest
+from siltstone.storage.clock import Clock, perf_counter
 
 _OURSELVES: Final = str(OURSELVES)
 _PRODUCE: Final = 0

@@ -8,15 +8,11 @@ the requests are, since the connections of a client wait one after the other. Ka
 a bucket for mutations (TokenBucket, KIP-599). Times are seconds of a steady clock.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from siltstone.protocol.errors import ThrottlingQuotaExceeded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Windows(NamedTuple):

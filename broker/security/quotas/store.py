@@ -5,21 +5,15 @@ its quotas. Its mode is 0600, since a user that may write it can slow down all c
 replaced atomically.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
 
+from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.private_file import PrivateWriter, load_private, read_version
-from siltstone.broker.security.quotas.book import check_quota, make_entity
+from siltstone.broker.security.quotas.book import Quotas, Values, check_quota, make_entity
 from siltstone.storage import files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from siltstone.broker.process.io import IoThreads
-    from siltstone.broker.security.quotas.book import Quotas, Values
 
 FILE_NAME: Final = files.QUOTAS
 _VERSION: Final = 1
