@@ -13,7 +13,7 @@
 #   make bench-clean  the cleaner in figures; beside Apache Kafka's: make bench-clean ARGS=--peer
 #   make demo         a git history, compacted before your eyes: make demo REPO=~/project
 #   make demo-pipeline  the same history as Parquet and Iceberg tables, on Spark
-#   make crash        kill the broker again and again: make crash KILLS=2000 COPIES=1000 SEED=7
+#   make crash        kill the broker again and again: make crash KILLS=2000 SEED=7
 #   make fuzz         ten million malformed frames, and as long as RUNS says inputs that atheris
 #                     finds: make fuzz FRAMES=1000000 RUNS=1000000 SEED=7
 #   make damage       starts on damaged folders: make damage DAMAGED=3000 SEED=7
@@ -160,9 +160,8 @@ demo-pipeline: setup
 	@$(BIN)/python -m examples.pipeline_demo '$(REPO)'
 
 KILLS ?= 2000
-COPIES ?= 1000
 crash: setup
-	@CRASH_KILLS=$(KILLS) CRASH_COPIES=$(COPIES) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash $(ARGS)
+	@KILLS=$(KILLS) KILLS_SEED=$(SEED) $(BIN)/python -m pytest tests/clients/test_kills.py $(ARGS)
 
 FRAMES ?= 10000000
 RUNS ?= 1000000

@@ -10,7 +10,6 @@ import pytest
 
 from tests.simulator import planted
 from tests.simulator.planted import PLANTED, ROOT, Patch, applied, apply, environment, read_patch
-from tests.tools.checker.planted import PLANTS
 from tools.sources import parse
 
 PAGE = Path(__file__).parent / "planted" / "README.md"
@@ -53,11 +52,6 @@ def test_each_fits_the_product(patch: Patch, product: Path) -> None:
     finally:
         apply(patch, product, "--reverse")
     assert patch.files
-
-
-def test_each_fault_of_the_checker_is_one_of_the_broker() -> None:
-    """Each function that plants one in the simulated broker has a patch of its name."""
-    assert {plant.__name__.replace("_", "-") for plant in PLANTS} <= PLANTED.keys()
 
 
 def test_the_page_names_a_test_for_each() -> None:
