@@ -19,7 +19,7 @@ _OUTPUT_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    if sys.stdout is None:  # closed by the caller
+    if sys.stdout is None:  # the standard output was closed before the start
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:

@@ -1,4 +1,4 @@
-"""The table of APIs: the server on one screen (versions as Apache Kafka 4.3.1 serves them).
+"""The table of APIs, with the versions that Apache Kafka 4.3.1 serves.
 
 Dispatch, the ApiVersions answer, metric labels and ``docs/compatibility.md`` are derived from it. A
 handler is named by module and function in ``broker.handlers`` and imported when it is first called:
@@ -43,9 +43,9 @@ _SUBSCRIPTION: Final = 35_000
 class Api:
     """One row: Kafka's key and name, the versions served, and the handler that serves them.
 
-    ``advertised_from`` is the lowest version that ApiVersions names when it is lower than the
-    lowest served: librdkafka takes a Produce range without version 0 for a broker without
-    compression, so Apache Kafka names 0 and refuses it (apache/kafka#18727).
+    ``advertised_from`` is the lowest version that ApiVersions names, if that is below the lowest
+    served version: librdkafka does not compress for a broker that does not name Produce 0, so
+    Apache Kafka names version 0 and refuses it (apache/kafka#18727).
 
     ``max_elements`` is how many elements a request may have. An API has a lower limit than others
     where no client needs as many, or where each element costs much.

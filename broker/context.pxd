@@ -13,7 +13,7 @@ cdef class RequestContext:
 
 cdef class Unwritten:
     cdef readonly RequestContext context
-    cdef object gate  # of `broker.net.gate`, which encodes the answer
+    cdef object gate  # the `Gate` of `broker.net.gate`, which encodes the answer
     cdef object route
     cdef double began
 

@@ -58,7 +58,7 @@ cdef class RequestContext:
         return self.rights is None or self.rights.may(operation, resource, name)
 
     cpdef bint sees(self, object operation, object resource, object name=CLUSTER_NAME) except *:
-        """Tell the same as `may`, for what is hidden from the client and not refused."""
+        """Tell the same as `may` without an audit line, for what the answer only leaves out."""
         return self.rights is None or self.rights.sees(operation, resource, name)
 
     def take_partitions(self, count):

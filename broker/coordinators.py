@@ -1,7 +1,7 @@
-"""The coordinators of groups and of transactions, and what they have in common.
+"""The coordinators of groups and of transactions, built and started together.
 
-Their modules would be a sixth of all imports at a start, and the first requests of most clients do
-not need them. So `broker.server` builds the coordinators when a request or a journal needs them.
+Their modules would be a sixth of all imports at a start, and the first requests of most clients
+need neither. So `broker.server` builds the coordinators when a request or a journal needs them.
 """
 
 from siltstone.broker.coordination.journal import CoordinatorLog
@@ -46,7 +46,7 @@ class Coordinators:
 
     async def run_transactions(self) -> None:
         """Replay the journal while clients are served, then handle time-outs."""
-        await self.groups.loaded.wait()  # then the offsets that markers commit are known
+        await self.groups.loaded.wait()  # first the offsets that markers commit
         await self.transactions.load()
         await self.transactions.run()
 

@@ -20,7 +20,7 @@ from siltstone.storage.clock import Clock
 
 _logger = logging.getLogger(__name__)
 
-# A thread that computes while holding the GIL costs the loop one interval for each system call.
+# While a thread holds the GIL, each system call of the loop waits up to one interval for the GIL.
 _SWITCH_INTERVAL_SECONDS = 0.0005
 
 _STOPS = (signal.SIGTERM, signal.SIGINT)

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# To collect the youngest objects takes a fraction of a millisecond, the next generation two.
+# The garbage collector's youngest generation takes a fraction of a millisecond, the next one two.
 _GC_THRESHOLDS = (10_000, 5, 2_000)
 _IDLE_SCAN_SECONDS = 5.0
 _JUDGE_SECONDS = 1.0
@@ -129,9 +129,9 @@ class Broker:
     """The whole broker (loop only). Each part gets the parts that it needs, built before it.
 
     ``start`` may fail half way with a ``StartError``. ``stop`` ends all that was started, in
-    reverse order, and is also safe to call then. A background task that fails sets the event
-    ``stop``: otherwise the broker would run on without retention, for example, and nobody would
-    notice.
+    reverse order, and may also be called after a failed start. A background task that fails sets
+    the event ``stop``: otherwise the broker would run on without retention, for example, and nobody
+    would notice.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class Broker:
         self._try_advertised()
 
     async def wait_until_ready(self) -> None:
-        """Return when a record makes its round trip; `start` makes the first try."""
+        """Return when the probe's record has made its round trip; `start` makes the first try."""
         is_ready = self._readiness.is_ready
         while not is_ready:
             await asyncio.sleep(_JUDGE_SECONDS)
@@ -421,7 +421,7 @@ class Broker:
         self._services.advertised.update(self._find_advertised())
 
     async def _open_topics(self) -> None:
-        """Match the catalogue with the folders of the logs, and serve the resulting topics.
+        """Compare the catalogue with the folders of the logs, and serve the resulting topics.
 
         Raises:
             LogDirError: A repair cannot be written.
@@ -521,7 +521,7 @@ class Broker:
         gc.freeze()
 
     async def _find_pages(self) -> Routes:
-        """Return the pages; the first connection has them imported, while others are served."""
+        """Return the pages; the first HTTP connection imports them, in steps between other work."""
         if self._pages.built is None:
             share = LoopShare()
             for _ in self._pages.preload():

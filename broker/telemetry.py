@@ -96,7 +96,7 @@ class Instance:
     is_terminating: bool = False
     points: Sequence[Point] = field(default_factory=tuple)
     size: int = 0  # of the points, in bytes
-    omitted: int = 0  # points that were too many to be kept
+    omitted: int = 0  # points that were not kept, since there were too many
 
 
 class Room(NamedTuple):
@@ -120,7 +120,7 @@ _NOTHING: Final = Pushed((), 0, 0)
 class _Chosen(NamedTuple):
     prefixes: tuple[str, ...]
     interval_ms: int
-    expressions: tuple[tuple[int, Any], ...]  # a place in `Client`, and what must match there
+    expressions: tuple[tuple[int, Any], ...]  # an index in `Client`, the match
 
 
 class Telemetry:
@@ -143,7 +143,7 @@ class Telemetry:
 
     @property
     def max_bytes(self) -> int:
-        """Return how many bytes a client may push at once."""
+        """Return how many bytes a client may push in one request."""
         return self._settings.server.telemetry_max_bytes
 
     def subscribe(self, instance_id: bytes, client: Client) -> Instance:
@@ -207,7 +207,7 @@ class Telemetry:
         )
 
     def keep(self, instance: Instance, pushed: Pushed) -> None:
-        """Replace the kept points of an instance by those of its last push, as far as it may.
+        """Replace the kept points of an instance by those of its last push, if there is room.
 
         If other clients have used up the room since `find_room`, no points are kept.
         """

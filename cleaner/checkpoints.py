@@ -15,7 +15,7 @@ from siltstone.storage.topic_partition import TopicPartition
 class CleanerCheckpoints:
     """The files and their offsets in memory; both change under the manager's lock.
 
-    Memory follows the file: an offset that could not be written is not in memory either.
+    An offset gets into memory only after it was written to the file.
     """
 
     def __init__(self, directories: Iterable[Path]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 class CleaningAborted(Exception):  # noqa: N818  # Kafka's word: LogCleaningAbortedException
     """The pass is no longer wanted: deletion, truncation, another policy, or a stop of the broker.
 
-    ``still_wanted`` raises this error; the log is as it was before the present group.
+    ``still_wanted`` raises this error; groups of segments that were swapped before stay swapped.
     """
 
 

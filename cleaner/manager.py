@@ -23,7 +23,7 @@ from siltstone.storage.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
-_BREATH = 16  # logs between two pauses: about 200 µs of Python
+_BREATH = 16  # after so many logs, about 200 µs of Python, it pauses
 _RANKING_KEPT = 10  # a ranking is used for ten times as long as it took to compute
 
 
@@ -74,9 +74,9 @@ class CleanerManager:
         clock: Clock,
         breathe: Callable[[], None] = lambda: None,
     ) -> None:
-        self._logs = logs  # LogManager owns it: read it in one step only
+        self._logs = logs  # LogManager changes it: copy it in one step
         self._clock = clock
-        self._breathe = breathe  # lets the event loop take the GIL
+        self._breathe = breathe  # gives the GIL to the event loop
         self._lock = threads.Lock()
         self.states = CleaningStates(self._lock)
         self._set_aside = SetAside(clock)  # guarded by: _lock
@@ -180,7 +180,7 @@ class CleanerManager:
         return GrabbedLog(log=log, cleanable=cleanable, now_ms=now_ms)
 
     def take(self, log: Log) -> bool:
-        """Take a log for work other than a pass, such as retention; false if it has a state."""
+        """Take a log for work other than a pass, such as retention; false if it is not free."""
         with self._lock:
             return self._is_current(log) and self.states.take(log.topic_partition)
 
@@ -284,7 +284,7 @@ class CleanerManager:
                 self._drop_request(topic_partition, request)
                 continue
             self._correct([(log, cleanable)])
-            if self._take(log, cleanable):  # else another thread has the log for now
+            if self._take(log, cleanable):  # otherwise another thread has the log for now
                 self._drop_request(topic_partition, request)
                 return GrabbedLog(
                     log=log,

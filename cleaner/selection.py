@@ -59,7 +59,7 @@ class CleanableLog:
     counts as a whole, both in ``cleanable_bytes`` and in ``clean_bytes``. ``uncleanable_bytes`` has
     the other segments and the active one. ``delay_ms`` is the time by which
     ``max.compaction.lag.ms`` is exceeded, 0 if it is not. ``young_segment`` is the first segment
-    that is too young, if ``limit`` is its youth.
+    with records that are too young, if that is the ``limit``.
     """
 
     topic_partition: TopicPartition
@@ -169,8 +169,8 @@ def find_next_eligible(snapshot: LogSnapshot, now_ms: int) -> int | None:
     """Return when the log becomes eligible if only time passes, in ms since the epoch.
 
     Returns ``now_ms`` if the log is eligible already; None if it needs more records, the end of a
-    transaction or a request to become so. With time the cleanable part and the delay only grow, so
-    bisection finds the moment.
+    transaction or a request to become so. As time passes the cleanable part and the delay only
+    grow, so bisection finds the moment.
     """
     if find_cleanable(snapshot, now_ms).is_eligible:
         return now_ms
@@ -185,7 +185,7 @@ def find_next_eligible(snapshot: LogSnapshot, now_ms: int) -> int | None:
     if forced is not None:
         moments.add(forced + config.max_compaction_lag_ms + 1)
     later = sorted(moment for moment in moments if now_ms < moment < _END_OF_TIME)
-    # The first moment at which it is eligible: True sorts above False.
+    # The first moment at which the log is eligible: for bisection True sorts above False.
     index = bisect_left(
         later, True, key=lambda moment: find_cleanable(snapshot, moment).is_eligible
     )
@@ -216,8 +216,8 @@ def _earliest(segments: Sequence[ReadableSegment]) -> int | None:
 
 
 def _delay(segments: Sequence[ReadableSegment], limit_ms: int) -> int:
-    """Return how long before the limit the earliest dirty batch is, 0 if it is not before it."""
-    if limit_ms <= 0:  # so with the default lag: no time is before the limit, no header is read
+    """Return by how much the earliest dirty batch is older than the limit, 0 if it is not."""
+    if limit_ms <= 0:  # the default lag: no time is before it, and no header is read
         return 0
     earliest = _earliest(segments)
     return 0 if earliest is None else max(0, limit_ms - earliest)

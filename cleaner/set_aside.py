@@ -37,7 +37,7 @@ class SetAside:
         self._due: dict[TopicPartition, float] = {}
 
     def add(self, topic_partition: TopicPartition, error: BaseException) -> Failure:
-        """Set a partition aside, for twice as long as the last time."""
+        """Set a partition aside, for twice as long as after its last failure."""
         now_ms = self._clock.now_ms()
         before = self.failures.get(topic_partition)
         attempts = before.attempts + 1 if before else 1

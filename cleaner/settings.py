@@ -8,7 +8,7 @@ from siltstone.config.server import ServerConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The effective values; ``threads`` is 0 if ``log.cleaner.enable`` is false.
+    """The settings as one thread needs them; ``threads`` is 0 if ``log.cleaner.enable`` is false.
 
     The sizes of map and buffers are one thread's share of the sizes set for all threads. Half of
     the buffers is for reading and half for writing.
@@ -23,7 +23,7 @@ class CleanerSettings:
 
     @classmethod
     def of(cls, server: ServerConfig) -> Self:
-        """Return the effective values of the broker's settings."""
+        """Return the cleaner's settings from those of the broker."""
         threads = server.log_cleaner_threads if server.log_cleaner_enable else 0
         share = max(1, threads)
         return cls(

@@ -158,7 +158,7 @@ def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
         return
     aborted = _aborted(path)
     last: dict[bytes | None, tuple[int, bool]] = {}  # key -> offset, and whether it has a value
-    there: dict[bytes | None, int] = {}  # key -> offset of the survivor
+    there: dict[bytes | None, int] = {}  # key -> offset of the record that is left
 
     def inputs() -> Iterator[Record]:
         for record in _below(receipt, found, aborted, report):
@@ -183,7 +183,7 @@ def _verify_inputs(path: Path, receipt: Receipt, report: Report) -> None:
 def _compare(
     inputs: Iterator[Record], survivors: Iterator[Record], report: Report, *, is_complete: bool
 ) -> int:
-    """Compare each survivor with the record at its offset; return how many were found."""
+    """Compare each record that is left with its original; return how many originals were found."""
     kept = 0
     survivor = next(survivors, None)
     for record in inputs:
@@ -201,7 +201,7 @@ def _compare(
 
 
 def _note_stranger(survivor: Record, report: Report, *, is_complete: bool) -> None:
-    """Note a survivor that no input file has; it is a fault only if all input files exist."""
+    """Note a record that no input file has; this is a fault only if all input files exist."""
     if is_complete:
         report.fault(f"offset {survivor.offset} is in no file that it was made of")
 

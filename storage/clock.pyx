@@ -1,4 +1,4 @@
-"""The clock that callers pass to functions, so that tests can set the time; and processor time.
+"""The clock, which functions get from their callers, so that tests can set the time.
 
 This module is the seam of clocks: no other module asks the system for the time. Compiled code gets
 the time without a call of Python. If ``route.through`` is set, its object answers instead: it has

@@ -139,7 +139,7 @@ class LogManager:
             self.open()
         found = find_folders(self.directories)
         noted = {each: self._read_checkpoints(each) for each in self.directories}
-        take_marks(self.directories)  # from here on something may change
+        take_marks(self.directories)  # from here on files may change
         self.futures.found = tuple(found.futures)
         self.futures.leave(found.left)
         folders: list[PartitionFolder] = []
@@ -247,7 +247,7 @@ class LogManager:
         """
         directory = self._placement.choose(topic_partition, self.directories)
         folder = replace(self._describe(topic_partition, directory), config=config)
-        with self._renaming:  # an old folder of the name does not change its name meanwhile
+        with self._renaming:  # meanwhile no old folder of this name is renamed
             fault = self._find_fault(folder)
             if fault is None:
                 self._unrenamed.pop(topic_partition, None)  # its folder was moved away
@@ -282,7 +282,7 @@ class LogManager:
                 if directory is folder.directory:
                     return str(error)
         left = self._leaving.get(folder.topic_partition)
-        if left is None or left is folder.directory:  # creating it makes all names there durable
+        if left is None or left is folder.directory:  # creating it fsyncs all names
             return None
         try:
             if left.failure is None:
@@ -369,7 +369,7 @@ class LogManager:
     def _rename_again(self, doomed: _Doomed) -> None:
         """Rename a folder once its directory takes writes; if it is offline, a start does this."""
         name, directory = doomed.topic_partition, doomed.directory
-        # The gate first: `create` must not wait for a pin. It makes no such partition meanwhile.
+        # The gate first: `create` must not wait for a pin. It creates no such partition meanwhile.
         with doomed.names.changing(), self._renaming:
             if directory.failure is not None or self._unrenamed.get(name) is not doomed:
                 return
@@ -448,7 +448,7 @@ class LogManager:
         self._plan_look()
 
     def _plan_look(self) -> None:
-        """Plan the next look for before enough is written that a reserve could be touched."""
+        """Plan the next measurement for before clients can have written into a reserve."""
         left = [
             each.room.bytes_above
             for each in self.directories

@@ -86,7 +86,7 @@ _ATTRIBUTES: Final = Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority,
 
 
 def ask_for_slice(nanoseconds: int, thread_id: int = 0) -> bool:
-    """Ask for turns of some length for a thread of this process; true if the kernel took the hint.
+    """Ask for time slices of some length for a thread of this process; true if the kernel accepts.
 
     Since Linux 6.12 a thread may say how long its turns should be (``sched_setattr`` with a runtime
     under the normal policy, which needs no privilege). A thread with shorter turns than the thread

@@ -1,4 +1,4 @@
-"""The questions that our commands ask the running broker, and the partitions that they name."""
+"""How commands ask the running broker over HTTP, and how they name partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 10.0
 
 
 class Refusal(CommandFailed):
-    """The broker does not answer as it should; the text says why."""
+    """The broker refuses what a command asks for; the text says why."""
 
 
 class NobodyAnswers(CommandFailed):

@@ -23,7 +23,7 @@ from siltstone.storage.clock import Clock
 _CLOCK: Final = Clock()
 _LEASE_MS: Final = 600_000
 _CHUNK: Final = 64 << 20
-_HISTORY: Final = "cleaner-history.jsonl"  # of `cleaner.history`, which a command imports late
+_HISTORY: Final = "cleaner-history.jsonl"  # as in `cleaner.history`, which a command imports late
 
 
 def add_backup(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +101,7 @@ class _Backup:
         self._pin = manifest["pin"]
         try:
             self._partial.mkdir(mode=0o700, parents=True)
-        except OSError:  # nothing in it is ours
+        except OSError:  # the folder could not be created
             self._release()
             raise
         try:
@@ -111,8 +111,8 @@ class _Backup:
             self._copy_all(manifest["partitions"])
             with open(self._partial / _HISTORY, "xb", opener=_create) as written:
                 written.write(b"".join(history))
-            os.sync()  # what is not a log: thousands of small files
-            self._renew()  # whatever was copied was still pinned
+            os.sync()  # small files that are not logs, up to thousands
+            self._renew()  # the pin still exists, so all copied files were pinned
             self._partial.rename(self._target)
             os.sync()
         except BaseException:
@@ -204,7 +204,7 @@ class _Backup:
         self._renewed = _CLOCK.monotonic()
 
     def _release(self) -> None:
-        with suppress(Refusal, NobodyAnswers):  # its lease ends it
+        with suppress(Refusal, NobodyAnswers):  # the pin ends with its lease
             self._ask("/v1/pins/release")
 
     def _ask(self, path: str) -> None:

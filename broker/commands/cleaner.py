@@ -1,4 +1,4 @@
-"""``siltstone explain``, ``clean`` and ``history``: what they ask a running broker.
+"""The commands ``siltstone explain``, ``clean`` and ``history``, which ask a running broker.
 
 If no broker runs, explain and history read its folders instead. Each returns the exit code: 0 fine,
 1 a fault.

@@ -1,4 +1,4 @@
-"""``siltstone config``: the settings in force: those of the running broker, or those of a start.
+"""``siltstone config`` prints the settings of the running broker, or those of a start.
 
 The broker that answers must have our log directories open: another broker may listen at that
 address.
@@ -107,7 +107,7 @@ def _ask(layers: Layers) -> Rows:
 
 
 def _stored(layers: Layers) -> Rows | str:
-    """Return the settings of a start, or why those that were changed in service are missing."""
+    """Return the settings of a start; without the stored dynamic ones also why they are missing."""
     from siltstone.broker.topics.settings.stored import with_stored  # noqa: PLC0415  # few need it
     from siltstone.storage.directory.catalog import Catalog  # noqa: PLC0415  # likewise
     from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise

@@ -31,7 +31,7 @@ _SCARCE_FILES = 10_000
 
 
 class Finding(NamedTuple):
-    """A thing that was tried, whether it works, and a sentence about it."""
+    """The result of one check: its subject, whether it works, and a sentence about it."""
 
     subject: str
     is_fine: bool

@@ -1,4 +1,4 @@
-"""The text that ``siltstone explain`` and its like print for a person."""
+"""The text that ``siltstone explain`` and other commands print for a person."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ def _summary(partitions: list[dict[str, Any]], width: int | None, of_many: int) 
     yield f"{some}: {failed} failed, {waiting} waiting"
     for rule, count in counts.most_common():
         yield from wrap(f"{count:>7}  {rule:<20} {ADVICE.get(rule, '')}", width, 30)
-    if not is_part:  # the shares of a selection say nothing about the disk
+    if not is_part:  # of some partitions alone, sizes do not explain the disk
         yield from _sizes(partitions, width)
 
 

@@ -1,8 +1,8 @@
 """One question to a running broker's HTTP port, for our own commands.
 
 The code writes HTTP/1.0 to a socket by hand; the answer ends with the connection: ``http.client``
-takes longer to import than ``siltstone health`` to run, and a proxy named in the environment must
-not stand between a broker and its health check.
+takes longer to import than all of ``siltstone health``, and would use a proxy that the environment
+names.
 """
 
 from __future__ import annotations

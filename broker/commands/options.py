@@ -23,7 +23,7 @@ LOG_OPTIONS = {
 ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"0": b"\0"}
 """The meaning of a letter behind a backslash, in a format or a separator."""
 
-_LONGEST_SECONDS = 1e9  # some thirty years: sockets accept no infinity
+_LONGEST_SECONDS = 1e9  # some thirty years, since sockets do not accept infinity
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

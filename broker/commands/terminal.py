@@ -47,7 +47,7 @@ class Progress:
             self._write(words)
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         self._write("")
 
     def _write(self, words: str) -> None:
@@ -161,7 +161,7 @@ def has_colours() -> bool:
     """Tell whether stdout is a terminal that shows colours, and ``NO_COLOR`` is not set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    with suppress(ValueError, AttributeError):  # closed, or no stdout at all
+    with suppress(ValueError, AttributeError):  # stdout is closed or missing
         return sys.stdout.isatty()
     return False
 

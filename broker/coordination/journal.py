@@ -52,9 +52,9 @@ _logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
 _SLICE_ENTRIES = 512
-_FREEZE_ENTRIES = 8192  # fewer objects than the number that starts a garbage collection
+_FREEZE_ENTRIES = 8192  # so many objects do not start a garbage collection
 _PROGRESS_SECONDS = 5.0
-_SKIPPED_LINES = 10  # of one partition: a client that can write one such record can write a million
+_SKIPPED_LINES = 10  # for each partition: a client could cause a million lines
 
 
 class CoordinatorLog:
@@ -214,7 +214,7 @@ class CoordinatorLog:
         await self._tasks.finish()
 
     def forget(self) -> None:
-        """Count the partitions again, because the topic was deleted."""
+        """Forget the number of partitions, because the topic was deleted."""
         self._count = 0
         self._failed.clear()
 
@@ -377,7 +377,7 @@ class CoordinatorLog:
                     entries: list[Entry] = []
                     try:
                         entries.extend(islice(left, _SLICE_ENTRIES))
-                    finally:  # entries before a damaged entry count
+                    finally:  # entries before the damaged one are valid
                         apply(partition, entries)
                         self._count_loaded(len(entries))
                     is_over = len(entries) < _SLICE_ENTRIES
@@ -399,9 +399,9 @@ class CoordinatorLog:
 
 
 async def flush_all(io: IoThreads, *waiting: dict[Log, None]) -> None:
-    """Take all logs out, and wait until they are on the disk, in the order in which they came.
+    """Empty ``waiting``, and wait until its logs are on the disk, in the order in which they came.
 
-    All are taken before the first is waited for: nobody else may take one that is waited for here.
+    All are removed before the first wait, so that no other call takes one of them.
 
     Raises:
         NotCoordinator: The appended batch may be lost.

@@ -10,7 +10,7 @@ from siltstone.storage.log.reads cimport LogParts
 include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
 LATEST = -1
-"""As a timestamp of ListOffsets."""
+"""As the timestamp in a ListOffsets request."""
 EARLIEST = -2
 cdef long long _LATEST = LATEST
 cdef long long _EARLIEST = EARLIEST

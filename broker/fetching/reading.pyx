@@ -37,15 +37,15 @@ from siltstone.protocol.names import CLUSTER_NAME
 
 include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
-# The default objects themselves: the writer of an answer recognizes them by identity.
+# These must be the default objects themselves: the encoder compares by identity.
 cdef object NO_LEADER = PartitionData._field_defaults["current_leader"]
 cdef object NO_SNAPSHOT = PartitionData._field_defaults["snapshot_id"]
 cdef Py_ssize_t SOME = 500
-cdef list NO_DIVERGENCES = [NO_DIVERGENCE] * SOME  # nobody changes these
+cdef list NO_DIVERGENCES = [NO_DIVERGENCE] * SOME # these three lists are never changed
 cdef list NO_LEADERS = [NO_LEADER] * SOME
 cdef list NO_SNAPSHOTS = [NO_SNAPSHOT] * SOME
 cdef int FIRST_WITH_LEADER = 16
-# For these Kafka writes an empty list of aborted transactions, for all others null.
+# For these errors Kafka writes an empty list of aborted transactions, for all others null.
 cdef frozenset NOT_HERE = frozenset({UnknownTopicOrPartition.code.value, UnknownTopicId.code.value})
 cdef object DENIED = TopicAuthorizationFailed.code.value
 cdef frozenset LEADER_ERRORS = frozenset(
@@ -187,7 +187,7 @@ cdef class FetchRead:
         return total, urgent
 
     cpdef bint may_read(self, object key) except *:
-        """Tell whether the client may read a topic; an unknown id passes: it is refused later."""
+        """Tell whether the client may read a topic; an unknown id passes, and is refused later."""
         operation, kind, name = READ, TOPIC, key
         if self._is_follower:  # a follower must be a broker (CVE-2018-1288)
             operation, kind, name = CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
@@ -303,7 +303,7 @@ cdef class FetchRead:
         """Answer a partition with an error, and tell whether the answer may still wait."""
         cdef long long number = cell_of(topic.wanted, place, PARTITION)
         code = error.code.value
-        # What is known and not here goes while it is read.
+        # If the topic is known but the log is not, the log was deleted during this read.
         is_absent = code == DENIED or (code in NOT_HERE and topic.log_of(number) is None)
         if is_absent:
             self.absent.add((topic.key, number))

@@ -17,7 +17,7 @@ from siltstone.protocol.messages.fetch import PartitionData
 include "columns.pxi"  # of protocol/messages/columns.py, by the build
 
 NO_DIVERGENCE = PartitionData._field_defaults["diverging_epoch"]
-"""The default object itself: the writer of an answer recognizes it by identity."""
+"""This must be the default object itself: the encoder compares by identity."""
 
 cdef long long COMMITTED = READ_COMMITTED
 cdef object turn_of = attrgetter("turn")
@@ -148,7 +148,7 @@ cdef class SessionPartition(Watch):
         self.log_start_offset = -1
 
     cpdef bint has_news(self, Grid fetched, Py_ssize_t place) except *:
-        """Tell whether this row has news for the client, and remember its values."""
+        """Tell whether the answer must name this row, and remember its values."""
         cdef long long code = cell_of(fetched, place, ERROR_CODE)
         cdef long long high_watermark = cell_of(fetched, place, HIGH_WATERMARK)
         cdef long long log_start_offset = cell_of(fetched, place, START_OFFSET)
@@ -159,8 +159,8 @@ cdef class SessionPartition(Watch):
             or len(value_of(fetched, place, RECORDS)) > 0
             or value_of(fetched, place, DIVERGENCE) != NO_DIVERGENCE
         )
-        # After an error the watermark counts as unknown, so that the next row has news for the
-        # client.
+        # After an error the watermark counts as unknown, so that the next answer names the
+        # partition.
         self.high_watermark = -1 if code else high_watermark
         self.log_start_offset = log_start_offset
         return news
@@ -234,7 +234,7 @@ cdef class FetchSession:
         )
 
     def conclude(self, read, list fetched, get_log, list told, bint is_late):
-        """Settle the partitions that were read, and add those with news to ``told``.
+        """Note that partitions were read, and add those that the answer must name to ``told``.
 
         Partitions with data go to the end of the order. The first answer of a session names all
         partitions: then ``told`` is None, and the order stays. ``is_late`` says that other requests
@@ -270,7 +270,7 @@ cdef class FetchSession:
             self.group.changed[partition] = None
 
     def tell_again(self, partitions):
-        """Name these partitions in the next answer: the client did not get the last one.
+        """Name these partitions in the next answer: the client did not get the last answer.
 
         Those that it has told to forget meanwhile are not read any more.
         """
@@ -298,7 +298,7 @@ cdef class FetchSession:
             self.group.changed[partition] = None  # a cleaner thread moved its start meanwhile
 
     def is_at(self, long long epoch):
-        """Tell whether the request that has brought the session to ``epoch`` is the newest."""
+        """Tell whether no later request of the session has come than the one with ``epoch``."""
         return self.epoch == epoch and not self.is_closed
 
     def close(self):

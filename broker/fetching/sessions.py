@@ -82,9 +82,9 @@ class FetchSessions:
         return len(self.sessions)
 
     def plan(self, request: FetchRequest, *, by_id: bool) -> FetchPlan:
-        """Decide what to read for ``request``; an incremental one advances its session's epoch.
+        """Decide what to read for ``request``; an incremental request advances its session's epoch.
 
-        One that names many partitions is for `plan_many`.
+        Use `plan_many` for a request that names many partitions.
 
         Raises:
             FetchSessionIdNotFound: The session was evicted, the broker has restarted, or there is
@@ -176,7 +176,7 @@ class FetchSessions:
         session.epoch = session.epoch % _MAX_INT32 + 1
         session.last_used = self._monotonic()
         self.sessions[session.session_id] = self.sessions.pop(session.session_id)
-        session.group.release()  # a request that this one has overtaken
+        session.group.release()  # an earlier request that this one has overtaken
 
     def plan_again(self, plan: FetchPlan) -> FetchPlan:
         """Decide again what to read, after a request has waited.
@@ -296,8 +296,8 @@ class FetchSessions:
     def _find_victim(self, size: int, now: float) -> FetchSession | None:
         """Return the session to evict for a session of ``size`` partitions, or None.
 
-        It is the session that was unused for longest, if it is old enough. Otherwise it is the
-        smallest of the sessions that a larger one may replace, if that is smaller than ``size``.
+        It is the session that was unused for longest, if that is long enough. Otherwise it is the
+        smallest of the sessions that may be replaced, if it has fewer partitions than ``size``.
         """
         if not self.sessions:
             return None

@@ -39,8 +39,8 @@ class Waiting:
     ) -> None:
         """Wait until the group has ``min_bytes``, or loses a log, or ``seconds`` are over.
 
-        Only changed partitions are counted: there was nothing to read in all others. Partitions
-        that were ``absent`` at the read are skipped.
+        Only the bytes of changed partitions are counted: in all others there was nothing to read.
+        Partitions that were ``absent`` at the read are skipped.
         """
         if self._is_closed:
             return

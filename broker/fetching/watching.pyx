@@ -1,4 +1,4 @@
-"""Logs tell their changes to fetch sessions, and to fetches that wait for data.
+"""Logs notify fetch sessions, and fetches that wait for data, of their changes.
 
 A `Watch` is one partition. It is among the watchers of its log (`Log.watchers`), and the log calls
 it at every change. So neither an idle session nor a waiting fetch has to look at its partitions one
@@ -10,7 +10,7 @@ cimport cython
 from siltstone.protocol.errors import KafkaError
 
 READ_COMMITTED = 1
-"""As an isolation level."""
+"""As the isolation level in a Fetch request."""
 
 
 cdef class Watch:

@@ -257,7 +257,7 @@ class GroupCoordinator:
             self.member_bytes.check(size_of_group(group_id))
 
     def _find_room(self, size: int, growth: int) -> int:
-        """Refuse offsets if all would take too many bytes; return how many more bytes there may be.
+        """Refuse offsets if all offsets would take too many bytes; return how many bytes are left.
 
         Raises:
             InvalidCommitOffsetSize: group.offsets.max.bytes would be exceeded.

@@ -113,7 +113,7 @@ class DeletedTopics:
         if not await self._walk(deleted.keys()):
             return False
         try:
-            # The catalogue is fsynced: tombstones that a power failure takes would come too late.
+            # The tombstones must be durable before the catalogue drops the names of deleted topics.
             await self._owner.journal.flush_everything()
             await self._owner.topics.release(deleted)
         except KafkaError as error:

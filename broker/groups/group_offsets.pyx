@@ -40,7 +40,7 @@ cdef tuple VALUE_FROM = (COMMITTED_OFFSET, COMMITTED_EPOCH, -1, -1, -1, -1)
 
 # The memory for a topic of a group, for a partition with an offset whose value has at most
 # USUAL_BYTES (a dozen characters of metadata), for a transaction with offsets of the group, and for
-# each such offset besides its value.
+# each of its offsets besides the value.
 cdef enum:
     OF_TOPIC = 220
     OF_OFFSET = 120
@@ -159,7 +159,7 @@ cdef class GroupOffsets:
         self.pending = {}
 
     cpdef bint put(self, str topic, object partition, bytes stored) except *:
-        """Keep an offset whose record is the last; return whether the partition is new here."""
+        """Keep an offset, the last in the journal; return whether its partition is new here."""
         return self._put_after(topic, partition, stored, self._last_place)
 
     cdef bint _put_after(self, str topic, object partition, bytes stored, long long place) except *:

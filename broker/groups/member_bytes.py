@@ -83,7 +83,7 @@ class MemberBytes:
 
 
 class GroupBytes:
-    """The part of one group: ``size`` bytes until it is closed.
+    """The bytes that one group has in these counts: ``size`` until it is closed.
 
     ``refuse`` raises the error for a group whose own bytes would be too many.
     """

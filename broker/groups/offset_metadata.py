@@ -11,7 +11,7 @@ _FIRST_PAIR = "\U00010000"
 def is_too_long(metadata: str, limits: ServerConfig) -> bool:
     """Tell whether metadata has more characters, as Java counts, than `offset.metadata.max.bytes`.
 
-    Java counts a character beyond the first 65536 as two.
+    Java counts a character above U+FFFF as two.
     """
     max_bytes = min(limits.offset_metadata_max_bytes, MAX_CHARACTERS)
     length = len(metadata)

@@ -63,11 +63,11 @@ class Offsets:
         self.expired_count = 0
         self.deleted_count = 0
         self._topic_count = 0
-        self._other_bytes = 0  # of groups, and of what they have besides committed offsets
+        self._other_bytes = 0  # the memory of groups besides committed offsets
         self._append = append
         self._find_room = find_room or _no_limit
         self._retired = RetiredNames({}) if retired is None else retired
-        self._retired_names = self._retired.names  # a view: to ask it costs no call of Python
+        self._retired_names = self._retired.names  # a view of the dict's keys, for fast look-ups
         self._room = 0
         self._shards: tuple[dict[str, GroupOffsets], ...] = tuple([{} for _ in range(_SHARDS)])
         self._open: dict[tuple[int, int], set[str]] = {}  # partition, producer id -> groups

@@ -1,4 +1,4 @@
-"""The coordinator for code that works on its groups: expiry, replay, consumer groups."""
+"""The interface of the coordinator for expiry, replay and consumer groups."""
 
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol

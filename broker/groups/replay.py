@@ -63,7 +63,7 @@ class Replay:
         entry: Entry,
     ) -> None:
         match read_key(entry.key):
-            case OffsetCommitKey() as key:  # its value has a form that the kernel does not know
+            case OffsetCommitKey() as key:  # compiled code does not know the form of its value
                 if entry.value is not None:
                     read_offset(entry.value)
                 self._owner.offsets.replay(

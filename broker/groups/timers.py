@@ -1,4 +1,4 @@
-"""Deadlines: thousands of them move every second, and few are ever reached.
+"""Deadlines on a heap, made for thousands that move every second and are rarely reached.
 
 All deadlines are on one heap. When a timer's deadline moves to later, only the timer notes it; the
 heap does not change until the earlier deadline comes due. A timer keeps its action only while it

@@ -49,8 +49,8 @@ class TopicImage(Protocol):
 def hash_topics(names: Iterable[str], image: TopicImage) -> int:
     """Return a number that changes when one of these topics is created, grows, or is deleted.
 
-    0 stands for no topic at all. Kafka computes another number, so a group that moves between the
-    two brokers is assigned again once.
+    0 means that there is no topic. Kafka computes another number, so a group that moves from one
+    broker to the other is assigned again once.
     """
     topics = sorted((topic for topic in map(image.find, names) if topic is not None), key=_name)
     if not topics:

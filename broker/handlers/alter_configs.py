@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (44), versions 0-1, and AlterConfigs (33), versions 0-2.
 
-The first changes single settings (KIP-339), the second replaces all settings that were set for a
-resource. When a change is answered, it is in force and stored in the catalogue.
+IncrementalAlterConfigs changes single settings (KIP-339), AlterConfigs replaces all settings that
+were set for a resource. When a change is answered, it is in force and stored in the catalogue.
 
 Differs from Kafka: settings of share and streams groups are refused, since they have no effect
 here; expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka
@@ -91,7 +91,7 @@ async def _for_each(
 ) -> list[Any]:
     """Change every resource and return the results in order, in the form that both APIs share.
 
-    The types in ``never`` are refused by ``change``, whatever rights a client has.
+    Resources of the types in ``never`` are refused by ``change``, so no rights are checked.
     """
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
     outcomes: list[Any] = [None] * len(resources)
@@ -124,7 +124,7 @@ async def _for_each(
 
 
 def _is_of_another(context: RequestContext, kind: int, name: str) -> bool:
-    """Tell whether a resource is another broker: it is refused whatever rights a client has."""
+    """Tell whether a resource is another broker, which is refused without a check of rights."""
     if kind != ResourceType.BROKER or name == ALL_BROKERS:
         return False
     try:

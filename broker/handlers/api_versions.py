@@ -1,4 +1,4 @@
-"""ApiVersions (18), versions 0-4: what this broker serves, straight from the table.
+"""ApiVersions (18), versions 0-4: the APIs and versions in the table of `broker.api`.
 
 v1 throttle time · v3 client software name and version (KIP-511), features (KIP-584) · v4 features
 whose lowest level is 0. A request of a newer version is answered in version 0, with the range of

@@ -70,7 +70,7 @@ def find_refusal(
 ) -> KafkaError | None:
     """Return why a client may not do something with the settings of a resource; None if it may.
 
-    An unknown kind is refused elsewhere, whatever rights a client has.
+    An unknown kind is refused elsewhere, so no rights are checked.
     """
     refusal: KafkaError | None = None
     if kind == ResourceType.TOPIC:
@@ -156,7 +156,7 @@ def topics_seen(context: RequestContext) -> Callable[[str], bool] | None:
 
 
 def form_for(context: RequestContext, form: Form, name: str) -> Form:
-    """Return the form of a topic's part of an answer, with the operations of the client."""
+    """Return the version of a topic's cached answer, with the client's authorized operations."""
     rights = context.rights
     key, version, _ = form
     return key, version, _ALL_WITH_TOPIC if rights is None else rights.topic_operations(name)

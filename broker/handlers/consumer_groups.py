@@ -97,7 +97,7 @@ def _describe(
 
 
 def _sees_topics(context: RequestContext, members: Sequence[DescribedMember]) -> bool:
-    """Tell whether a client may describe all topics that members read or subscribe to."""
+    """Tell whether the client may describe all topics that the members read or subscribe to."""
     names = {
         each.topic_name
         for member in members

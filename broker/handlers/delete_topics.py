@@ -51,7 +51,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     by_target: dict[str | bytes | None, DeleteTopicState] = {}
     for target, each in zip(targets, entries, strict=True):
         first = by_target.setdefault(target, each)
-        if first != each:  # named by its name and by its id: one answer for both
+        if first != each:  # the request has both its name and its id: one answer
             key = each.topic_id if first.topic_id == NO_ID else first.topic_id
             by_target[target] = DeleteTopicState(first.name or each.name, key)
     wanted = list(by_target.values())
@@ -83,7 +83,7 @@ async def _find_refused(
 ) -> dict[int, DeletableTopicResult]:
     """Return the refusals of topics that the client may not delete, by their places.
 
-    A topic that is named twice is refused elsewhere, whatever rights a client has, as in Kafka.
+    A topic that is named twice is refused elsewhere, without a check of rights, as in Kafka.
     """
     counts = Counter(entries)
     share = LoopShare()
@@ -104,7 +104,7 @@ def _find_refusal(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
     if (name is None) == (key == NO_ID):
         return None  # an invalid row is refused elsewhere
     if name is not None:
-        # To delete a missing name needs no right to delete: the answer is that it is unknown.
+        # For a missing topic the right to delete is not needed: the answer is that it is unknown.
         may = name not in topics.topics or context.may(DELETE, TOPIC, name)
         may = may and context.may(DESCRIBE, TOPIC, name)
     else:

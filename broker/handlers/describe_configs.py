@@ -62,7 +62,7 @@ _MAX_KEPT = 32
 async def describe(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describe settings; one resource of an unknown type makes all fail, as in Kafka."""
+    """Describe settings; an unknown type of resource fails the whole request, as in Kafka."""
 
     def answer(each: tuple[DescribeConfigsResource, Refusal | None]) -> DescribeConfigsResult:
         resource, refusal = each
@@ -113,7 +113,7 @@ async def _judge(
 def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> Mapping[str, Any]:
-    """Return the settings of a resource by name."""
+    """Return the settings of a resource by their names."""
     name = resource.resource_name
     settings = context.services.settings
     node_id = context.services.identity.node_id

@@ -2,8 +2,8 @@
 
 v7 sessions (KIP-227) · v9 leader epochs (KIP-320) · v11 rack (KIP-392) · v12 diverging epochs
 (KIP-595), compact encoding · v13 topic ids (KIP-516) · v15 replica state (KIP-903) · v16 node
-endpoints (KIP-951) · v17 directory ids · v18 high watermark hint. A follower's fetch is refused:
-there are no replicas here.
+endpoints (KIP-951) · v17 directory ids · v18 high watermark hint. A follower's fetch is refused,
+since there are no other replicas.
 
 Differs from Kafka: only whole batches are sent, never a batch that is cut at the end of a
 partition; in a session a deleted topic gets UNKNOWN_TOPIC_ID, as it does without a session, where
@@ -107,8 +107,8 @@ class _Fetch(FetchRead):
     def read(self) -> tuple[int, bool]:
         """Read what the plan says; return bytes found and whether an answer may not wait.
 
-        What was read up before the request has waited is read again only if it has changed; a
-        session has sorted that out already.
+        After a wait only partitions with changes are read again; for a session the plan has only
+        these.
         """
         before = self.fetched if self.plan.session is None else []
         self.fetched = []
@@ -191,7 +191,7 @@ class _Fetch(FetchRead):
         return FetchResponse(error_code=error.code.value, session_id=session_id)
 
     def answer(self) -> FetchResponse:
-        """Close the books of the session and return the answer for each partition.
+        """Update the session and return the answer for each partition.
 
         Raises:
             InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
@@ -220,7 +220,7 @@ class _Fetch(FetchRead):
 
 
 async def _join(pieces: Sequence[Told]) -> Sequence[Told]:
-    """Return one list of partitions for each topic: a long list was read in pieces."""
+    """Join the pieces of each topic's partitions, which were read one after the other."""
     share = LoopShare()
     told: list[tuple[TopicKey, list[PartitionData]]] = []
     for key, rows in pieces:

@@ -145,7 +145,7 @@ async def delete(context: RequestContext, request: DeleteGroupsRequest) -> Delet
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         code = _delete(context, group_id)
-        if journal.unflushed:  # while others are served, one of them might wait in our stead
+        if journal.unflushed:  # a request served meanwhile could take over this fsync
             code = await share.wait_for(_flush(journal, code))
         results.append(DeletableGroupResult(group_id, code))
         await share.rest()
@@ -153,7 +153,7 @@ async def delete(context: RequestContext, request: DeleteGroupsRequest) -> Delet
 
 
 async def _flush(journal: CoordinatorLog, code: ErrorCode) -> ErrorCode:
-    """Wait for the fsyncs that ``flush.messages`` asks for, and return what has come of it."""
+    """Wait for the fsyncs that ``flush.messages`` asks for, and return the error, if any."""
     try:
         await journal.flush()
     except KafkaError as error:

@@ -2,8 +2,8 @@
 
 JoinGroup: v1 rebalance timeout · v4 member id required (KIP-394) · v5 instance id (KIP-345) · v7
 protocol type · v8 reason · v9 skip assignment (KIP-814). SyncGroup: v3 instance id · v5 protocol
-type and name. Both are answered when the other members have come. The state machine of the group
-holds the answer until then, so a closed connection loses no state.
+type and name. Both requests are answered when the other members have sent theirs. The state machine
+of the group holds the answer until then, so the group's state does not depend on the connection.
 
 Differs from Kafka: a new group above groups.max.count is refused with GROUP_MAX_SIZE_REACHED,
 whichever request would create it; so is a member that would make its group larger than 16 records

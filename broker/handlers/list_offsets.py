@@ -92,7 +92,7 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
 
 
 class _Finder:
-    """Answers what logs know without reading, and collects the timestamps to look for."""
+    """Answers what logs have in memory, and collects the timestamps to look for."""
 
     def __init__(self, context: RequestContext, committed: bool) -> None:
         self.may = context.may
@@ -108,7 +108,7 @@ class _Finder:
             search.rows[search.place] = search.find()
 
     async def look_up(self, wanted: ListOffsetsTopic) -> Sequence[Any]:
-        """Return the answers of a topic's partitions, some of them yet to be searched."""
+        """Return the answers of a topic's partitions; some are filled in later by a thread."""
         await self.share.rest()
         partitions = wanted.partitions
         if not self.may(DESCRIBE, TOPIC, wanted.name):
@@ -161,7 +161,7 @@ class _Finder:
     def _refuse(
         self, index: int, log: Log | None, told_epoch: int, timestamp: int
     ) -> ListOffsetsPartitionResponse:
-        """Return the error of a partition: for its timestamp, its place, or the client's epoch."""
+        """Return the error of a partition: its timestamp, its number or its epoch is wrong."""
         if not self._is_known(timestamp):
             code = ErrorCode.unsupported_version
         elif log is None:
@@ -171,7 +171,7 @@ class _Finder:
         return ListOffsetsPartitionResponse(index, code)
 
     def _look_for(self, rows: list[Any], place: int, index: int, log: Log, timestamp: int) -> Any:
-        """Answer the rare special positions; leave a time to a thread."""
+        """Answer the rare special timestamps; leave the others to a thread."""
         if not self._is_known(timestamp):
             return ListOffsetsPartitionResponse(index, ErrorCode.unsupported_version)
         if timestamp == _EARLIEST_LOCAL:

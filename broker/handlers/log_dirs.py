@@ -19,7 +19,7 @@ from siltstone.protocol.messages.describe_log_dirs import (
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.log import Log
 
-# The fields of DescribeLogDirsPartition, and of DescribeLogDirsTopic: bare tuples cost less.
+# DescribeLogDirsPartition and DescribeLogDirsTopic as bare tuples, which cost less.
 Rows = list[tuple[int, int, int, bool]]
 Found = dict[LogDirectory, dict[str, Rows]]
 
@@ -90,7 +90,7 @@ def _logs(
 ) -> Iterator[tuple[str, Iterable[tuple[int, Log | None]]]]:
     """Yield topics with the requested partitions and their logs; None for one without a log.
 
-    A topic that does not exist is yielded without partitions: the lookup counts as a step, too.
+    A topic that does not exist is yielded without partitions, so that others are served in between.
     """
     topics = context.services.topics.topics
     if wanted is None:

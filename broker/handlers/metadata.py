@@ -63,7 +63,7 @@ def handle(
 
 
 async def _handle_seen(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Describe and create what the client's rights allow; answers kept for all are not used."""
+    """Describe and create what the client's rights allow, without the cache of all topics."""
     wanted = request.topics
     refused: list[Any] = []
     share = LoopShare()
@@ -92,7 +92,7 @@ async def _handle_seen(context: RequestContext, request: MetadataRequest) -> Met
     if not seen:
         return _respond(context, request, refused)
     answer = await _handle(context, request._replace(topics=seen))
-    if is_all:  # but those that were deleted meanwhile
+    if is_all:  # without those that were deleted meanwhile
         there = [each for each in answer.topics if not _is_unknown(each)]
         return answer._replace(topics=there)
     return answer._replace(topics=[*answer.topics, *refused]) if refused else answer
@@ -106,7 +106,7 @@ def _is_unknown(described: Any) -> bool:
 def _only_ids(
     context: RequestContext, wanted: Sequence[MetadataRequestTopic]
 ) -> Sequence[MetadataRequestTopic]:
-    """Return the rows that count if one has an id: only rows with ids, in versions with ids."""
+    """Return the rows to answer: if one has an id, in a version with ids, only rows with ids."""
     if context.version < FIRST_METADATA_BY_ID:
         return wanted
     return [each for each in wanted if each.topic_id != NO_ID]

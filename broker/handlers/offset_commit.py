@@ -61,7 +61,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     is_any_unknown = False
     for some in share.cut(topics, "partitions"):
         committed, is_unknown = _commit(context.services, groups, context.version, request, some)
-        if groups.journal.unflushed:  # while others are served, one of them might wait in our stead
+        if groups.journal.unflushed:  # a request served meanwhile could take over this fsync
             committed = await share.wait_for(_flush(groups, committed))
         results += committed
         is_any_unknown |= is_unknown
@@ -80,7 +80,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
 async def _join(
     topics: Sequence[OffsetCommitRequestTopic], results: Results, share: LoopShare
 ) -> Results:
-    """Return one list of codes for each topic: a long list was committed in pieces."""
+    """Join the pieces of each topic's codes: a long list was committed in pieces."""
     codes = chain.from_iterable(each[2] for each in results)
     return await share.each(
         topics, lambda topic: (topic[0], topic[1], list(islice(codes, len(topic[2]))))
@@ -111,7 +111,7 @@ def _commit(
         NO_EXPIRY if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _LATEST_MS)
     )
     retired = services.topics.retired
-    if expiry_ms != NO_EXPIRY and retired:  # such a record cannot tell the topic's id
+    if expiry_ms != NO_EXPIRY and retired:  # such a record has no topic id
         named = known.keys() & {each[0] for each in topics}
         known = {name: known[name] for name in named if name not in retired}
     offsets = NewOffsets(now_ms, expiry_ms)
@@ -152,7 +152,7 @@ def _refuse(results: list[tuple[str, bytes, Grid]], error_code: int) -> None:
 
 
 async def _flush(groups: GroupCoordinator, results: Any) -> Any:
-    """Wait for the fsyncs that ``flush.messages`` asks for, and return what has come of it."""
+    """Wait for the fsyncs that ``flush.messages`` asks for, and return the error, if any."""
     try:
         await groups.journal.flush()
     except KafkaError as error:
@@ -164,7 +164,7 @@ async def _flush(groups: GroupCoordinator, results: Any) -> Any:
 
 
 def _answer(results: Any) -> OffsetCommitResponse:
-    return tuple.__new__(OffsetCommitResponse, (0, results))  # its __new__ costs more than the read
+    return tuple.__new__(OffsetCommitResponse, (0, results))  # its __new__ costs more
 
 
 async def _merge(results: Results, share: LoopShare) -> Results:

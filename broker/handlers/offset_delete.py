@@ -41,7 +41,7 @@ async def delete(context: RequestContext, request: OffsetDeleteRequest) -> Offse
             for some in share.pieces(partitions):
                 if may_read:
                     rows += _delete_some(context.services, request.group_id, name, some)
-                    if journal.unflushed:  # see OffsetCommit: no rest comes before
+                    if journal.unflushed:  # not after a rest, see OffsetCommit
                         await share.wait_for(journal.flush())
                 else:
                     denied = TopicAuthorizationFailed.code

@@ -95,7 +95,7 @@ async def _fetch_topics(
     *,
     has_ids: bool,
 ) -> list[Any]:
-    """Return the offsets of topics; unknown topics come late, as in Kafka, refused ones last."""
+    """Return the offsets of topics: unknown topics come later, as in Kafka, refused ones last."""
     if has_ids:
         topics = sorted(topics, key=lookup.is_unknown)
     found: list[Any] = []
@@ -134,7 +134,7 @@ def _row(index: int, code: int) -> OffsetFetchResponsePartition:
 
 
 class _Lookup:
-    """The offsets of one group while a request asks for them, each as it is when it is found."""
+    """Looks up offsets of one group; other requests may change them between two look-ups."""
 
     __slots__ = ("_group_id", "_offsets", "_registry", "_require_stable")
 

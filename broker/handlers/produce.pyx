@@ -12,12 +12,11 @@ batch that cannot be opened is answered CORRUPT_MESSAGE, and an unknown codec IN
 Kafka answers UNKNOWN_SERVER_ERROR; a partition without records is refused, where Kafka never
 answers.
 
-The append is a write to the page cache and runs on the loop: a hop to a thread costs more than the
-write. Fsyncs, and large compressed batches that must be opened, do run on threads.
-
-A request is served from top to bottom: its version says how partitions are named; the client's
-rights are asked (`handle`); each batch is checked (`Produce._append`), appended (`Produce._store`)
-and answered with the result (`answer`). All of that is one call, unless a thread must open a batch
+The append is a write to the page cache and runs on the loop: passing it to a thread costs more than
+the write. Fsyncs, and large compressed batches that must be opened, do run on threads. A request is
+served from top to bottom: its version says how partitions are named; the client's rights are
+checked (`handle`); each batch is checked (`Produce._append`), appended (`Produce._store`) and
+answered with the result (`answer`). All of that is one call, unless a thread must open a batch
 first, an fsync is needed, or there are very many partitions.
 """
 
@@ -75,7 +74,7 @@ cdef enum:
     PRODUCE = 0
     FIRST_WITH_ZSTD = 7
 
-cdef enum:  # what `Produce._append_some` has come to
+cdef enum:  # the results of `Produce._append_some`
     ALL
     SOME
     CLOSED  # the next batch must be opened by a thread
@@ -84,12 +83,12 @@ cdef frozenset ACKS = frozenset({-1, 0, 1})
 cdef tuple WITHOUT_LOG_START = (
     CorruptMessage, KafkaStorageError, RecordListTooLarge, RecordTooLarge,
 )
-# Kafka counts all errors but these as its own failures (ReplicaManager.appendRecordsToLeader).
+# Kafka counts all errors except these as its own failures (ReplicaManager.appendRecordsToLeader).
 cdef tuple NOT_A_FAILURE = (*WITHOUT_LOG_START, UnknownTopicOrPartition)
 cdef str ADMIN_CLIENT = "__admin_client"
-# A batch that can unfold to more bytes is opened on a thread: the hop there and back costs less,
-# and 2 KB of hostile zstd held the loop for 47 ms. The tuple has the limit of the compressed size,
-# by codec.
+# A batch that can unfold to more bytes is opened on a thread, since this takes longer than passing
+# it there and back; 2 KB of hostile zstd held the loop for 47 ms. The tuple has the limit of the
+# compressed size, by codec.
 UNFOLDED_INLINE_BYTES = 256 * 1024
 cdef tuple OPEN_INLINE_BYTES = (
     4 * 1024,
@@ -98,7 +97,7 @@ cdef tuple OPEN_INLINE_BYTES = (
 )
 cdef object CLIENT = Origin.CLIENT
 cdef tuple NO_LEADER = (-1, -1)
-cdef object STORED = memoryview(b"")  # in place of a batch's bytes: the answer needs none
+cdef object STORED = memoryview(b"")  # replaces a batch's bytes, which the answer does not need
 
 
 cpdef handle(RequestContext context, object request):
@@ -114,7 +113,7 @@ cdef object serve(RequestContext context, object request, bint is_own):
 
 
 cdef bint may_all(RequestContext context, object request) except *:
-    """Tell whether the client may write all of a request; False if it has many topics."""
+    """Tell whether the client may write to all topics; False also for many topics."""
     cdef bint by_id = context.version >= FIRST_BY_ID
     topics = request.topic_data
     if len(topics) > MOST:
@@ -183,7 +182,7 @@ def judge(RequestContext context, request):
 
 
 async def judge_many(RequestContext context, request, bint by_id):
-    """Do the same as `judge`, and let others be served in between."""
+    """Do what `judge` does, and let others be served in between."""
     share = LoopShare()
     topics, refused = await split_many(context, WRITE, request.topic_data, share, by_id=by_id)
     denial = TopicAuthorizationFailed()
@@ -299,9 +298,9 @@ cdef class Produce(Unwritten):
         if not self._waits:
             return self.answer()
         if self._is_refused and not self._acks:
-            self._write()  # nothing behind it may be served
+            self._write()  # the connection must serve nothing further
             return self.answer()
-        self._topics = []  # many requests may wait: each keeps only what its answer needs
+        self._topics = []  # many requests may wait, so each keeps only what its answer needs
         self._request = None
         return self
 
@@ -378,7 +377,7 @@ cdef class Produce(Unwritten):
         return self._services.topics.find_log(topic.topic_id if self._by_id else topic.name, index)
 
     cdef object _check(self, object log, object records):
-        """Make the checks that need no look into the records; return the single batch."""
+        """Make the checks that do not read the records; return the single batch."""
         whole = check_records(records, self.context.version)
         if self._acks not in ACKS:
             raise InvalidRequiredAcks
@@ -488,11 +487,11 @@ cdef class Produce(Unwritten):
     async def _flush(self):
         """Wait for the fsyncs that ``flush.messages`` asks for before answering."""
         cdef Produced topic
-        self._write()  # it may still be the turn in which the batches came
+        self._write()  # the batches may still wait for the end of the round
         for log in self._unflushed or ():
             try:
                 await self._services.io.run(log.flush)
-            except KafkaError as error:  # none of that log's batches became durable
+            except KafkaError as error:  # no batch of that log is durable
                 for topic in self._produced:
                     for row in topic.rows:
                         if isinstance(row, ValidatedBatch) and row.log is log and not row.error:

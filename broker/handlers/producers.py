@@ -86,7 +86,7 @@ async def _find_producer(
 
 
 def _code_of(error: KafkaError, version: int) -> ErrorCode:
-    """Return the code of a refusal; older versions have another code for it."""
+    """Return the code of a refusal: older versions get another code for the same error."""
     if isinstance(error, ProducerFenced) and version < _FIRST_WITH_FENCED:
         return InvalidProducerEpoch.code
     return error.code

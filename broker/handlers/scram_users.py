@@ -135,7 +135,7 @@ def _judge(
     fault: tuple[int, str] | None,
     faults: dict[str, tuple[int, str]],
 ) -> None:
-    """Note a fault of a change; its own fault takes precedence over a user named twice."""
+    """Note a user's refusal: the fault of this change, or else that the user is named twice."""
     if fault is not None:
         faults.setdefault(name, fault)
     elif named[name] > 1:

@@ -83,8 +83,8 @@ async def _flush(context: RequestContext, answer: T, refuse: Callable[[KafkaErro
 async def flush(context: RequestContext, share: LoopShare) -> None:
     """Wait for the fsyncs that ``flush.messages`` of the journals asks for, if any.
 
-    What was written must not be followed by a rest: others might begin to wait for its fsync, and
-    nothing would be left here to wait for.
+    Call it without a rest after the write: a request that is served meanwhile could take over the
+    fsync, and then nothing would be left to wait for here.
 
     Raises:
         KafkaError: A disk fails.
@@ -126,7 +126,7 @@ async def _add(
     context: RequestContext, wanted: AddPartitionsToTxnTransaction, share: LoopShare
 ) -> AddPartitionsToTxnResult:
     """Make partitions part of one transaction."""
-    await share.rest()  # of many that name no partition, too
+    await share.rest()  # also for many topics without partitions
     name = wanted.transactional_id
     if context.version < _FIRST_BY_BROKERS and not context.may(WRITE, TRANSACTIONAL_ID, name):
         return await _refuse(wanted, TransactionalIdAuthorizationFailed.code, share)

@@ -71,7 +71,7 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
 
 
 def _check_epoch(log: Log, marker: WritableTxnMarker) -> None:
-    """Refuse a marker whose epoch is not newer than the data's: it belongs to an earlier one."""
+    """Refuse a marker whose epoch is not above the data's: it belongs to an earlier transaction."""
     entry = log.producers.producers.get(marker.producer_id)
     if (
         entry is not None

@@ -134,7 +134,7 @@ async def _try(
     offsets: NewOffsets,
     share: LoopShare,
 ) -> ErrorCode:
-    """Write offsets, to the disk if need be, and return a code for all of them."""
+    """Write offsets, with an fsync if settings ask for it, and return one code for all of them."""
     try:
         if not request.group_id:
             raise InvalidGroupId
@@ -177,7 +177,7 @@ def _sort(
 
 
 def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: NewOffsets) -> None:
-    """Write what may be committed, if all of it may.
+    """Write the offsets if the group and the transaction accept them.
 
     Raises:
         KafkaError: The commit is refused, or the journal could not be written.
@@ -231,7 +231,7 @@ async def _respond(
     topics: list[TxnOffsetCommitResponseTopic] = []
     once: dict[str, list[Any]] | None = None
     if UnknownTopicOrPartition.code in codes.values():
-        once = {}  # Kafka's answer names a topic once then
+        once = {}  # then Kafka's answer names each topic once
     for name, partitions in request.topics:
         rows: list[Any] = [] if once is None else once.get(name, [])
         if once is None or name not in once:

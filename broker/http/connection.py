@@ -210,7 +210,7 @@ class HttpConnection:
         if self._http.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             return
         await self._send(self._method, response)
-        # Closing with unread input would reset the connection under the answer.
+        # Closing with unread input would reset the connection, and the peer could lose the answer.
         self._writer.write_eof()
         try:
             async with asyncio.timeout(_LINGER_SECONDS):

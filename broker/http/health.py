@@ -101,7 +101,7 @@ class DiskCheck:
         error = self._try.exception()
         self.remark = None
         if error is None:
-            # A few bytes may still fit when no record does; a failure lasts until a restart.
+            # A few bytes may fit where no record does, or after a failure until the restart.
             if self.directory.trouble is not None:
                 self.remark = f"log directory {path} {self.directory.trouble}; {_MEANWHILE}"
             return None

@@ -129,7 +129,7 @@ class HttpPort:
 
 
 class CertificateNote:
-    """The note of the certificate that the port shows after a reload (loop only)."""
+    """Keeps the file with the port's certificate up to date after reloads (loop only)."""
 
     def __init__(self, io: IoThreads, directory: Path) -> None:
         self._io = io

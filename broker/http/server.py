@@ -208,7 +208,7 @@ class HttpServer:
         is_spare, _, oldest = min(
             usual or waiting, key=lambda each: (-counts[self._clients[each[2]].host], each[1])
         )
-        self._clients[oldest].since = None  # it is being closed, and makes room only once
+        self._clients[oldest].since = None  # a client that is being closed counts as room only once
         oldest.cancel()
         return is_spare
 

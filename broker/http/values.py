@@ -49,7 +49,7 @@ class Admission:
 
 @dataclass(slots=True)
 class Patience:
-    """The time since when the server waits for a client: for a request, or to send an answer.
+    """Since when the server waits for a client: for a request, or for room to send an answer.
 
     It is None while the client waits for the server.
     """

@@ -39,7 +39,7 @@ class Addresses:
             settings, lambda: settings().max_connection_creation_rate, monotonic
         )
         self._counts: dict[str, int] = {}
-        self._seen: ServerConfig | None = None  # the settings that the limits are from
+        self._seen: ServerConfig | None = None  # the settings from which the limits were computed
         self._most = self._most_of_one = _NO_LIMIT
         self._overrides: dict[str, int] = {}
 

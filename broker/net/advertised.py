@@ -74,7 +74,7 @@ async def find_faults(
     *,
     connects: bool = True,
 ) -> dict[str, str]:
-    """Resolve every advertised address and connect to it, unless it is one of those bound here.
+    """Resolve every advertised address and connect to it, unless this broker has bound it itself.
 
     Without ``connects`` addresses are only resolved, since no broker listens yet. The result says
     for each faulty listener which clients fail and why.

@@ -5,10 +5,10 @@ Most frames are complete after one ``recv`` and never leave the shared buffer. A
 a client that announces 100 MiB and sends nothing uses no memory and delays no other client.
 
 All bytes that have arrived and are not served yet count against ``queued.max.request.bytes``,
-including bytes of incomplete frames. Above the limit large frames wait. A client whose memory
-others wait for must send as many bytes as it holds within ``WHOLE_SECONDS``. `judge` measures this
-rate once a second. If a client has been too slow for ``GRACE_SECONDS``, it is closed as soon as
-another client lacks room, and never before.
+including bytes of incomplete frames. Above the limit large frames wait. While others wait for
+memory, a client must send as fast as if the bytes that it holds came in ``WHOLE_SECONDS``. `judge`
+measures this rate once a second. If a client has been too slow for ``GRACE_SECONDS``, it is closed
+as soon as another client lacks room, and never before.
 """
 
 import asyncio

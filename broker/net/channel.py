@@ -27,11 +27,11 @@ from siltstone.protocol.parts import FileSlice
 if TYPE_CHECKING:
     from siltstone.broker.net.sending.senders import Senders
 
-# A consumer's default bytes for a partition, and the head of the answer, leave in one turn.
+# In one turn a consumer's default bytes for a partition and the answer's head can leave.
 TURN_BYTES = 1024 * 1024 + INLINE_BYTES
 # More than a socket with its usual buffer accepts at once; the loop would have to send the rest.
 HANDED_BYTES = 256 * 1024
-# Each small part costs a read, so it counts as this much more: a thousand parts in a turn.
+# Each small part costs a read, so it counts as these bytes more: at most a thousand parts a turn.
 _PART_BYTES = TURN_BYTES // 1024
 
 

@@ -4,7 +4,7 @@ Each wake-up receives once, serves every complete frame and sends the answers to
 that must wait (a long poll, an fsync) is a coroutine: until it has answered, nothing behind it is
 served, so answers keep Kafka's order. While a client does not read its answers, the broker does not
 read from it either, so a connection holds at most one receive buffer and the answers of one turn. A
-client may end its side after its requests: they are answered first, and then the connection closes.
+client may shut down its side after its requests: these are answered, then the connection closes.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Connection(Turn):
             self._gate = self.listener.dispatcher
 
     def find_login(self) -> Login | None:
-        """Return the login; if the listener has no logins, log that the client tried to log in."""
+        """Return the login, or None and a log line if the listener has no logins."""
         if self.login is None:
             self.listener.note_login(self)
         return self.login
@@ -437,7 +437,7 @@ class Connection(Turn):
             self._end_task(self._task)
 
     def _end_task(self, task: asyncio.Task[None]) -> None:
-        """Cancel a task that owes an answer, after its first step.
+        """Cancel the task that owes an answer, but not before its first step has run.
 
         A coroutine that never begins does not run its ``finally``, nor does any coroutine that it
         would have awaited. The loop runs callbacks in the order of their requests, so the first
@@ -513,7 +513,7 @@ class Connection(Turn):
         return next_frame(kept, 0, len(tail), self._limit) - SIZE_PREFIX > LARGE
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Close because of bytes that are not a Kafka request, after earlier answers have left."""
+        """Send the earlier answers, then close because of bytes that are not a Kafka request."""
         self.listener.note_refused(self, error)
         self._tail = b""
         self._count()

@@ -92,7 +92,7 @@ class Dispatcher:
     def meter(
         self, find: Callable[[Api], Callable[..., Any] | None], timer: TurnTimer | None
     ) -> None:
-        """Let ``find`` name the handler that replaces an API's own; None means no replacement.
+        """Replace handlers by those that ``find`` returns; None keeps an API's own handler.
 
         ``find`` is called now. ``timer`` measures whole turns.
         """
@@ -158,7 +158,7 @@ class RareRequests:
         try:
             row = await _go_on(response, waited)
         except ProtocolError as error:
-            self._stats.refused += 1  # what is raised before it waits, its gate counts
+            self._stats.refused += 1  # errors before the first wait are counted by the gate
             raise self.explain(connection, route, version, error) from error
         except Exception as error:
             raise self.fault(connection, route, version, error) from error

@@ -1,6 +1,6 @@
 """Makes requests fail or wait when a test asks for it: ``siltstone serve --test-faults``.
 
-An API without such an order keeps its own handler, so its requests cost nothing more.
+An API without such an order keeps its own handler, so its requests are as fast as ever.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class _Trouble:
             raise ProtocolError("a test has asked for it")
         is_fetch = self._api.name == "Fetch" and failure.error not in _OF_FETCH_SESSIONS
         if is_fetch and request.session_id and request.session_epoch > 0:
-            # A fetch session names only changed partitions. Without it the client names all again.
+            # This error makes the client name all partitions of its session again.
             lost = ErrorCode.fetch_session_id_not_found
             return make_error_answer(self._response, context.version, request, lost)
         code = failure.error.value

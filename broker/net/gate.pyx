@@ -1,4 +1,4 @@
-"""The way of a frame to its handler, and of the answer back."""
+"""Passes a frame to its handler, and encodes the answer."""
 
 cimport cython
 from cpython.ref cimport Py_DECREF, PyObject
@@ -110,7 +110,7 @@ cdef class Gate:
         try:
             table = route.requests[version] or route.load_tables(version)
             request, position = read(table, buffer, body, end, route.max_elements, MOST)
-            context = RequestContext.__new__(RequestContext)  # __init__ costs as much as a read
+            context = RequestContext.__new__(RequestContext)  # calling __init__ would cost as much as reading the request
             context.services = caller.services
             context.api_key = key
             context.version = version
@@ -152,7 +152,7 @@ cdef object answer(
     if response is not None and not isinstance(response, tuple):
         come = PyIter_Send(response, None, &got)  # `send` would raise and catch an exception
         found = <object> got
-        Py_DECREF(found)  # the reference that the call has returned
+        Py_DECREF(found)  # drop the reference that PyIter_Send has returned
         if come == PYGEN_NEXT:
             return gate._rare.wait(
                 connection, route, context.version, context.correlation_id, response, found, began

@@ -81,7 +81,7 @@ class Listener:
         self._rate = ConnectionRate(
             lambda: services.settings.server, lambda: self._find_limits()[1], self._loop.time
         )
-        self._settings: ServerConfig | None = None  # the settings that the limits are from
+        self._settings: ServerConfig | None = None  # the limits are from these
         self._limits: tuple[int | None, int | None] = (None, None)
         self._is_full = False
         self._too_soon: dict[socket.socket, None] = {}
@@ -114,7 +114,7 @@ class Listener:
         self.host = host
 
     def _find_options(self) -> list[tuple[int, int, int]]:
-        """Return the socket options that connections inherit, which saves calls for each one.
+        """Return the socket options that connections inherit, to save calls for each one.
 
         The send buffer limits how far the broker may run ahead of its client. By default the kernel
         lets the buffer grow to megabytes, which is more than the processor's caches hold. Then each
@@ -365,7 +365,7 @@ class Listener:
         return True
 
     def _note_over(self, host: str) -> None:
-        """Note that a handshake is over; whether it succeeded is reported after this call."""
+        """Note that a handshake has ended; later calls report whether it succeeded."""
         self._note_closed(host)
         self._loop.call_soon(self._go_on)
 

@@ -1,7 +1,7 @@
 """The login of one connection: SaslHandshake and SaslAuthenticate, before other requests.
 
-This is the gate of a connection whose listener requires SASL. It passes only the requests that may
-come now. After the login the dispatcher replaces this gate, unless the login expires. Kafka's
+A listener that requires SASL gives each connection this gate, which passes only the requests that
+may come now. After the login the dispatcher's gate replaces it, unless the login expires. Kafka's
 SaslServerAuthenticator is the model: ApiVersions may come once, then a handshake; bare tokens
 follow a handshake of version 0, and SaslAuthenticate follows one of version 1. A client that fails
 is answered after ``connection.failed.authentication.delay.ms``, and its connection is closed.
@@ -299,7 +299,7 @@ class Login(Gate):
         return len(answer).to_bytes(4, "big") + answer
 
     async def _note_refusal(self, connection: Connection, conversation: Conversation) -> None:
-        """Note a login that has failed, although the client must still send a token."""
+        """Remember that the login has failed; the client learns it only after its next token."""
         if conversation.refusal is not None:
             self._is_noted = True
             self._note(connection, conversation.refusal)

@@ -39,7 +39,7 @@ def warm(file: int, position: int, size: int) -> None:
 
 
 def ignore(_why: str = "") -> None:
-    """Do nothing: the callback of a closed channel, which has no connection left to tell."""
+    """Do nothing: the callback of a closed channel, whose connection is gone."""
 
 
 class Outlet:

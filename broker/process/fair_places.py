@@ -37,7 +37,7 @@ class FairPlaces:
             turn = queue.popleft()
             if queue:
                 self._waiting[address] = queue  # its next turn is after all others
-            if not turn.cancelled():  # if it is, its task has not run since to call `_leave`
+            if not turn.cancelled():  # if it is done, its task has not yet run to call `_leave`
                 turn.set_result(None)
                 return
         self._free += 1

@@ -1,9 +1,9 @@
 """How long one request may have the loop before others are served.
 
-Requests of any kind whose time is over wait in one line, and in each turn of the loop they get one
-share together. So a hundred large requests delay others no longer than one. The few requests that
-began first take turns, and those behind them wait until one is done. So only few requests and
-answers are half done, which is when they use the most memory.
+Requests that have used up their share wait in one line, and in each turn of the loop all of them
+together get one share. So a hundred large requests delay others no longer than one. The few
+requests that began first take turns, and the others wait until one of these is done. So only few
+requests are half done at a time, which is when they use the most memory.
 """
 
 import asyncio
@@ -64,9 +64,9 @@ cdef class _Line:
         self._waiting = []
 
     def find_number(self):
-        """Return the number of the running task: a request may use several shares, one by one.
+        """Return the running task's number in the line, the same for all shares of a request.
 
-        A request that has no task yet gets a number, and the task that it becomes keeps it.
+        A request that runs without a task gets a number, which its later task keeps.
         """
         task = asyncio.current_task()
         number = None if task is None else self._numbers.get(task)
@@ -78,13 +78,13 @@ cdef class _Line:
         return number
 
     def drop_number(self):
-        """Have what the task that runs does next stand behind all that have begun."""
+        """Give up the running task's number: its next request waits behind all that have begun."""
         task = asyncio.current_task() if self._numbers else None
         if task is not None:
             self._numbers.pop(task, None)
 
     async def wait(self, long long number, long long last, double seconds):
-        """Wait for a turn with the loop for ``seconds``; return the number of the turn."""
+        """Wait in the line for a share of ``seconds``; return the number of the loop's turn."""
         cdef _Place place
         loop = asyncio.get_running_loop()
         if not self._waiting:
@@ -188,7 +188,7 @@ cdef class LoopShare:
         self._begin()
 
     cdef int _begin(self) except -1:
-        """Begin the first share; where others wait it is what a small request takes."""
+        """Begin the first share; while others wait, it is only as long as most requests need."""
         cdef double seconds = self._seconds
         if _busy and _find_line() in _busy:
             seconds = min(seconds, FIRST_SECONDS)
@@ -197,11 +197,11 @@ cdef class LoopShare:
 
     @property
     def is_over(self):
-        """Tell whether `rest` would let others be served now."""
+        """Tell whether the share is used up, so that `rest` would let others be served."""
         return perf_counter() > self._end
 
     cpdef rest(self):
-        """Let others be served if the share is used up; they may change what was looked up."""
+        """Let others be served if the share is used up; what the caller has read may change."""
         return self.turn() if perf_counter() > self._end else _DONE
 
     async def turn(self):
@@ -216,7 +216,7 @@ cdef class LoopShare:
         self._end = now + self._seconds
 
     async def wait_for(self, work):
-        """Await work that is not the loop's, such as a disk's: its time begins again behind it.
+        """Await work outside of the loop, such as a disk's; then the share begins again.
 
         Others are served meanwhile, as in `rest`.
         """

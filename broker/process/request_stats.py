@@ -1,8 +1,8 @@
 """Counts requests, errors and time of each API in plain integers.
 
 The counters are Kafka's RequestMetrics (requests, errors, total time). A histogram is a list of
-integers with fixed bounds, because dispatch pays for an observation on each request and an
-exporter's own objects cost several microseconds.
+integers with fixed bounds, because each request is observed, and the objects of an exporter library
+take several microseconds for that.
 """
 
 from collections import Counter

@@ -8,8 +8,8 @@ composition root creates, reports when a socket can be read or written and when 
 Encrypted sockets (`siltstone.broker.net.tls.sockets`) work in OpenSSL and use only `wrap` of this
 module. Sender threads wait in the kernel; with ``num.network.threads=0`` the loop sends by itself.
 
-A socket is a Python object, or a number where no object is needed. No call waits: if it would have
-to, it raises BlockingIOError. Sizes are in bytes, times in seconds.
+A socket is a Python object, or a number where no object is needed. No call waits: a call that would
+have to wait raises BlockingIOError. Sizes are in bytes, times in seconds.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class Watch:
         return self._epoll.fileno()
 
     def add(self, fileno: int) -> None:
-        """Have a socket reported as soon as it has room.
+        """Watch a socket: it is reported once, as soon as it has room.
 
         Raises:
             OSError: The system watches no more sockets.

@@ -1,4 +1,4 @@
-"""The tasks of one owner, which waits for every task or cancels it."""
+"""The tasks of one owner, which waits for them or cancels them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable

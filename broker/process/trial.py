@@ -1,4 +1,4 @@
-"""Options for tests, which move the broker's clock and make requests fail.
+"""The options of ``siltstone serve`` with which tests move the clock and make requests fail.
 
 Only programs on the same machine may do so: a broker with these options listens only on loopback.
 """
@@ -12,7 +12,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Trial(NamedTuple):
-    """The options of ``siltstone serve`` for tests; by default all are off."""
+    """The values of these options; by default all are off."""
 
     moves_clock: bool = False
     makes_faults: bool = False

@@ -60,7 +60,7 @@ class AclWriter:
         await self.file.make(self._add(acls))
 
     async def remove(self, filters: Iterable[AclFilter]) -> list[list[Acl]]:
-        """Remove the rules that match from the disk, then from force; return them by filter.
+        """Remove the rules that match, first from the disk; return the removed rules by filter.
 
         Raises:
             KafkaStorageError: As in `add`.
@@ -68,7 +68,7 @@ class AclWriter:
         return await self.file.make(self._remove(filters))
 
     async def replace(self, acls: Iterable[Acl]) -> None:
-        """Put these rules on the disk and into force, and remove all others.
+        """Replace all rules by these, first on the disk.
 
         Raises:
             KafkaStorageError: The file could not be written, so nothing has changed.
@@ -118,7 +118,7 @@ def _decode(content: bytes) -> list[Acl]:
     """Return the rules.
 
     Raises:
-        ValueError: The content is no such file (or KeyError, TypeError, AttributeError).
+        ValueError: The content is not that of an ACL file (or KeyError, TypeError, AttributeError).
     """
     rows = read_version(content, _VERSION)["acls"]
     if not isinstance(rows, list):

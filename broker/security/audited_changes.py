@@ -30,7 +30,7 @@ _CONFIGS: Final = {each.value: each.name for each in ConfigType}
 
 
 def _rows(resource: str, rows: str, name: str = "name") -> Callable[[Any, Any], Iterator[Change]]:
-    """Return what finds the rows of an answer that have no error code."""
+    """Return a function that finds the rows of an answer that have no error code."""
 
     def find(_: Any, answer: Any) -> Iterator[Change]:
         for row in getattr(answer, rows):

@@ -68,7 +68,7 @@ class _Rights:
 
 @lru_cache(maxsize=1024)
 def _canonical(host: str) -> str:
-    """Return a rule's host as a client's address is written: Java writes IPv6 without ``::``."""
+    """Return a rule's host in the form of a client's address: Java writes IPv6 without ``::``."""
     if ":" not in host:
         return host
     from ipaddress import ip_address  # noqa: PLC0415  # few rules have such a host
@@ -93,7 +93,7 @@ class Authorizer:
     """The rules in force, and their answers (loop only).
 
     Invariants: ``_rights`` has an entry for each pattern of ``_acls`` and for no other;
-    ``_prefixes`` has the prefixed ones of each resource type; ``_remembered`` holds answers of
+    ``_prefixes`` has the prefixed ones of each resource type; ``_remembered`` holds answers by
     these rules; ``_of_prefixes`` holds what all rules of a prefix allow and deny a client.
     """
 

@@ -71,7 +71,7 @@ class Mechanisms:
     def max_lifetime_ms(self, mechanism: str, proven_ms: int) -> int:
         """Return for how many ms a login is valid, given the ms of its proof; 0 means no limit.
 
-        Kafka's SaslServerAuthenticator also takes the shorter of the two times.
+        The shorter of the two times counts, as in Kafka's SaslServerAuthenticator.
         """
         allowed_ms = self._max_reauth_ms[mechanism]
         return min(proven_ms, allowed_ms) if proven_ms and allowed_ms else proven_ms or allowed_ms

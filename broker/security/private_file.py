@@ -61,7 +61,7 @@ def read_version(content: bytes, version: int) -> Any:
     """Return the JSON object of a file after a check of the version in it.
 
     Raises:
-        ValueError: The content is no such file, or has another version (or KeyError, TypeError).
+        ValueError: The content is malformed, or has another version (or KeyError, TypeError).
     """
     parsed = read_json(content)
     if parsed["version"] != version:

@@ -57,9 +57,9 @@ class Security:
     """Users, how clients log in at each listener, and what they may do (loop only).
 
     ``mechanisms`` has an entry for each listener where clients have to log in. ``authorizer`` and
-    ``acls`` are None if all clients may do everything. ``audit`` is None if, besides, no client
-    logs in and no audit log is wanted: then no request is checked. ``writer`` changes the
-    ``users``, and ``quota_writer`` changes the ``quotas``.
+    ``acls`` are None if all clients may do everything. ``audit`` is None if, in addition, no client
+    logs in and no audit log is wanted. ``writer`` changes the ``users``, and ``quota_writer``
+    changes the ``quotas``.
     """
 
     def __init__(self, directory: Path, io: IoThreads, clock: Clock) -> None:

@@ -60,7 +60,7 @@ class UserStore:
         self._absent = {
             name: AbsentUsers(mechanism, self._secret) for name, mechanism in _HASHES.items()
         }
-        self._kept: list[bytes] = []  # the absent users that were asked for, according to the file
+        self._kept: list[bytes] = []  # the absent users as the file has them
 
     def load(self) -> None:
         """Read the file, if there is one. Blocks.
@@ -185,7 +185,7 @@ def _decode(content: bytes) -> tuple[bytes, Credentials, _Absent]:
     """Return the secret, the users, and the absent users.
 
     Raises:
-        ValueError: The content is no such file (or KeyError, TypeError, AttributeError).
+        ValueError: The content is not a file of users (or KeyError, TypeError, AttributeError).
     """
     parsed = read_version(content, _VERSION)
     secret = base64.b64decode(parsed["secret"], validate=True)

@@ -27,8 +27,7 @@ def make_pool(
     def make_cleaner(settings: CleanerSettings) -> Cleaner:
         from siltstone.cleaner.one_pass.cleaner import Cleaner  # noqa: PLC0415  # in a cleaner's thread, by its first pass
 
-        # From now on a thread runs beside the loop: the loop runs in short bursts, a pass for
-        # seconds.
+        # From now on threads compete with the loop, which runs in short bursts, a pass for seconds.
         threads.ask_for_slice(threads.SHORT_NS, threads.find_main_id())
         return Cleaner.of(settings, clock, throttle)
 

@@ -1,4 +1,4 @@
-"""The event loop's side of the cleaner: here other work on a log is announced to the cleaner.
+"""The event loop's side of the cleaner: it tells the cleaner of deletions, moves and settings.
 
 Work that takes a lock of the cleaner, or waits for a cleaner thread, runs on an io thread.
 """
@@ -112,11 +112,11 @@ class Cleaning:
             self.pool.get().forget(*topic_partitions)
 
     def is_busy(self, log: Log) -> bool:
-        """Tell whether a cleaner thread works on a log; then housekeeping does not trim it."""
+        """Tell whether a cleaner thread works on a log, so that housekeeping must not trim it."""
         return self.manager.states.get(log.topic_partition) in {State.IN_PROGRESS, State.ABORTED}
 
     def is_reserved(self, log: Log) -> bool:
-        """Tell whether a log is being cleaned or paused for a move; then nothing else trims it."""
+        """Tell whether a log is being cleaned, or paused for a move: nothing else trims it then."""
         return self.manager.states.get(log.topic_partition) is not State.NONE
 
     def reconfigured(self, log: Log, before: TopicConfig) -> None:

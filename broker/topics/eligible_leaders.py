@@ -2,8 +2,8 @@
 
 A replica that leaves the set of replicas in sync may still be elected while the set is not smaller
 than ``min.insync.replicas``. The only replica never leaves the set, so there are no such replicas
-to name. But all brokers have to agree on that setting: the cluster has a value for it, which can be
-changed and not removed, and a single broker has none.
+to name. But with this feature ``min.insync.replicas`` is a setting of the cluster, which can be
+changed but not removed, and not of a single broker.
 """
 
 from collections.abc import Iterable, Mapping

@@ -8,7 +8,7 @@ from siltstone.protocol import names
 
 
 class Preset(NamedTuple):
-    """Partitions and settings instead of the broker's defaults."""
+    """Partitions and settings that replace the broker's defaults."""
 
     partitions: int
     overrides: Mapping[str, str]

@@ -117,7 +117,7 @@ class PinRoom:
             directories=frozenset(each.directory for each in frozen),
         )
         self._pins[pin.pin_id] = pin
-        # The pin is made even if the client disconnects; its lease ends it then.
+        # The pin is completed even if the client disconnects; then it ends with its lease.
         await to_its_end(
             self._linking.start(self._link(pin, frozen), "pin"), PinRefused, KafkaError
         )
@@ -224,7 +224,7 @@ class PinRoom:
             )
 
     def _freeze(self, logs: Iterable[Log]) -> list[FrozenLog]:
-        """Freeze all logs in the order of their names, or none. Without await: one instant."""
+        """Freeze all logs in the order of their names, or none, at one instant: without await."""
         frozen: list[FrozenLog] = []
         try:
             frozen.extend(

@@ -58,12 +58,12 @@ _logger = logging.getLogger(__name__)
 class TopicRegistry:
     """Every topic by name and id, and every log by topic and partition (loop only).
 
-    ``logs`` may also hold logs that belong to no topic; Metadata does not list those. ``version``
-    grows with each change of topics and partitions. Such a change also empties ``listings``, which
-    keeps parts of the answers about all topics, as `Topic.answers` does. A name is reserved while
-    its topic is being created, altered or deleted: other requests for the name wait. ``retired``
-    has the names of deleted topics of which groups may still have offsets, until `release`; a new
-    topic may have such a name. Work that has begun is completed even if its client disconnects.
+    ``logs`` may also hold logs that belong to no topic; Metadata omits such logs. ``version`` grows
+    with each change of topics and partitions. Such a change also empties ``listings``, which keeps
+    parts of the answers about all topics, as `Topic.answers` does. A name is reserved while its
+    topic is being created, altered or deleted: other requests for the name wait. ``retired`` has
+    the names of deleted topics of which groups may still have offsets, until `release`; a new topic
+    may have such a name. Work that has begun is completed even if its client disconnects.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class TopicRegistry:
     async def release(self, deleted: Mapping[str, UUID]) -> None:
         """Forget deleted topics by name, because no group has offsets of them any more.
 
-        The disk comes first: an offset that is committed afterwards for a topic of that name has no
-        id, and a start that found the name retired would take it for an offset of the old topic.
+        The catalogue is written first: offsets that are committed later for a topic of the name
+        have no id, and a start that found the name retired would treat them as the old topic's.
 
         Raises:
             KafkaStorageError: The catalogue could not be written; the names stay retired.
@@ -309,7 +309,7 @@ class TopicRegistry:
         async with self._names.hold(topic.name):
             self._check_current(topic)
 
-            # Without callbacks there are no groups, and nothing would release the name.
+            # Without callbacks no coordinator exists that would release the name.
             retired = {topic.name: topic.id} if self._deleted else {}
 
             def change(state: CatalogState) -> None:
@@ -331,7 +331,7 @@ class TopicRegistry:
             if count <= topic.partitions:
                 raise InvalidPartitions(f"topic {topic.name} has {topic.partitions} partitions")
             self.check_count(topic.name, count)
-            # The catalogue may still have partitions that were refused: `_retract` tries again.
+            # The catalogue may still have partitions whose creation failed: `_retract` tries again.
             before = replace(self._catalog.state.topics[topic.name], partitions=topic.partitions)
             added = range(topic.partitions, count)
             with self._claim(topic.name, len(added), topics=0):
@@ -518,10 +518,10 @@ async def create_partitions(
 ) -> None:
     """Make the folders of partitions, on io threads, a few at a time.
 
-    If one fails no more are begun, and existing ones stay.
+    If one fails, no more are begun, and existing folders stay.
 
     Raises:
-        KafkaError: What the first one that failed raised.
+        KafkaError: The first failure.
     """
     failures: list[KafkaError] = []
 

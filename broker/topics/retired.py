@@ -37,7 +37,7 @@ class RetiredNames:
         remove_from(self._deleted, deleted)
 
     def copy(self) -> dict[str, UUID]:
-        """Return the deleted topics as they are now."""
+        """Return a copy of the deleted topics by name."""
         return self._deleted.copy()
 
     def find_id(self, name: str) -> bytes | None:
@@ -46,7 +46,7 @@ class RetiredNames:
         return None if topic is None else topic.key
 
     def new_ids(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the ids of topics that exist, of those names that are retired."""
+        """Return the ids of existing topics whose names are retired, among these names."""
         topics, deleted = self._topics, self._deleted
         return {name: topics[name].key for name in names if name in deleted and name in topics}
 

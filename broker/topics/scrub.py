@@ -28,10 +28,10 @@ ROUND_SECONDS: Final = 3600.0
 MAX_TOLD: Final = 100
 """How many damaged partitions remarks and metrics name."""
 _NICE: Final = 19
-_BREATH: Final = 16  # logs between two pauses for the event loop
-_NO_INDEX: Final = 1 << 62  # bytes between two index entries: none is needed
+_BREATH: Final = 16  # after so many logs it pauses for the event loop
+_NO_INDEX: Final = 1 << 62  # bytes between two index entries: the scrub needs no entries
 _STOP_SECONDS: Final = 5.0
-_SCARCE_SECONDS: Final = 1.0  # until a segment is tried again
+_SCARCE_SECONDS: Final = 1.0  # the pause until a segment is tried again
 
 _logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class Scrub:
             raise _Unwanted
 
     def _read(self, log: Log, segment: LogSegment) -> bool:
-        """Read a segment, and note what is wrong with it; false if descriptors or memory are short.
+        """Read a segment and note its damage; return false if descriptors or memory are short.
 
         Raises:
             _Unwanted: The segment left its log meanwhile, or the scrub was switched off.
@@ -206,9 +206,9 @@ def _find_damage(log: Log, segment: LogSegment, pause: Callable[[int], None]) ->
 
 
 def _begins_batch(fd: int, position: int) -> bool:
-    """Tell whether a batch may begin at a position: a wrong length is not worth a read of its size.
+    """Tell whether a batch at a position may have its length, before so many bytes are read.
 
-    One flipped bit makes it up to a gigabyte, which would have to be in memory at once.
+    One flipped bit can make a length of a gigabyte, which would have to be in memory at once.
     """
     head = files.read_at(fd, HEADER_SIZE, position)
     if len(head) < HEADER_SIZE:
@@ -218,7 +218,7 @@ def _begins_batch(fd: int, position: int) -> bool:
 
 
 def _find_last(log: Log, segment: LogSegment, fd: int, position: int, first: int) -> int:
-    """Return the last offset of the batch at a position, or of the segment if it does not tell."""
+    """Return the last offset of the batch at a position; without a header, of the segment."""
     head = files.read_at(fd, HEADER_SIZE, position)
     if len(head) == HEADER_SIZE:
         header = BatchHeader.read(head)

@@ -1,8 +1,7 @@
-"""Making the catalogue and the folders agree at a start, with a line in the log for each oddity.
+"""Makes the catalogue and the folders agree at a start; logs a line for each difference.
 
 `join` decides what to do, as a pure function: it gets folders by name and id, and returns a plan.
-No folder with a topic's id in it is ever given up, except those of a topic whose deletion was
-begun.
+A folder with a topic's id is never deleted, unless the topic's deletion was begun.
 """
 
 import logging
@@ -57,7 +56,8 @@ async def recover_topics(
         state.topics = plan.topics
         state.deleted = frozenset()
         if plan.adopted and not catalog.found:
-            # The ids already given out are unknown, but there were fewer than one in a millisecond.
+            # The highest id given out is unknown, but there was less than one id for each
+            # millisecond.
             state.next_producer_id = max(state.next_producer_id, now_ms)
 
     try:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def keep(kept: dict[Form, T], form: Form, answer: T) -> None:
-    """Keep an answer beside answers in other forms; if there are too many of those, drop them."""
+    """Keep an answer beside those in other versions; if there are too many, drop the others."""
     if len(kept) >= MAX_FORMS:
         kept.clear()
     kept[form] = answer

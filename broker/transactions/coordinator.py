@@ -95,7 +95,7 @@ class TransactionCoordinator:
 
     @property
     def verifies_appends(self) -> bool:
-        """Whether appends of older clients are held against their transactions."""
+        """Whether appends of older clients are checked against their transactions, too."""
         return self._settings.server.transaction_partition_verification_enable
 
     @property
@@ -104,7 +104,7 @@ class TransactionCoordinator:
         return bool(self.journal.unflushed or self.markers.unflushed)
 
     async def flush(self, *more: dict[Log, None]) -> None:
-        """Wait for those fsyncs, and for those of ``more`` logs.
+        """Wait for the fsyncs that ``flush.messages`` asks for, and for those of ``more`` logs.
 
         Raises:
             NotCoordinator: The written records may not be on the disk.
@@ -122,8 +122,8 @@ class TransactionCoordinator:
             PolicyViolation: The id is new, and there are too many ids, or they take too many bytes.
             ConcurrentTransactions: A transaction has to end first; this call may have ended it.
             ProducerFenced: The producer has been replaced.
-            CoordinatorLoadInProgress: The journal is being read. Its other refusals are raised,
-                too.
+            CoordinatorLoadInProgress: The journal is being read; other errors of the journal are
+            raised, too.
         """
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
@@ -205,7 +205,7 @@ class TransactionCoordinator:
         verify_partition(self._states.find(transactional_id), producer_id, epoch, partition)
 
     async def end(self, transactional_id: str, end: End) -> Transaction:
-        """End a transaction; await this where `end_at_once` returned None."""
+        """End a transaction; await this if `end_at_once` returned None."""
         return self._end(transactional_id, end, await self._producer_ids.allocate())
 
     def end_at_once(self, transactional_id: str, end: End) -> Transaction | None:

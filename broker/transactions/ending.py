@@ -70,7 +70,7 @@ def end_transaction(
         if transaction.state in PREPARED and transaction.is_commit == end.is_commit:
             raise ConcurrentTransactions
         if transaction.state in COMPLETED and transaction.is_commit == end.is_commit:
-            if transaction.producer_epoch > _LAST_CLIENT_EPOCH:  # which only fences
+            if transaction.producer_epoch > _LAST_CLIENT_EPOCH:  # the last epoch, which only fences
                 raise ProducerFenced(f"producer {end.producer_id} has no epoch left")
             return transaction
         raise refuse_state(transaction, end.wanted)

@@ -45,7 +45,7 @@ class MarkerWriter:
     """
 
     def __init__(self, topics: TopicRegistry, offsets: Offsets, clock: Clock) -> None:
-        self.unflushed: dict[Log, None] = {}  # the coordinator waits for these before any answer
+        self.unflushed: dict[Log, None] = {}  # logs that the coordinator flushes before any answer
         self._topics = topics
         self._offsets = offsets
         self._clock = clock

@@ -163,11 +163,11 @@ class TransactionalProduce:
             ) from error
 
     def check_first(self, log: Log, batch: ValidatedBatch) -> None:
-        """Refuse a producer's first batch in a log if it is not the first of its epoch.
+        """Refuse the first batch of a producer in a log, unless it begins the producer's epoch.
 
         Without this check, the second of two batches could open the transaction while the first has
-        to be sent again; then the first would never fit. Older clients are not checked: they keep
-        their epoch after the log has forgotten them.
+        to be sent again; then the first would always be out of order. Older clients are not
+        checked: they keep their epoch after the log has forgotten them.
 
         Raises:
             OutOfOrderSequence: The batch is not the first.

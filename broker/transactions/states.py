@@ -58,8 +58,8 @@ class TransactionStates:
         """Return the state of an id; None if the id was never used.
 
         Raises:
-            CoordinatorLoadInProgress: What is known of it is not read yet.
-            NotCoordinator: It could not be read.
+            CoordinatorLoadInProgress: The id's part of the journal is not read yet.
+            NotCoordinator: That part could not be read.
         """
         found = self.all.get(transactional_id)
         if found is None or self.journal.loading_count:
@@ -67,10 +67,10 @@ class TransactionStates:
         return found
 
     def check_loaded(self) -> None:
-        """Refuse a request about all ids before all are known.
+        """Refuse a request about all ids until all are known.
 
         Raises:
-            CoordinatorLoadInProgress: Some are not read yet.
+            CoordinatorLoadInProgress: A part of the journal is not read yet.
         """
         if self.journal.loading_count:
             raise CoordinatorLoadInProgress
@@ -166,7 +166,7 @@ class TransactionStates:
 
 
 def _size_of(transactional_id: str, partitions: frozenset[tuple[str, int]]) -> int:
-    """Return how many bytes an id takes in memory; quick where transactions are small."""
+    """Return how many bytes an id takes in memory; quick if transactions are small."""
     size = _EACH_BYTES + len(transactional_id) * (1 if transactional_id.isascii() else 4)
     if partitions:
         size += getsizeof(partitions) + len(partitions) * _PARTITION_BYTES

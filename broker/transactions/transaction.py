@@ -56,9 +56,9 @@ BETWEEN: Final = COMPLETED | {TransactionState.EMPTY}
 class Transaction(NamedTuple):
     """A transactional id: its producer, and its open or last transaction.
 
-    The fields are those of the record, in its order, and ``last_epoch``: the epoch before this one,
-    by which a retry is recognised. A restart loses ``last_epoch``, as in Kafka. ``client_version``
-    is the ``transaction.version`` of the client's requests.
+    The fields are those of the record, in its order, and ``last_epoch``: the epoch before it, by
+    which a retry is recognised. A restart loses ``last_epoch``, as in Kafka. ``client_version`` is
+    the ``transaction.version`` of the client's requests.
     """
 
     producer_id: int

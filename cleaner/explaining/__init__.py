@@ -1,4 +1,4 @@
 """Why a partition is or is not cleaned next, and what a pass would do.
 
-This folder has code that reads and answers. Decisions are in `cleaner.selection`.
+Code in this folder only reads and explains. `cleaner.selection` decides.
 """

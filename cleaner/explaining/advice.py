@@ -1,4 +1,4 @@
-"""Advice on each reason why a partition is not compacted, and which reasons belong together.
+"""Advice on each reason why a partition is not compacted, and which reasons are faults.
 
 The reasons are the rules of `siltstone.cleaner.explaining`, and those of a folder at rest.
 """

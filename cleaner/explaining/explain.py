@@ -211,7 +211,7 @@ def _young(view: PartitionView, cleanable: CleanableLog) -> Finding:
 
 
 def _find_lack(view: PartitionView, cleanable: CleanableLog) -> Finding:
-    """Return what is missing if no limit keeps the log back."""
+    """Return what the log lacks to be eligible if no limit keeps it back."""
     snapshot = view.snapshot
     active = snapshot.segments[-1]
     if cleanable.cleanable_bytes:

@@ -130,5 +130,5 @@ class Explanation:
 def moment(time_ms: int) -> str:
     """Return a time for a person: ``2026-11-21 16:00:59 UTC``."""
     if time_ms not in _WITH_FOUR_DIGITS:
-        return f"{time_ms} ms"  # outside the years of a datetime: a record may have any timestamp
+        return f"{time_ms} ms"  # beyond the years of a datetime, as a record's timestamp may be
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ms // 1000))

@@ -90,7 +90,7 @@ class CleanerFigures:
 
 
 def summarise(result: PassResult, seconds: float) -> Pass:
-    """Return the figures of a pass that are remembered."""
+    """Return the figures of a pass that are kept for metrics."""
     return Pass(
         started_ms=result.started_ms,
         seconds=round(seconds, 6),

@@ -247,6 +247,6 @@ class Cleaner:
 
 
 def _bytes_to_read(log: LogToClean) -> int:
-    """Return how many bytes the two readings of a pass will read together."""
+    """Return how many bytes the two readings of a pass, map and copy, will read together."""
     dirty = sum(segment.size for segment, _ in log.dirty_segments(log.first_dirty_offset))
     return dirty + sum(segment.size for segment in log.segments)

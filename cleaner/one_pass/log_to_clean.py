@@ -57,7 +57,7 @@ class LogToClean:
     def of(cls, log: Log, *, first_dirty_offset: int, first_uncleanable_offset: int) -> Self:
         """Return the input of a pass over a log, as it is now. Reads transaction indexes; blocks.
 
-        Appends meanwhile do no harm: they only make a batch here no longer its producer's last.
+        Later appends do no harm: they only mean that a batch here is no longer its producer's last.
         """
         segments = log.segments
         return cls(

@@ -1,4 +1,4 @@
-"""Compressed batches, opened for the core and closed again by the same codec."""
+"""Opens compressed batches for the core, and compresses them again with the same codec."""
 
 from struct import Struct
 from typing import Final

@@ -106,7 +106,7 @@ class CountedOutput:
         )
 
     def _refusal(self, reason: str) -> CorruptSegment:
-        """Return the error about a batch that cannot be in any segment."""
+        """Return the error about a batch that fits into no segment."""
         path = self._log.path / files.segment_file_name(self._scan.base_offset)
         return CorruptSegment(path, self._scan.position, self._scan.last_offset + 1, reason)
 

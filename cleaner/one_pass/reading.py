@@ -58,7 +58,7 @@ class SegmentWalk:
     def run(
         self, segment: ReadableSegment, position: int, reading: Reading, consume: Consume
     ) -> bool:
-        """Read a segment from a position on, in chunks; false if ``consume`` stopped it. Blocks.
+        """Read a segment from a position on, in chunks; false if ``consume`` ended it. Blocks.
 
         Raises:
             CorruptSegment: The segment ends inside a batch.
@@ -130,7 +130,7 @@ class Mapping:
         )
 
     def run(self) -> bool:
-        """Map the dirty section; false if the map was full before its end. Blocks.
+        """Map the dirty section; return false if the map was full before its end. Blocks.
 
         Afterwards the builder's ``latest`` is the last offset that the map covers. It may lie in
         the middle of a batch (KAFKA-3894).
@@ -144,7 +144,7 @@ class Mapping:
             start = segment.start_before(first_dirty_offset)
             if not self._walk.run(segment, start, builder, self._consume):
                 return False
-            builder.latest = bound - 1  # the gap before the bound has no records
+            builder.latest = bound - 1  # no records are between the last segment and the bound
         return True
 
     def _consume(self, segment: ReadableSegment, chunk: memoryview, position: int) -> int | None:

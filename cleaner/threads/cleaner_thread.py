@@ -98,7 +98,7 @@ class CleanerThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """End the thread's pause between two looks for work."""
+        """Wake the thread, if it sleeps, to look for work."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -264,7 +264,7 @@ class CleanerThread:
         return Span(work.topic_partition, work.log.topic_id, work.now_ms, now_ms)
 
     def _trim_all(self, *, is_idle: bool) -> None:
-        """Apply retention to every compacted log, at most once in a backoff while there is work."""
+        """Apply retention to every compacted log; while there is work, at most once per backoff."""
         now = self._services.clock.monotonic()
         if not is_idle and now < self._next_trim:
             return

@@ -101,7 +101,7 @@ class CleanerPool:
             each.wake()
 
     def dry_run(self, log: Log, cleanable: CleanableLog) -> Prediction | None:
-        """Return the predicted result of a pass; None if the log is taken. Blocks like a pass.
+        """Return the predicted result of a pass; None if the log is taken. Blocks for as long.
 
         The dry run only reads, with a map of its own and with the same throttle. Meanwhile the log
         has a state, so that no pass begins.

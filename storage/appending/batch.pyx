@@ -1,4 +1,4 @@
-"""A batch on its way into a log, and the rules of a topic as numbers, for common batches."""
+"""A batch on its way into a log, and a topic's rules as numbers, to check most batches fast."""
 
 cimport cython
 from libc.stdint cimport INT64_MAX
@@ -89,7 +89,7 @@ cdef class ValidatedBatch:
 
 @cython.final
 cdef class PlainRules:
-    """A topic's rules as numbers, for common batches: valid ones that are stored as they came.
+    """A topic's rules as numbers, which accept valid batches that are stored as they came.
 
     `storage.appending.validation` has every rule, in words.
     """
@@ -127,7 +127,7 @@ cdef class PlainRules:
             codec and plain.count > (size - HEADER_SIZE) * MAX_RATIO[codec] // MIN_RECORD_BYTES
         ):
             return None
-        batch = ValidatedBatch.__new__(ValidatedBatch)  # __init__ costs as much as the rest
+        batch = ValidatedBatch.__new__(ValidatedBatch)  # calling __init__ would double the cost
         batch.buffer = records
         batch.size = size
         batch.last_offset_delta = plain.last_offset_delta

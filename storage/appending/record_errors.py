@@ -35,7 +35,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, config: "TopicConfig", now_ms: int, attributes: int) -> "Limits":
-        """Return the limits for records, the widest ones if their own timestamps do not count."""
+        """Return the limits for records; no limits if the broker sets the timestamps."""
         if config.is_log_append_time or attributes & LOG_APPEND_TIME:
             return cls(_INT64_MIN, _INT64_MAX)
         return cls.around(config, now_ms)

@@ -117,7 +117,7 @@ def must_open(records: memoryview, config: TopicConfig) -> bool:
 def validate(records: memoryview, config: TopicConfig, now_ms: int) -> ValidatedBatch:
     """Check exactly one batch of a client, rule by rule; return it ready to be appended.
 
-    `storage.appending.batch.PlainRules` is the short way for batches that break no rule.
+    `storage.appending.batch.PlainRules` is faster, for batches that break no rule.
 
     Raises:
         InvalidRecord: a header field, a record or a key is invalid.

@@ -6,7 +6,7 @@ from siltstone.storage import threads
 
 
 class JointWork:
-    """Does work once for all threads that request it while an earlier run is going on.
+    """Does work once for all the threads that request it while an earlier run goes on.
 
     A call never takes part in a run that has begun already, so the run that serves a call covers
     everything that happened before the call.

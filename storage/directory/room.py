@@ -44,7 +44,7 @@ class Room:
     __slots__ = ("_samples", "free_bytes", "level", "reserve_bytes", "seconds_left", "total_bytes")
 
     def __init__(self) -> None:
-        self.free_bytes = -1  # -1: not measured yet
+        self.free_bytes = -1  # -1 until it is measured
         self.total_bytes = -1
         self.reserve_bytes = 0
         self.level = Level.PLENTY

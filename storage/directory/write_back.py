@@ -13,6 +13,6 @@ def start_write_back(file: HasFileno, position: int, size: int) -> bool:
     """Ask the kernel to begin writing a range of ``file``; true if it took the hint."""
     try:
         disk.sync_file_range(file.fileno(), position, size, _SYNC_FILE_RANGE_WRITE)
-    except OSError:  # the file was deleted and cannot be opened: nothing is left to write
+    except OSError:  # the file was deleted: nothing is left to write
         return False
     return True

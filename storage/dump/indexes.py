@@ -46,7 +46,7 @@ class IndexLines:
             OSError: It cannot be read.
         """
         data = files.read_bytes(path)
-        self.last: tuple[int, int] | None = None  # the order of the last entry that was decided
+        self.last: tuple[int, int] | None = None  # the order of the last entry that was compared
         self._damage = list(_find_damage(data, name))
         if name.kind == files.INDEX:
             self._entries: Iterator[_Entry] = _offset_entries(data, name.base_offset)
@@ -59,7 +59,7 @@ class IndexLines:
         self._entry = next(self._entries, None)
 
     def see(self, position: int, header: BatchHeader) -> Iterator[Line]:
-        """Yield the entries that the next batch decides."""
+        """Yield the entries that can be judged by the next batch."""
         while self._entry is not None:
             fault = self._entry.judge(position, header)
             if fault is None:
@@ -67,7 +67,7 @@ class IndexLines:
             yield from self._tell(self._entry, fault)
 
     def end(self) -> Iterator[Line]:
-        """Yield the entries that no batch has decided, and the faults of the file as a whole."""
+        """Yield the entries that no batch has judged, and the faults of the file as a whole."""
         while self._entry is not None:
             yield from self._tell(self._entry, self._entry.missing())
         yield from self._damage
@@ -84,7 +84,7 @@ class IndexLines:
 
 
 class _Entry(Protocol):
-    """An entry; its ``order`` must increase, the second number in an offset index alone."""
+    """An entry; ``order`` must increase in its first number, in an offset index in both."""
 
     @property
     def name(self) -> str:
@@ -99,14 +99,14 @@ class _Entry(Protocol):
         """Return the numbers by which entries are in order."""
 
     def judge(self, position: int, header: BatchHeader) -> str | None:
-        """Return its fault beside a batch, `FINE`, or None if a later batch decides."""
+        """Return its fault according to a batch, `FINE`, or None if a later batch must be asked."""
 
     def missing(self) -> str:
-        """Return the fault if no batch decides."""
+        """Return the fault of an entry that no batch has judged."""
 
 
 class _OffsetEntry:
-    """A batch begins at the position, and it ends with the offset.
+    """An entry of the offset index: the position and the last offset of a batch.
 
     An entry of a Kafka before 4.0 may stand for several batches: its offset is the last one's.
     """
@@ -144,7 +144,7 @@ class _OffsetEntry:
 
 
 class _TimeEntry:
-    """The batch that has the offset has the timestamp."""
+    """An entry of the time index: the batch with the offset has the timestamp."""
 
     def __init__(self, base_offset: int, timestamp: int, relative: int) -> None:
         self.order = timestamp, relative
@@ -172,7 +172,7 @@ class _TimeEntry:
 
 
 class _TransactionEntry:
-    """The last offset is that of a marker of the producer."""
+    """An entry of the transaction index: its last offset is that of a marker of the producer."""
 
     def __init__(self, entry: AbortedTransaction) -> None:
         self.order = entry.last_offset, 0

@@ -73,14 +73,14 @@ def dump_log(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
 
 
 class LogLines:
-    """The lines of a ``.log`` that may grow: each `read` goes on where the last one ended."""
+    """The lines of a ``.log`` that may grow: each `read` begins where the last one ended."""
 
     def __init__(self, path: Path, wanted: Wanted = EVERYTHING) -> None:
         name = files.parse_name(path.name)
         self.path = path
         self.position = 0
         self.rest = 0  # bytes after the last whole batch
-        self.is_broken = False  # the next bytes are no batch, so no later batch can be found
+        self.is_broken = False  # no batch follows, so no later one can be found
         self._wanted = wanted
         self._describe = wanted.describe(path)
         self._expected = name.base_offset if name else 0

@@ -57,10 +57,10 @@ REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The facts about a partition that its folder does not tell.
+    """The facts about a partition that are not in its folder.
 
     Everything below ``recovery_point`` was fsynced. After a clean stop no segment is scanned.
-    ``has_gaps`` tells that compaction may have taken records.
+    ``has_gaps`` tells that compaction may have removed records.
     """
 
     recovery_point: int = 0
@@ -90,7 +90,7 @@ class Report:
             self.faults.append(sentence)
 
     def note(self, sentence: str, _kind: str = "") -> None:
-        """Note what is no fault."""
+        """Note something that is not a fault."""
         if len(self.notes) < MAX_SENTENCES:
             self.notes.append(sentence)
 
@@ -103,7 +103,7 @@ class PartitionCheck:
         self._path = path
         self._known = known
         self._report = report
-        self._tell: Callable[[str, str], None] = report.fault  # of the segment at hand
+        self._tell: Callable[[str, str], None] = report.fault  # reports for the present segment
         self._is_gapless = not known.has_gaps  # until something is damaged
         self._transactions = _Transactions()
         self._epochs = LeaderEpochs(path)
@@ -158,7 +158,7 @@ class PartitionCheck:
             self._epochs = LeaderEpochs.load(self._path)
             metadata = PartitionMetadata.read(self._path)
         except (MalformedCheckpoint, OSError):
-            return  # it was told
+            return  # it is reported already
         known = self._known.topic_id
         if metadata is not None and known is not None and metadata.topic_id != known:
             report.fault(
@@ -195,7 +195,7 @@ class PartitionCheck:
             if not header.is_control:
                 self._report.records += header.count
             yield batch
-        if end == files.find_size(str(log)):  # else what follows was not seen
+        if end == files.find_size(str(log)):  # otherwise later batches were not read
             for kind, lines in indexes.items():
                 self._tell_lines(log, kind, lines.end())
             times = indexes.get(files.TIME_INDEX)
@@ -234,7 +234,7 @@ class PartitionCheck:
                 self._tell(f"{log.stem}{kind}: {line.text}", kind)
 
     def _check_epoch(self, batch: CheckedBatch) -> None:
-        """Compare the epoch of a batch with the file of epochs; the first odd one is told."""
+        """Compare the epoch of a batch with the file of epochs; report the first difference."""
         header = batch.header
         if header.leader_epoch < 0 or self._has_odd_epoch or not self._epochs.entries:
             return
@@ -262,7 +262,7 @@ class PartitionCheck:
 
 
 class _Transactions:
-    """The transactions of a log that was never compacted, beside the indexes of aborted ones."""
+    """Compares the transactions of a log that was never compacted with its transaction indexes."""
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}  # producer id -> first offset
@@ -270,7 +270,7 @@ class _Transactions:
         self._entries: dict[int, AbortedTransaction] | None = None  # of the segment, by last offset
 
     def begin(self, log: Path | None) -> None:
-        """Begin with a segment; None if its index means nothing."""
+        """Begin with a segment; None for its index if that cannot be used."""
         self._entries = None
         if log is not None:
             entries = transaction_index.read(log.with_suffix(files.TRANSACTION_INDEX))
@@ -295,7 +295,7 @@ class _Transactions:
     def _judge(
         self, header: BatchHeader, first: int | None, entry: AbortedTransaction | None
     ) -> str | None:
-        """Compare an abort with its entry; what began before the log is not known."""
+        """Compare an abort with its entry, unless the transaction began before the log."""
         what = f"the transaction of producer {header.producer_id} aborted at {header.last_offset}"
         if entry is None:
             return None if first is None else f"{what} is missing"

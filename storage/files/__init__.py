@@ -115,7 +115,7 @@ def create_folder(path: Path, *, durably: bool = True) -> None:
 def create_file(path: Path, mode: int = FILE_MODE) -> int:
     """Create an empty file, or empty the old one; return a descriptor to read and write it.
 
-    A link is replaced.
+    A link of that name is replaced by a file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -308,8 +308,8 @@ def _read_rest(fd: int, status: os.stat_result, limit: int = sys.maxsize) -> byt
 def read_at(fd: int, size: int, position: int) -> bytes:
     """Return ``size`` bytes of an open file at a position, fewer at its end.
 
-    A call that returns fewer bytes is followed by one for the rest, which says whether the file
-    ends there or the disk fails: a disk that fails in the middle of a range first returns the part
+    If a call returns fewer bytes, another one asks for the rest and shows whether the file ends
+    there or the disk fails: a disk that fails in the middle of a range first returns the part
     before.
 
     Raises:
@@ -500,7 +500,7 @@ def is_link(path: Path | str) -> bool:
 def _has_kind(path: Path | str, is_kind: Callable[[int], bool], *, follow: bool = True) -> bool:
     try:
         return is_kind(disk.stat(path, follow_symlinks=follow).st_mode)
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a zero byte
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the path has a zero byte
         return False
     except OSError as error:
         if error.errno != errno.ELOOP:
@@ -584,7 +584,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
 def put_back(path: Path, content: bytes | None, mode: int = FILE_MODE) -> None:
     """Restore the old content of a file, or delete the file, after `replace_file` failed. Blocks.
 
-    The new file may have its name already. If the old content is still in place, nothing changes.
+    The new file may have the name already. If the old content is still in place, nothing changes.
     The content is restored with an fsync: otherwise a power failure could leave half a file. An
     error of the disk is ignored.
     """

@@ -28,7 +28,7 @@ cdef extern from "<fcntl.h>" nogil:
     int c_sync_file_range "sync_file_range" (int file, off_t start, off_t size, unsigned int flags)
 
 cdef enum:
-    SHORT_BYTES = 16 << 10  # a write of this size ends before another thread could get the GIL
+    SHORT_BYTES = 16 << 10  # so small a write ends before another thread could get the GIL
 
 
 cdef class Route:
@@ -71,8 +71,8 @@ cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1:
 cdef bytes read_at(int file, Py_ssize_t size, long long position):
     """Return ``size`` bytes of a file at a position, fewer at its end; may wait for the disk.
 
-    A call that returns fewer bytes is followed by one for the rest, which says whether the file
-    ends there or the disk fails.
+    If a call returns fewer bytes, another one asks for the rest and shows whether the file ends
+    there or the disk fails.
 
     Raises:
         OSError: The file cannot be read.
@@ -105,16 +105,15 @@ cdef bytes _read_once(int file, Py_ssize_t size, long long position):
 cdef Py_ssize_t read_resident(int file, unsigned char* data, Py_ssize_t start, Py_ssize_t end, long long position) except? -1:
     """Read without waiting for the disk; return the number of bytes, or a negative error number.
 
-    All bytes are read, or none count: if the file ends before them, this returns 0. If a page is
-    not in memory, the error number is that of EAGAIN, on file systems that support this: tmpfs and
-    some others do not.
+    If the file ends before all bytes are read, this returns 0. If a page is not in memory, the
+    error number is that of EAGAIN, on file systems that support this: tmpfs and some others do not.
     """
     cdef Py_ssize_t done = start, got
     cdef int flags = RWF_NOWAIT
     while True:
         got = _read(file, data + done, end - done, position, flags)
         if got == -EOPNOTSUPP and flags:
-            flags = 0  # of this file alone: the next one may be on another file system
+            flags = 0  # true for this file alone: others may be on another file system
             continue
         if got <= 0:
             return got

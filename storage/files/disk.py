@@ -1,4 +1,4 @@
-"""The seam of the disk: every call by which the daemon reaches a file system.
+"""The seam of the disk: every call with which the daemon reaches a file system.
 
 A call has the name of its function in ``os``, and the same arguments, results and errors. Every
 other module calls it as `disk.pread(...)`. So a test or a simulator that sets the functions of this

@@ -25,8 +25,8 @@ from siltstone.storage.producers.checks import Origin
 _logger = logging.getLogger(__name__)
 
 cdef enum:
-    WRITE_BACK_BYTES = 16 << 20  # after so many bytes the kernel is asked to write them to the disk
-    JOINED_BYTES = 64 << 10  # the most that one write of several batches has, as one receive has
+    WRITE_BACK_BYTES = 16 << 20  # after so many bytes write-back is started
+    JOINED_BYTES = 64 << 10  # one write of several batches has at most so many bytes, as many as one receive
 
 cdef object CLIENT = Origin.CLIENT
 
@@ -38,13 +38,13 @@ cdef class Appends:
     Several requests may arrive together, on one connection or on several. A batch that may wait
     stays in its `LogEnd` until `write`: there each log writes all its waiting batches by one call.
     No client can notice the delay: `write` is called before an answer leaves, before a request
-    other than Produce is served, and before a log goes. A batch that may not wait is written after
-    those of its log that wait.
+    other than Produce is served, and before a log goes. A batch that may not wait is written at
+    once, after the waiting batches of its log.
 
-    ``taken`` counts the bytes of all batches so far, ``written`` those that wait no longer. Before
-    a client's batch brings ``taken`` above ``look_at``, ``look`` is called. It measures the room
-    of the disks and sets ``look_at`` again. After each ``write_back_bytes`` of a log the kernel is
-    asked to begin writing them to the disk.
+    ``taken`` counts the bytes of all batches so far, ``written`` the bytes of those that no longer
+    wait. Before a client's batch brings ``taken`` above ``look_at``, ``look`` is called. It
+    measures the room of the disks and sets ``look_at`` again. After each ``write_back_bytes`` of a
+    log the kernel is asked to begin writing them to the disk.
     """
 
     def __init__(self):
@@ -57,7 +57,7 @@ cdef class Appends:
         self.joined = memoryview(bytearray(JOINED_BYTES))
 
     cdef int add(self, object log) except -1:
-        """Add a log whose batches the next `write` shall write, too."""
+        """Add a log with waiting batches; the next `write` writes them."""
         self.logs.append(log)
         return 0
 
@@ -150,7 +150,7 @@ cdef class LogEnd:
         self.lock.take()
         try:
             self._take(log, batch, origin, may_wait)
-        except Exception as error:  # the asker has it from the batch
+        except Exception as error:  # the caller gets it from the batch
             batch.error = error
         finally:
             self.lock.drop()
@@ -215,7 +215,7 @@ cdef class LogEnd:
         try:
             while first < len(held):
                 first = self.write_run(log, first)
-        except Exception as error:  # of any kind: the callers get it from the batches
+        except Exception as error:  # any error: the callers get it from the batches
             first = len(held)
             while first:
                 first -= 1
@@ -238,7 +238,7 @@ cdef class LogEnd:
         cdef ProducerEntry producer
         cdef long long base_offset, next_sequence
         cdef Run run
-        self.check_open(log, 0, False)  # no size: the room was checked when the batch came
+        self.check_open(log, 0, False)  # 0 bytes: the room was checked when the batch came
         self.find_room(log, batch)
         run = self.stamp_run(first)
         buffer = batch.buffer
@@ -261,7 +261,7 @@ cdef class LogEnd:
                 producer.note(
                     batch.base_sequence, batch.last_offset_delta, base_offset, batch.max_timestamp
                 )
-                producer.next_sequence = next_sequence  # after all of its batches that wait
+                producer.next_sequence = next_sequence  # the sequence after its waiting batches
             elif batch.producer_id >= 0:
                 try:
                     log.note_producer(batch, base_offset, self._active)
@@ -272,7 +272,7 @@ cdef class LogEnd:
         return run.stop
 
     cdef Run stamp_run(self, Py_ssize_t first) except *:
-        """Stamp the batches of the run that begins at ``first``; return its end and its bytes."""
+        """Stamp the batches of the run from ``first`` on; return the run's end and its bytes."""
         cdef list held = self._held
         cdef SegmentEnd end = self._active_end
         cdef bint is_alone = end.size == 0 or end.since_index > end.index_interval_bytes

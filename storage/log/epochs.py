@@ -97,7 +97,7 @@ class LeaderEpochs:
             self.assign(epoch, offset, write=False)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return an epoch, or the next lower one that exists, and the offset after its last one.
+        """Return an epoch, or the next lower one that exists, and the offset after its last record.
 
         Returns (-1, -1) if no such epoch is known.
         """
@@ -126,7 +126,7 @@ class LeaderEpochs:
             self._replace(kept, write=write)
 
     def truncate_start(self, offset: int, *, write: bool = True) -> None:
-        """Drop the epochs that end at or before ``offset``; the one that holds it begins there."""
+        """Drop the epochs that end at or before ``offset``; the first one left begins there."""
         entries = self.entries
         following = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
         if not following:

@@ -32,7 +32,7 @@ def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
     parsed = {name: each for name in names - deleted if (each := files.parse_name(name))}
     cleaned = {name for name, each in parsed.items() if each.suffix == files.CLEANED}
     swaps = {name for name, each in parsed.items() if each.suffix == files.SWAP}
-    if files.MOVED in names:  # this folder is a copy, and the original folder is gone
+    if files.MOVED in names:  # this folder was a copy whose original is gone
         files.unlink(path / files.MOVED)
     if not deleted and not cleaned and not swaps:
         return list(parsed.values())
@@ -55,7 +55,7 @@ def _is_deleted(name: str) -> bool:
 
 
 def _unfinished(swaps: set[str], cleaned: set[str], parsed: dict[str, SegmentName]) -> set[str]:
-    """Return the ``.swap`` files of a group that still has ``.cleaned`` files."""
+    """Return the ``.swap`` files of a group of segments that still has ``.cleaned`` files."""
     if not cleaned:
         return set()
     lowest = min(parsed[name].base_offset for name in cleaned)

@@ -399,7 +399,7 @@ class Log(LogParts):
         """Take the oldest segments out of the view; the caller holds the lock."""
         gone, kept = self.segments[:count], self.segments[count:]
         unflushed = find_index(self.segments, self.recovery_point)
-        self._unflushed_gone += gone[unflushed:]  # first: a flush must not miss them
+        self._unflushed_gone += gone[unflushed:]  # before the view: a flush must not miss them
         if kept[0].base_offset > self.log_start_offset:
             self._start_at(kept[0].base_offset)
         self.end.show(kept)
@@ -440,7 +440,7 @@ class Log(LogParts):
         self._services.background.submit("trimming of leader epochs", trim)
 
     def flush(self, upto: int | None = None) -> None:
-        """Wait until all below ``upto``, or without it the whole log, is on the disk. Blocks.
+        """Wait until the log is on the disk, all of it or up to ``upto``, exclusive. Blocks.
 
         The recovery point moves afterwards. It passes the end of a segment only if the segment was
         sealed before its flush. Several threads may call this at the same time.
@@ -453,7 +453,7 @@ class Log(LogParts):
         """
         with self._flush_lock:
             if self.directory.failure is not None:
-                # After a flush that failed, another one would succeed and mean nothing.
+                # After a failed flush another one would succeed, although bytes may be lost.
                 raise self.directory.refuse()
             end_offset, segments, _ = self.view
             target = end_offset if upto is None else min(upto, end_offset)
@@ -484,7 +484,7 @@ class Log(LogParts):
                     self._unflushed_gone = self._unflushed_gone[len(gone) :]
 
     def _flush_gone(self, segments: Iterable[LogSegment]) -> None:
-        """Fsync deleted segments that still have files, and the folder without the others."""
+        """Fsync deleted segments that still have files, and the folder, for those without."""
         for segment in segments:
             if segment.files.find_size(files.LOG) is not None:
                 segment.flush()
@@ -509,7 +509,7 @@ class Log(LogParts):
         swap = SegmentSwap(self.path, new, [each for each in self.segments if each in chosen])
         self._swap = swap
         try:
-            with self._flush_lock:  # a flush of the old ones would write to files of the new ones
+            with self._flush_lock:  # a flush of old segments would write to files of the new ones
                 swap.begin()
                 self._publish(swap)
         except (OSError, KafkaError):
@@ -687,7 +687,7 @@ class Log(LogParts):
                 segment.files.relocate(path)
             self.epochs.relocate(path)
             self.producers.relocate(path)
-            self.producers.count_in(ProducerCount())  # no longer of a log
+            self.producers.count_in(ProducerCount())  # of a log that is gone
             segments = self.segments
         for segment in segments:
             segment.files.forget_all()
@@ -711,7 +711,7 @@ class Log(LogParts):
         )
 
     def unreadable(self, error: OSError) -> KafkaError:
-        """Return the error for one read; other reads, and writes, go on."""
+        """Return the error for a read that the disk failed; other reads, and writes, go on."""
         if self._abandoned:
             return self.absence()
         sentence = f"files of {self.topic_partition} cannot be read: {error}; check the disk"

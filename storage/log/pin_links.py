@@ -97,7 +97,7 @@ def remove(pin_id: str, directories: Iterable[Path]) -> None:
 def remove_empty(directories: Iterable[Path]) -> None:
     """Delete the folders of pins that are empty. Blocks."""
     for directory in directories:
-        with suppress(OSError):  # not empty, or missing
+        with suppress(OSError):  # the folder is not empty, or missing
             disk.rmdir(directory / files.PINS)
 
 
@@ -180,5 +180,5 @@ def _count_links(folder: Path, segment: PinnedSegment) -> int:
     """Return how many names a pinned ``.log`` has; 0 if the pin's name is gone or unreadable."""
     try:
         return disk.stat(folder / files.segment_file_name(segment.base_offset)).st_nlink
-    except OSError:  # a file that cannot be looked at counts as held by the pin
+    except OSError:  # an unreadable file counts as held by the pin
         return 0

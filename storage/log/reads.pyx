@@ -28,7 +28,7 @@ cdef class LogRead:
 @cython.final
 @cython.freelist(32)
 cdef class Place:
-    """The start of the first batch whose last offset is >= ``offset``, written or not."""
+    """The place of the batch with ``offset``, or of the next one; it may not be written yet."""
 
     cdef long long offset
     cdef object segment
@@ -160,7 +160,7 @@ cdef LogRead read_view(
 
 
 cdef object count_bytes(list hints, tuple view, long long offset, long long upto):
-    """Return the bytes for `LogReader.available_bytes`."""
+    """Do the work of `LogReader.available_bytes`."""
     cdef Place start, end = None
     cdef long long end_offset, end_position
     cdef tuple segments
@@ -228,7 +228,7 @@ cdef Place next_place(tuple view, object segment, long long offset):
 
 
 cdef object size_between(tuple segments, Place start, Place end):
-    """Return the bytes from one place to another; the segments in between count as a whole."""
+    """Return the number of bytes from one place to another, over all segments in between."""
     cdef Py_ssize_t first = find_index(segments, start.segment.base_offset)
     cdef Py_ssize_t last = find_index(segments, end.segment.base_offset)
     if first == last:

@@ -123,7 +123,7 @@ class _Loading:
     damage: dict[int, str] = field(default_factory=dict)  # keys are indexes of segments
     epochs: LeaderEpochs = field(init=False)
     epochs_on_disk: tuple[EpochStart, ...] = ()
-    producers: ProducerStateManager | None = None  # as the last scan left them
+    producers: ProducerStateManager | None = None  # the producers as the last scan left them
     bytes_cut: int = 0
     end_offset: int | None = None  # None until it is known
 
@@ -210,7 +210,7 @@ class _Loading:
         return is_overtaken
 
     def _walk_tail(self, segment: LogSegment) -> None:
-        """Find the log end offset; note damage if other bytes than batches precede the end."""
+        """Find the log end offset; note damage if other bytes than batches come before it."""
         end = segment.start_before(segment.base_offset + MAX_RELATIVE_OFFSET)
         end_offset = segment.base_offset
         if segment.has_damaged_index:
@@ -234,7 +234,7 @@ class _Loading:
     def _load_epochs(self) -> LeaderEpochs:
         """Read the leader epochs; if their file is lost, read them from the flushed batches.
 
-        The scan of the other batches adds the rest.
+        The epochs of the batches that are not flushed are added by their scan.
         """
         try:
             epochs = LeaderEpochs.load(self.folder.path)
@@ -303,7 +303,7 @@ class _Loading:
             )
 
     def _first_unflushed(self) -> int:
-        """Return the index of the segment with the recovery point; after a clean stop, the end."""
+        """Return the index of the first segment that may have bytes which were not flushed."""
         if self.folder.is_clean:
             return len(self.segments)
         bases = [segment.base_offset for segment in self.segments]

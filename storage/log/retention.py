@@ -26,7 +26,7 @@ def find_doomed(
     now_ms: int,
     log_start_offset: int,
 ) -> list[Doomed]:
-    """Return how many segments each rule deletes; each counts from the oldest segment still left.
+    """Return how many segments each rule deletes after the segments of the rules before it.
 
     The order is Kafka's: log start offset (KAFKA-12177), then size, then time. Without ``delete``
     in the policy only the log start offset counts. With one replica the high watermark is the log

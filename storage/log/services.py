@@ -11,7 +11,7 @@ from siltstone.storage.producers.entry import ProducerCount
 
 
 class FlushStats:
-    """How often all logs flushed, and for how long; any thread adds (Kafka: ``LogFlushStats``)."""
+    """How often logs were flushed, and how long; any thread adds (Kafka: ``LogFlushStats``)."""
 
     def __init__(self) -> None:
         self.flushes = 0
@@ -27,7 +27,7 @@ class FlushStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogServices:
-    """The clock, the thread for file work, the deletions that wait for their time, the figures.
+    """The clock, the thread for file work, the delayed deletions, and the figures of all logs.
 
     ``producers`` counts the producers that all logs remember, and has the limit for their number.
 

@@ -1,9 +1,9 @@
 """Finds records by time, for ListOffsets (Kafka: ``UnifiedLog.fetchOffsetByTimestamp``).
 
 Records are not in the order of their timestamps. The search is for the first record *by offset*
-that is young enough. The time index says where to begin. From there headers of batches are read,
-and then the records of the batch that has the record, which may have to be decompressed. Io threads
-call these functions, without a lock.
+that is at or after the requested time. The time index says where to begin. From there headers of
+batches are read, and then the batch with the record is read, which may have to be decompressed. Io
+threads call these functions, without a lock.
 """
 
 from typing import NamedTuple

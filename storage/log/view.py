@@ -25,5 +25,5 @@ def base_offset_of(segment: ReadableSegment) -> int:
 
 
 def find_index(segments: Sequence[ReadableSegment], offset: int) -> int:
-    """Return the index of the segment with the greatest base offset <= ``offset``, else 0."""
+    """Return the index of the segment with the greatest base offset <= ``offset``, or 0."""
     return max(0, bisect_right(segments, offset, key=base_offset_of) - 1)

@@ -6,7 +6,7 @@ from typing import Protocol
 class Watcher(Protocol):
     """A member of ``Log.watchers``, until it removes itself (loop only).
 
-    The broker's are in `broker.fetching.watching`.
+    The broker's watchers are in `broker.fetching.watching`.
     """
 
     def log_changed(self) -> None:

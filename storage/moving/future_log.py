@@ -138,7 +138,7 @@ class FutureLog:
             self._copy_up_to(self.log.view, lambda count: self._book(count, self.check))
         for copy in self._copies.values():
             if not copy.is_finished:
-                copy.sync()  # so that little is left to fsync while flushes are held
+                copy.sync()  # so that little is left to fsync while flushes wait
 
     def settle(self) -> None:
         """Copy and fsync everything up to the end of the log. Blocks.
@@ -173,7 +173,7 @@ class FutureLog:
             if has_strangers or self._missing_bytes(view) > max_bytes:
                 return False
             twins = self._hand_over(view)
-            files.rename(self.path, self.final_path)  # from here on a start uses it
+            files.rename(self.path, self.final_path)  # from here on a start uses the copy
             log.move(self.directory, self.final_path, twins, self.recovery_point)
         return True
 
@@ -183,7 +183,7 @@ class FutureLog:
         twins = []
         for segment, following in pairwise(segments):
             copy = self._copy_of(segment)
-            if not copy.is_finished:  # the segment has ended since; flush its last index entries
+            if not copy.is_finished:  # closed since then: flush its last entries
                 self.recovery_point = min(self.recovery_point, following.base_offset - 1)
             twins.append(copy.hand_over(segment.size, is_active=False))
         last = self._copy_of(segments[-1], is_active=True)

@@ -39,7 +39,7 @@ cdef class ProducerEntry:
         return None
 
     def begin_epoch(self, long long epoch):
-        """Forget the batches of the epoch before, if this is another one."""
+        """Forget the batches of the previous epoch, if this epoch is new."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches = []

@@ -82,7 +82,7 @@ class ProducerStateManager:
         self._open: dict[int, int] = {}  # producer id -> first offset, the earliest first
         self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
-        self._snapshots: list[int] = []  # offsets, ascending: the folder is not listed (KAFKA-9393)
+        self._snapshots: list[int] = []  # offsets, ascending: saves a listing (KAFKA-9393)
 
     def check(self, batch: ProducerBatch, origin: Origin = Origin.CLIENT) -> AppendedBatch | None:
         """Check a data batch that has a producer id against what its producer wrote before.
@@ -169,7 +169,7 @@ class ProducerStateManager:
         found: list[AbortedTransaction] = []
         if header.producer_id >= 0:
             if header.is_control:
-                marker = read_marker(batch)  # None: the cleaner has removed the whole transaction
+                marker = read_marker(batch)  # without one, the cleaner has removed the transaction
                 if marker is not None:
                     self.update_marker(header, marker, header.last_offset, found.append)
             else:

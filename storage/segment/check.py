@@ -73,7 +73,7 @@ def place_of(log: Path, position: int) -> str:
 
 
 def find_faults(header: BatchHeader, expected: int) -> Iterator[str]:
-    """Yield the faults in the offsets of a batch; the one before it ended below ``expected``."""
+    """Yield the faults in the offsets of a batch; all earlier batches ended below ``expected``."""
     if header.base_offset < expected:
         yield f"offset {header.base_offset} is not above {expected - 1}"
     if header.last_offset_delta < header.count - 1:

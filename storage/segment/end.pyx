@@ -10,12 +10,12 @@ cdef enum:
     NOT_LOOKED_UP = -2
 
 UNKNOWN = NOT_LOOKED_UP
-"""Stands for a timestamp that was not looked up yet; -1 says that no record has one."""
+"""Stands for a timestamp that was not looked up yet; -1 means that no record has one."""
 
 
 @cython.final
 cdef class SegmentEnd:
-    """Where a segment ends, and the timestamps of its batches: all that an append changes.
+    """The fields of a segment that an append changes: its size, and timestamps of its batches.
 
     Bytes below ``size`` are written. The object has one owner at a time (``Log.lock``); readers
     read ``size`` without the lock. The methods get the segment for rare cases; the segment changes
@@ -27,7 +27,7 @@ cdef class SegmentEnd:
         self.size = size
         self.created_ms = created_ms
         self.fd = -1  # the descriptor of the .log while it is open for writing, else -1
-        self.first_timestamp = NOT_LOOKED_UP  # of the first batch
+        self.first_timestamp = NOT_LOOKED_UP  # the max timestamp of the first batch
         self.max_timestamp = NOT_LOOKED_UP
         self.offset_of_max_timestamp = base_offset  # last offset of the batch that has it
         self.since_index = 0  # bytes since the last index entry

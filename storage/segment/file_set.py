@@ -33,8 +33,8 @@ class SegmentFiles:
         self.suffix = suffix
         self._moving_to = suffix  # differs from suffix only while the files are being renamed
         self.open_files = open_files
-        # Not the object itself: they would hold each other, and files would be open for as long as
-        # no garbage is collected.
+        # A key, not the object itself: the two would refer to each other, and files would stay open
+        # until the garbage collector runs.
         self._key = object()
 
     @property
@@ -201,6 +201,6 @@ class SegmentFiles:
         self.open_files.forget((self._key, kind))
 
     def forget_all(self) -> None:
-        """Keep none open for longer: an open file has its room on the disk after its deletion."""
+        """Keep no file open after its last reader: a deleted file that is open uses the disk."""
         for kind in files.SEGMENT_KINDS:
             self.forget(kind)

@@ -33,7 +33,7 @@ class OpenFiles:
 
     Forgetting a file drops this object's reference only; a slice that is being sent keeps it open.
     A key stands for a segment object and not for a path, which may later belong to another
-    segment's file (the cleaner's swap). It does not lead to these files. Any thread may call.
+    segment's file (the cleaner's swap). Any thread may call.
     """
 
     def __init__(self, limit: int = DEFAULT_OPEN_FILES) -> None:

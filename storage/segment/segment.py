@@ -85,7 +85,7 @@ class LogSegment(ReadableSegment):
         # The kinds of index files with unsynced entries. The set is created before two threads may
         # add to it; a segment at rest has no such entries.
         self._unsynced: set[str] | None = None
-        self._first_config = config  # its index settings count as long as the segment lives
+        self._first_config = config  # its index settings stay as long as the segment exists
         max_ms = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = random_below(max_ms) if max_ms > 0 else 0
         self.reconfigure(config)
@@ -190,7 +190,7 @@ class LogSegment(ReadableSegment):
         self.end.begin_interval()
         self._sealed = False
         self._preallocated |= self.config.preallocate  # an earlier run may have reserved the room
-        if self._unsynced is None:  # else a flush may use this set and put marks back into it
+        if self._unsynced is None:  # not cleared: a flush may use the old set
             self._unsynced = set()
         self._note_full()
         self._file = file
@@ -383,7 +383,7 @@ class LogSegment(ReadableSegment):
         self._distrusted = False
         self._active = scan.indexes
         self._sealed = False
-        if self._unsynced is None:  # else a flush may hold it, and put marks back into it
+        if self._unsynced is None:  # not cleared: a flush may use the old set
             self._unsynced = set()
         self._file = file
         end = self.end

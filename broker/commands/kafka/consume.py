@@ -177,7 +177,7 @@ class _Reader:
                 self._take(place, part, ends[place])
 
     def _take(self, place: Place, part: Any, end: int) -> None:
-        """Print a partition's records, and set the next offset behind them."""
+        """Print a partition's records, and move its next offset past them."""
         for next_offset, records in committed(part):
             for record in records:
                 if self._left == 0:
@@ -193,7 +193,7 @@ class _Reader:
 
 
 def committed(part: Any) -> Iterator[tuple[int, Iterable[Record]]]:
-    """Yield, for each whole batch of a fetched range, the offset behind it and its records.
+    """Yield, for each whole batch of a fetched range, the offset after it and its records.
 
     Markers and the batches of aborted transactions have no records here.
 

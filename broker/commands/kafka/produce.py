@@ -66,7 +66,7 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
 
 def run_produce(options: argparse.Namespace) -> int:
     """Send the input; return the exit code."""
-    if sys.stdin is None:  # closed by the caller
+    if sys.stdin is None:  # standard input was closed before the start
         sys.stderr.write("the input is closed; send lines to standard input\n")
         return 1
     headers = []

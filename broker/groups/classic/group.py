@@ -157,7 +157,7 @@ class ClassicGroup:
         self.protocol_name: str | None = None
         self.pending: dict[str, _Pending] = {}
         self._services = services
-        self._subscribed_topics: frozenset[str] | None = frozenset()  # None: not known
+        self._subscribed_topics: frozenset[str] | None = frozenset()  # None if it is not known
         self._unsynced: set[str] = set()
         self._join_timer = Timer(services.timers)
         self._sync_timer = Timer(services.timers)
@@ -420,8 +420,8 @@ class ClassicGroup:
         try:
             self._write(self._metadata({}))
         except KafkaError as error:
-            # The members are gone even if the write failed: a restart waits for their sessions to
-            # end.
+            # The members are removed even if the write failed: after a restart their sessions end
+            # again.
             _logger.warning("empty group not written group=%s reason=%s", self.group_id, error)
 
     # Syncing
@@ -622,7 +622,7 @@ class ClassicGroup:
         """Return None: a member of the generation may commit any partition."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Allow any client to fetch offsets: epochs are for consumer groups.
+        """Allow any client to fetch offsets: only consumer groups check member epochs.
 
         Raises:
             GroupIdNotFound: The group was deleted.
@@ -644,7 +644,7 @@ class ClassicGroup:
             raise NonEmptyGroup
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether members of this generation read a topic, or may read it."""
+        """Tell whether members read a topic, or may read it because subscriptions are not known."""
         if self._subscribed_topics is None:
             return self.is_of_consumers
         return topic in self._subscribed_topics
@@ -690,7 +690,7 @@ class ClassicGroup:
 
     def _write(self, metadata: GroupMetadataValue) -> None:
         size = sum(len(each.subscription) + len(each.assignment) for each in metadata.members)
-        if size > self._services.max_batch_bytes(self.partition):  # before it is put together
+        if size > self._services.max_batch_bytes(self.partition):  # before it is built
             raise UnknownServerError("the record of the group would be larger than the topic takes")
         try:
             row = group_key(self.group_id), put_group(metadata)

@@ -86,7 +86,7 @@ class Member:
             self.expect_within(self.session_timeout_ms)
 
     def expect_within(self, milliseconds: float) -> None:
-        """Treat the member as silent after this time."""
+        """End the member's session after this time, unless it is moved again."""
         self.timer.start(milliseconds, partial(self._on_silence, self))
 
     @property

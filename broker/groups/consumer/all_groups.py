@@ -2,8 +2,8 @@
 
 The modules beside this one decide what changes. This module writes their records into the journal
 before any client sees the change. It also creates and deletes groups, moves them to the other
-protocol, and removes members that miss a deadline. A `HostedConsumerGroup` is what the coordinator
-has of a group.
+protocol, and removes members that miss a deadline. The coordinator sees a group as a
+`HostedConsumerGroup`.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ class HostedConsumerGroup:
         self._bytes.add(self._own_bytes + self.machine.size - self._bytes.size)
         self._bytes.set_shares(self.machine.of_users)
 
-    # What the coordinator asks of a group
+    # The interface for the coordinator
 
     def check_commit(
         self,

@@ -70,7 +70,7 @@ def assign_uniform(
     semi-matching without such a chain is optimal).
 
     All clients wait while this runs. So members with the same subscription are handled together.
-    Where very many subscriptions differ, partitions cease to move before the balance is the best.
+    If very many subscriptions differ, it stops before the balance is the best possible.
     """
     if len({member.topic_ids for member in members.values()}) == 1:
         return _deal_in_runs(members, partition_counts)
@@ -150,7 +150,7 @@ class _Step(NamedTuple):
 
 
 class _Balance:
-    """An assignment that is being balanced."""
+    """An assignment while partitions are moved to balance it."""
 
     def __init__(
         self, members: Mapping[str, MemberSpec], partition_counts: Mapping[UUID, int]
@@ -242,9 +242,9 @@ class _Balance:
     def level(self) -> None:
         """Move partitions from the member with the most, until no move helps or it takes too long.
 
-        If a member finds no chain, no member that it reaches has two partitions fewer. A reached
-        member that has no more partitions than the first will not find a chain either, now or after
-        other moves.
+        If a member finds no chain, no member that it reaches has two partitions fewer. Of the
+        reached members, those with no more partitions than it has will not find a chain either, now
+        or later.
         """
         settled: set[str] = set()
         fullest = [(-load, member_id) for member_id, load in self._load.items()]

@@ -45,11 +45,11 @@ class Changes:
         self.put(kind, "", value)
 
     def start(self, member_id: str, deadline: Deadline, after_ms: int) -> None:
-        """Set a member's deadline once this is written; a session's deadline is set in any case."""
+        """Set a member's deadline once all is written; a session's deadline in any case."""
         self._deadlines.append((member_id, deadline, after_ms))
 
     def cancel(self, member_id: str, *kinds: Deadline) -> None:
-        """Cancel a member's deadlines of these kinds once this is written."""
+        """Cancel a member's deadlines of these kinds once the records are written."""
         self._deadlines += [(member_id, kind, None) for kind in kinds]
 
     def note(self, regex: str) -> None:
@@ -86,7 +86,7 @@ class Changes:
             regexes.settle(regex, self.group)
 
     def encode(self) -> list[Row]:
-        """Return the records in the form that the log takes."""
+        """Return the records as keys and values for the log."""
         return [
             (encode_key(key), None if value is None else encode_value(key.type, value))
             for key, value in self.records

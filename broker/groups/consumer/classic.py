@@ -100,7 +100,7 @@ class JoiningMember:
         advance(self._changes, self.id, owned, world, subscription_changed=subscription_changed)
 
     def answer(self) -> JoinResult:
-        """Return a follower's answer; the generation in it is the member's epoch."""
+        """Return the answer to a join: no leader, and the member epoch as the generation."""
         return JoinResult(
             ErrorCode.none,
             self.id,

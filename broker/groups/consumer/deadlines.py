@@ -8,7 +8,7 @@ from siltstone.broker.groups.timers import Timer, Timers
 
 
 class Deadline(Enum):
-    """The kinds of a member's deadlines; the value ends the text "member … is fenced: it …"."""
+    """The kinds of a member's deadlines; the value ends the log line "member … is fenced: it …"."""
 
     SESSION = "did not heartbeat within its session timeout"
     REBALANCE = "did not give up partitions within its rebalance timeout"

@@ -78,7 +78,7 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str, partition: int) -> None:
         self.group_id = group_id
-        self.partition = partition  # of __consumer_offsets
+        self.partition = partition  # the partition of __consumer_offsets
         self.epoch = _FIRST_EPOCH
         self.metadata_hash = 0
         self.target_epoch = _FIRST_EPOCH
@@ -272,7 +272,7 @@ class ConsumerGroup:
             self.static_members[after.metadata.instance_id] = after.id
 
     def claim(self, member_id: str, user: str) -> None:
-        """Note which user a member belongs to that was read from the journal."""
+        """Note the user of a member that was read from the journal."""
         member = self.members.get(member_id)
         if user and member is not None and not member.user:
             self.members[member_id] = member = member._replace(user=user)

@@ -24,7 +24,7 @@ class Policy:
 
     @property
     def may_mix(self) -> bool:
-        """Whether members of both protocols may be in one group."""
+        """Whether members of the classic and the consumer protocol may be in one group."""
         return self.may_upgrade or self.may_downgrade
 
 

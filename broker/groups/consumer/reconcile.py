@@ -71,7 +71,7 @@ def reconcile(
 def _advance(
     current: CurrentAssignment, epoch: int, goal: Goal, owned: Partitions | None
 ) -> CurrentAssignment:
-    """Give up partitions outside of the target; without such, get free partitions of the target."""
+    """Give up partitions outside of the target; otherwise get the target's free ones."""
     target = {topic: each for topic, each in goal.target.items() if topic in goal.topic_ids}
     kept, revoking = _split(current.assigned, target)
     if revoking and _holds(owned, revoking):
@@ -107,7 +107,7 @@ def _drop_topics(
 
 
 def _holds(owned: Partitions | None, partitions: OwnedPartitions) -> bool:
-    """Tell whether the member owns one of these, or did not report what it owns."""
+    """Tell whether the member owns one of these partitions, or did not report what it owns."""
     if owned is None:
         return True
     return any(

@@ -1,4 +1,4 @@
-"""Matching the regular expressions of a group against the topics: when it is done, and its effect.
+"""When a group's regular expressions are matched against the topics, and what follows from it.
 
 Kafka's GroupMetadataManager.maybeUpdateRegularExpressions and handleRegularExpressionsResult. A
 heartbeat only requests the matching. The matching runs a moment later, for all expressions of the

@@ -76,7 +76,7 @@ class Explainer:
                 continue
             try:
                 answer = self._explain(topic, log, off, progress).as_json()
-            except (OSError, struct.error) as error:  # also if a file was truncated
+            except (OSError, struct.error) as error:  # struct.error: a file was truncated
                 yield unreadable(topic.name, index, error)
                 continue
             last = self._cleaning.pool.get().services.figures.last.get(log.topic_partition)

@@ -100,7 +100,7 @@ _SERIES: Final = ("consumergroup", "topic", "partition")
 
 
 def _lag_column(read: Callable[[LagScan], Sequence[int | None]]) -> Column:
-    """Return a reader of one value for each group and partition that the scan has room for."""
+    """Return a reader of one value for each group and partition, up to the scan's limit."""
     return Column(lambda sources: sources.lag.labels, lambda sources: read(sources.lag))
 
 

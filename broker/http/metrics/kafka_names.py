@@ -44,7 +44,7 @@ _RECOVERY: Final = 2
 _MAX_SOFTWARE: Final = 100
 # The APIs that dashboards draw even before their first request.
 _ALWAYS_TOLD: Final = frozenset({0, 1, 3})
-# Answers of these APIs wait for records or members. All other requests are answered at once.
+# Requests of these APIs may wait for records or members; all others are answered at once.
 _WAITING: Final = frozenset({"Fetch", "FetchConsumer", "JoinGroup", "SyncGroup"})
 _FOLLOWER: Final = "FetchFollower"
 

@@ -57,7 +57,7 @@ class PartitionScan:
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
-    compacted: list[tuple[str, Log]] = field(default_factory=list)  # with their labels
+    compacted: list[tuple[str, Log]] = field(default_factory=list)  # bytes, with their labels
     producer_count: int = 0
     late_count: int = 0
     offline_count: int = 0

@@ -41,7 +41,7 @@ cdef struct Row:  # as large as a cache line, so that threads do not share one
     int64_t position  # where the rest of the range begins in it
     int64_t left  # how many bytes of the range are unsent
     char[8] tail  # what follows the range
-    int64_t tail_at  # how many bytes of the tail are sent
+    int64_t tail_at  # how many bytes of the tail have been sent
     int64_t tail_size
     int64_t error  # why sending ended; 0: everything has left
     int64_t unused

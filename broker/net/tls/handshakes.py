@@ -77,7 +77,7 @@ class Opened(NamedTuple):
 
 
 class Turns:
-    """A line in which pieces of handshakes wait for the io threads (loop only).
+    """The queue in which pieces of handshakes wait for the io threads (loop only).
 
     Only a few pieces run at a time, in the order of their arrival. So a thousand handshakes at once
     leave a processor to connected clients, and threads to their disk reads.

@@ -22,15 +22,15 @@ from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.parts import FileSlice
 
 cpdef enum:
-    FRAMES_PER_TURN = 64  # after so many requests of one client in a turn, the others are served
-    TURNS_PER_ROUND = 16  # so many answers wait for each other at most
-    ALONE = 8  # after a round of one turn, so many turns wait for no other
+    FRAMES_PER_TURN = 64 # one turn serves at most so many requests of its client
+    TURNS_PER_ROUND = 16 # at most so many connections share a round
+    ALONE = 8 # after a round with one connection, so many turns are answered at once
     INLINE_BYTES = 65536  # a larger range of a file is not joined with its neighbours
     SOCKET_IS_FULL = -1
     IS_COLD = -2
 
 cdef enum:
-    ROUND_BYTES = 65536  # of frames whose batches wait; and a larger answer waits for no other
+    ROUND_BYTES = 65536 # most bytes of waiting frames; a larger answer leaves at once
     JOINED_PARTS = 64
     SIZE_AND_KEY = 6
 
@@ -44,7 +44,7 @@ cdef struct Joined:  # joined parts and bytes, and the result of the last read
     Py_ssize_t got
 
 
-cdef struct Served:  # the end of the served frames, that of the next one, the size of the answers
+cdef struct Served:  # where served frames and the next frame end; the answers' size
     Py_ssize_t position
     Py_ssize_t end
     Py_ssize_t size
@@ -288,23 +288,23 @@ cdef class LoopRound:
         self.kept = 0
         self._loop = loop
         self._turns = []  # turns that owe answers
-        self._alone = 0  # how many more turns do not wait for others
+        self._alone = 0  # how many more turns are answered at once
         self._is_due = False
 
     cdef bint is_open(self) except -1:
-        """Tell whether the turn that begins now may wait for others; call it once a turn."""
+        """Tell whether the new turn may wait for the end of the round; call it once a turn."""
         if self._alone:
             self._alone -= 1
             return False
         return True
 
     cdef int keep(self, Py_ssize_t filled) except -1:
-        """Keep frames below ``filled`` if batches in them wait."""
+        """Keep the frames below ``filled`` in the buffer if batches in them wait."""
         self.kept = filled if self.appends.logs else 0
         return 0
 
     cdef int add(self, Turn turn) except -1:
-        """Have a turn's answers wait for the end of the round."""
+        """Let a turn's answers wait for the end of the round."""
         self._turns.append(turn)
         if len(self._turns) >= TURNS_PER_ROUND or self.kept > ROUND_BYTES:
             self.end()
@@ -497,9 +497,9 @@ cdef class Turn:
     cdef Served _dispatch_all(
         self, Py_ssize_t start, Py_ssize_t filled, list answers, bint is_open
     ) except *:
-        """Put the answers of complete frames into ``answers``; all but the last are one frame each.
+        """Put answers into ``answers``: each is one frame, except perhaps the last.
 
-        With ``is_open`` batches wait for those of other connections, if all answers are single
+        With ``is_open`` batches may wait for those of other connections, if all answers are single
         frames.
 
         Raises:
@@ -543,7 +543,7 @@ cdef class Turn:
             self._round.add(self)
 
     cpdef answer(self):
-        """Send what is owed."""
+        """Send the answers that are owed."""
         cdef list owed = self._owed
         self._owed = None
         if not owed:

@@ -57,8 +57,8 @@ class Keys:
         self._keys: tuple[Key, ...] = ()
         self._lock = threads.Lock()
         self._is_read_until = -math.inf
-        self._not_before = -math.inf  # after a failure
-        self._search_after = -math.inf  # for an unknown key
+        self._not_before = -math.inf  # after a failure, no read before this
+        self._search_after = -math.inf  # no read for an unknown key before this
         self._failures = 0
 
     def load(self) -> None:

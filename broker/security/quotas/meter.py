@@ -120,7 +120,7 @@ class Meter:
         return self.timer(), handled
 
     def end(self, connection: Client, began: tuple[float, float]) -> None:
-        """Count the time of a turn outside of handlers: to receive, read, write and send.
+        """Count the time of a turn outside of handlers: receiving, decoding, encoding, sending.
 
         This delays only the client's next request. The time of a turn inside this one counts for
         that turn's connection.
@@ -182,7 +182,7 @@ class Meter:
         return bucket
 
     def find_wait(self, client: Client) -> float:
-        """Return the longest time in seconds that a client has to wait under today's quotas."""
+        """Return the longest time in seconds that a client has to wait under the present quotas."""
         now = self.monotonic()
         who = _user_of(client), client.client_id or ""
         buckets = [self.find_bucket(key, *who) for key in (PRODUCER, CONSUMER, REQUEST, MUTATION)]
@@ -239,7 +239,7 @@ class Meter:
         kept = [each for each in self._buckets.items() if not each[1].is_full(now)]
         kept.sort(key=lambda each: not each[0][2])
         self._buckets = dict(kept[-_MAX_KNOWN // 2 :])
-        self._found.clear()  # otherwise a name would be forgotten here and known there
+        self._found.clear()  # its entries lead to forgotten buckets, too
         self._sweep_above = min(max(_MIN_SWEEP, 2 * len(self._buckets)), _MAX_KNOWN)
 
 
@@ -326,7 +326,7 @@ class _Metered:
         """Return the answer with the time to wait in it, and delay the connection."""
         connection.throttle(delay)
         await _come_later()
-        if isinstance(answer, Unwritten):  # this is a later turn, so it is written by now
+        if isinstance(answer, Unwritten):  # in a later turn the batches are written
             answer = answer.answer()
         if answer is None or _THROTTLE_TIME not in self._row._fields:
             return answer

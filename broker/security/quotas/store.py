@@ -79,8 +79,8 @@ def _decode(content: bytes) -> Values:
     """Return the quotas.
 
     Raises:
-        ValueError: The content is no such file (or KeyError, TypeError, AttributeError,
-            InvalidRequest).
+        ValueError: The content is not a file of quotas (or KeyError, TypeError, AttributeError,
+        InvalidRequest).
     """
     rows = read_version(content, _VERSION)["quotas"]
     if not isinstance(rows, list):

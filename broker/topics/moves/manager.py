@@ -55,8 +55,8 @@ class MoveCounts:
 class LogDirMoves:
     """All moves (loop only). As many copy at a time as there are threads; the others wait.
 
-    A partition has one move at the most. Only operations that end a move wait for that: the
-    deletion of its topic, a move to another target, and the stop.
+    A partition has one move at most. Only operations that end a move wait for its end: the deletion
+    of its topic, a move to another target, and the stop.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class LogDirMoves:
             move.task = self._spawn(self._work(move))
 
     async def _work(self, move: LogDirMove) -> None:
-        """Copy a partition until the copy has taken over, is no longer wanted, or has failed."""
+        """Copy a partition until the copy replaces the log, is not wanted, or has failed."""
         future = move.future
         try:
             await move.copy()

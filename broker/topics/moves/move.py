@@ -152,7 +152,7 @@ class LogDirMove:
         services.logs.checkpoint(files.RECOVERY_POINTS, files.LOG_START_OFFSETS)
 
     def _open(self) -> None:
-        """Do what `open` says. Blocks."""
+        """Do the work of `open` on a thread. Blocks."""
         future = self.future
         self._services.cleaning.manager.states.abort_and_pause(future.topic_partition)
         self._is_paused = True
@@ -171,7 +171,7 @@ class LogDirMove:
         future.create()
 
     def _settle(self) -> None:
-        """Put all of the copy on the disk; on return, flushes of the log are held off. Blocks.
+        """Put all of the copy on the disk; on return, flushes of the log are held up. Blocks.
 
         Work that the background has queued runs first: it writes into the old folder, and the
         checkpoints of both directories.

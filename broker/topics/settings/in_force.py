@@ -53,7 +53,7 @@ class BrokerSettings:
         self._checks: list[Callable[[Layers], Awaitable[None]]] = []
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._counted: CatalogState | None = None
-        self._config_bytes = 0  # of the catalogue's state that was counted last
+        self._config_bytes = 0  # of the catalogue's state when it was last counted
         self._coming_bytes = 0  # of the settings that are being written
         self._coming: set[str] = set()  # subscriptions that are being written
         self._changes = OneByOne("settings", KafkaError)
@@ -83,7 +83,7 @@ class BrokerSettings:
         config = self._topic_configs.get(key)
         if config is None:
             config = self.layers.topic(keep_valid(overrides, self.layers.topic))
-            if len(self._topic_configs) >= _CONFIGS_KEPT:  # most are of no topic any more
+            if len(self._topic_configs) >= _CONFIGS_KEPT:  # most belong to no topic any more
                 self._topic_configs.clear()
             if _size_of("", overrides) <= _KEPT_BYTES:
                 self._topic_configs[key] = config
@@ -361,7 +361,7 @@ def _replaced(
     name: str,
     own: Mapping[str, str],
 ) -> Mapping[str, Mapping[str, str]]:
-    """Return all settings, with those of one name replaced; one write copies the mapping once."""
+    """Return all settings, with those of one name replaced; copy the mapping once a write."""
     copied = dict(draft) if draft is known or not isinstance(draft, dict) else draft
     copied.pop(name, None)
     if own:
