@@ -1,4 +1,5 @@
 from datetime import datetime
+from typing import Final
 
 class Route:
     through: object | None
@@ -15,7 +16,6 @@ class Clock:
     def monotonic(self) -> float: ...
 
 class ShiftedClock(Clock):
-    @property
-    def ahead_ms(self) -> int: ...
+    ahead_ms: Final[int]
     def advance(self, milliseconds: int) -> None: ...
     def put_back(self) -> None: ...

@@ -34,10 +34,8 @@ class FetchPlan:
         by_id: bool = False,
         isolation_level: int = 0,
     ) -> None: ...
-    @property
-    def partitions(self) -> list[tuple[TopicKey, FetchPartition]]: ...
-    @property
-    def all_partitions(self) -> list[tuple[TopicKey, FetchPartition]]: ...
+    partitions: Final[list[tuple[TopicKey, FetchPartition]]]
+    all_partitions: Final[list[tuple[TopicKey, FetchPartition]]]
 
 def list_wanted(
     request: FetchRequest, by_id: bool
@@ -50,32 +48,23 @@ def is_read_up(wanted: FetchPartition, fetched: Grid, place: int, isolation_leve
 
 class SessionPartition(Watch):
     turn: int
-    @property
-    def high_watermark(self) -> int: ...
-    @property
-    def log_start_offset(self) -> int: ...
+    high_watermark: Final[int]
+    log_start_offset: Final[int]
     def __init__(
         self, group: WatchGroup, key: TopicKey, wanted: FetchPartition, turn: int
     ) -> None: ...
     def has_news(self, fetched: Grid, place: int) -> bool: ...
 
 class FetchSession:
-    @property
-    def session_id(self) -> int: ...
-    @property
-    def by_id(self) -> bool: ...
-    @property
-    def is_closed(self) -> bool: ...
-    @property
-    def created(self) -> float: ...
+    session_id: Final[int]
+    by_id: Final[bool]
+    is_closed: Final[bool]
+    created: Final[float]
     last_used: float
     epoch: int
-    @property
-    def isolation_level(self) -> int: ...
-    @property
-    def partitions(self) -> dict[tuple[TopicKey, int], SessionPartition]: ...
-    @property
-    def group(self) -> WatchGroup: ...
+    isolation_level: Final[int]
+    partitions: Final[dict[tuple[TopicKey, int], SessionPartition]]
+    group: Final[WatchGroup]
     def __init__(
         self, session_id: int, by_id: bool, created: float, isolation_level: int
     ) -> None: ...

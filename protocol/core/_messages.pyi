@@ -1,15 +1,13 @@
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from siltstone.protocol.core.fields import Field
 from siltstone.protocol.parts import Buffer, Parts
 
 class Table:
     def __init__(self, cls: Any, fields: Sequence[Field], is_flexible: bool) -> None: ...
-    @property
-    def is_flexible(self) -> bool: ...
-    @property
-    def min_size(self) -> int: ...
+    is_flexible: Final[bool]
+    min_size: Final[int]
 
 class Grid(Sequence[Any]):
     def __init__(self, count: int, width: int) -> None: ...

@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from typing_extensions import Buffer
 
@@ -14,8 +14,7 @@ class OffsetMap:
     keys: int
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
-    @property
-    def memory_bytes(self) -> int: ...
+    memory_bytes: Final[int]
 
 class Transactions(Generic[_Row]):
     def __init__(self, aborted: Iterable[_Row]) -> None: ...
@@ -60,10 +59,8 @@ class RecordFilter:
     latest: int
     status: int
     size: int
-    @property
-    def key_digest(self) -> int: ...
-    @property
-    def dropped(self) -> list[tuple[int, int]]: ...
+    key_digest: Final[int]
+    dropped: Final[list[tuple[int, int]]]
     def copy(self, chunk: Buffer, position: int = 0) -> int: ...
     def copy_opened(self, batch: Buffer, opened: Buffer) -> bytearray | None: ...
     def append(self, batch: Buffer) -> None: ...

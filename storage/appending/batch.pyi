@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Final
 
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.producers.entry import AppendedBatch
@@ -35,10 +35,8 @@ class ValidatedBatch:
         log_append_time_ms: int,
     ) -> None: ...
     def repeat(self, first: AppendedBatch, log_start_offset: int) -> None: ...
-    @property
-    def last_offset(self) -> int: ...
-    @property
-    def is_awaited(self) -> bool: ...
+    last_offset: Final[int]
+    is_awaited: Final[bool]
 
 class PlainRules:
     after_ms: int

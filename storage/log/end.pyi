@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Final
 
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.appending.batch import PlainRules, ValidatedBatch
@@ -19,43 +20,26 @@ class Appends:
     taken: int
     write_back_bytes: int
     written: int
-    @property
-    def logs(self) -> list[Log]: ...
+    logs: Final[list[Log]]
     def write(self) -> None: ...
 
 class LogEnd:
-    @property
-    def directory(self) -> LogDirectory: ...
-    @property
-    def producers(self) -> ProducerStateManager: ...
-    @property
-    def lock(self) -> LogLock: ...
-    @property
-    def watchers(self) -> dict[Watcher, None]: ...
-    @property
-    def view(self) -> LogView: ...
-    @property
-    def rules(self) -> PlainRules: ...
-    @property
-    def batches_in(self) -> int: ...
-    @property
-    def bytes_in(self) -> int: ...
-    @property
-    def records_in(self) -> int: ...
-    @property
-    def leader_epoch(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def recovery_point(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def is_closed(self) -> bool: ...
-    @property
-    def last_stable_offset(self) -> int: ...
+    directory: Final[LogDirectory]
+    producers: Final[ProducerStateManager]
+    lock: Final[LogLock]
+    watchers: Final[dict[Watcher, None]]
+    view: Final[LogView]
+    rules: Final[PlainRules]
+    batches_in: Final[int]
+    bytes_in: Final[int]
+    records_in: Final[int]
+    leader_epoch: Final[int]
+    log_end_offset: Final[int]
+    log_start_offset: Final[int]
+    recovery_point: Final[int]
+    size: Final[int]
+    is_closed: Final[bool]
+    last_stable_offset: Final[int]
     def __init__(self, loaded: LoadedPartition, clock: Clock, appends: Appends) -> None: ...
     def stable_end(self) -> int: ...
     def append(
