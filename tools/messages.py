@@ -273,12 +273,12 @@ def print_message(message: Message, constant: str, key: int) -> str:
     made = f"{constant} = Message({key}, {first}, {last}, {message.flexible}, {message.name})"
     if len(made) > _LINE:
         made = made.replace("Message(", "Message(\n    ")[:-1] + "\n)"
-    return "\n\n\n".join([*pieces, made])
+    return "\n\n".join([*pieces, made])
 
 
 def print_module(title: str, pieces: list[str]) -> str:
     """Return the source of a module."""
-    text = "\n\n\n".join(pieces)
+    text = "\n\n".join(pieces)
     typing = "Annotated, NamedTuple" if "Annotated" in text else "NamedTuple"
     ours = [name for name in ("NO_ID", "Message", "Records") if re.search(rf"\b{name}\b", text)]
     head = [f'"""{title}. Written by ``tools/messages.py``."""', ""]

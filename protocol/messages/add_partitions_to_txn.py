@@ -10,14 +10,12 @@ class AddPartitionsToTxnTopic(NamedTuple):
     name: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[int], "[]int32"] = ()
 
-
 class AddPartitionsToTxnTransaction(NamedTuple):
     transactional_id: Annotated[str, "string 4+"] = ""
     producer_id: Annotated[int, "int64 4+"] = 0
     producer_epoch: Annotated[int, "int16 4+"] = 0
     verify_only: Annotated[bool, "bool 4+"] = False
     topics: Annotated[Sequence[AddPartitionsToTxnTopic], "[]struct 4+"] = ()
-
 
 class AddPartitionsToTxnRequest(NamedTuple):
     transactions: Annotated[Sequence[AddPartitionsToTxnTransaction], "[]struct 4+"] = ()
@@ -26,24 +24,19 @@ class AddPartitionsToTxnRequest(NamedTuple):
     v3_and_below_producer_epoch: Annotated[int, "int16 0-3"] = 0
     v3_and_below_topics: Annotated[Sequence[AddPartitionsToTxnTopic], "[]struct 0-3"] = ()
 
-
 REQUEST = Message(24, 0, 5, 3, AddPartitionsToTxnRequest)
-
 
 class AddPartitionsToTxnPartitionResult(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
     partition_error_code: Annotated[int, "int16"] = 0
 
-
 class AddPartitionsToTxnTopicResult(NamedTuple):
     name: Annotated[str, "string"] = ""
     results_by_partition: Annotated[Sequence[AddPartitionsToTxnPartitionResult], "[]struct"] = ()
 
-
 class AddPartitionsToTxnResult(NamedTuple):
     transactional_id: Annotated[str, "string 4+"] = ""
     topic_results: Annotated[Sequence[AddPartitionsToTxnTopicResult], "[]struct 4+"] = ()
-
 
 class AddPartitionsToTxnResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
@@ -52,6 +45,5 @@ class AddPartitionsToTxnResponse(NamedTuple):
     results_by_topic_v3_and_below: Annotated[
         Sequence[AddPartitionsToTxnTopicResult], "[]struct 0-3"
     ] = ()
-
 
 RESPONSE = Message(24, 0, 5, 3, AddPartitionsToTxnResponse)

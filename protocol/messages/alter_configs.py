@@ -10,20 +10,16 @@ class AlterableConfig(NamedTuple):
     name: Annotated[str, "string"] = ""
     value: Annotated[str | None, "string null"] = ""
 
-
 class AlterConfigsResource(NamedTuple):
     resource_type: Annotated[int, "int8"] = 0
     resource_name: Annotated[str, "string"] = ""
     configs: Annotated[Sequence[AlterableConfig], "[]struct"] = ()
 
-
 class AlterConfigsRequest(NamedTuple):
     resources: Annotated[Sequence[AlterConfigsResource], "[]struct"] = ()
     validate_only: Annotated[bool, "bool"] = False
 
-
 REQUEST = Message(33, 0, 2, 2, AlterConfigsRequest)
-
 
 class AlterConfigsResourceResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
@@ -31,10 +27,8 @@ class AlterConfigsResourceResponse(NamedTuple):
     resource_type: Annotated[int, "int8"] = 0
     resource_name: Annotated[str, "string"] = ""
 
-
 class AlterConfigsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     responses: Annotated[Sequence[AlterConfigsResourceResponse], "[]struct"] = ()
-
 
 RESPONSE = Message(33, 0, 2, 2, AlterConfigsResponse)

@@ -10,7 +10,6 @@ class ScramCredentialDeletion(NamedTuple):
     name: Annotated[str, "string"] = ""
     mechanism: Annotated[int, "int8"] = 0
 
-
 class ScramCredentialUpsertion(NamedTuple):
     name: Annotated[str, "string"] = ""
     mechanism: Annotated[int, "int8"] = 0
@@ -18,24 +17,19 @@ class ScramCredentialUpsertion(NamedTuple):
     salt: Annotated[bytes, "bytes"] = b""
     salted_password: Annotated[bytes, "bytes"] = b""
 
-
 class AlterUserScramCredentialsRequest(NamedTuple):
     deletions: Annotated[Sequence[ScramCredentialDeletion], "[]struct"] = ()
     upsertions: Annotated[Sequence[ScramCredentialUpsertion], "[]struct"] = ()
 
-
 REQUEST = Message(51, 0, 0, 0, AlterUserScramCredentialsRequest)
-
 
 class AlterUserScramCredentialsResult(NamedTuple):
     user: Annotated[str, "string"] = ""
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
 
-
 class AlterUserScramCredentialsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[AlterUserScramCredentialsResult], "[]struct"] = ()
-
 
 RESPONSE = Message(51, 0, 0, 0, AlterUserScramCredentialsResponse)

@@ -10,19 +10,15 @@ class ConsumerGroupDescribeRequest(NamedTuple):
     group_ids: Annotated[Sequence[str], "[]string"] = ()
     include_authorized_operations: Annotated[bool, "bool"] = False
 
-
 REQUEST = Message(69, 0, 1, 0, ConsumerGroupDescribeRequest)
-
 
 class TopicPartitions(NamedTuple):
     topic_id: Annotated[bytes, "uuid"] = NO_ID
     topic_name: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[int], "[]int32"] = ()
 
-
 class Assignment(NamedTuple):
     topic_partitions: Annotated[Sequence[TopicPartitions], "[]struct"] = ()
-
 
 class Member(NamedTuple):
     member_id: Annotated[str, "string"] = ""
@@ -37,7 +33,6 @@ class Member(NamedTuple):
     target_assignment: Annotated[Assignment, "struct"] = Assignment()
     member_type: Annotated[int, "int8 1+"] = -1
 
-
 class DescribedGroup(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = None
@@ -49,10 +44,8 @@ class DescribedGroup(NamedTuple):
     members: Annotated[Sequence[Member], "[]struct"] = ()
     authorized_operations: Annotated[int, "int32"] = -2147483648
 
-
 class ConsumerGroupDescribeResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     groups: Annotated[Sequence[DescribedGroup], "[]struct"] = ()
-
 
 RESPONSE = Message(69, 0, 1, 0, ConsumerGroupDescribeResponse)

@@ -10,7 +10,6 @@ class TopicPartitions(NamedTuple):
     topic_id: Annotated[bytes, "uuid"] = NO_ID
     partitions: Annotated[Sequence[int], "[]int32"] = ()
 
-
 class ConsumerGroupHeartbeatRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     member_id: Annotated[str, "string"] = ""
@@ -23,18 +22,14 @@ class ConsumerGroupHeartbeatRequest(NamedTuple):
     server_assignor: Annotated[str | None, "string null"] = None
     topic_partitions: Annotated[Sequence[TopicPartitions] | None, "[]struct null"] = None
 
-
 REQUEST = Message(68, 0, 1, 0, ConsumerGroupHeartbeatRequest)
-
 
 class ResponseTopicPartitions(NamedTuple):
     topic_id: Annotated[bytes, "uuid"] = NO_ID
     partitions: Annotated[Sequence[int], "[]int32"] = ()
 
-
 class Assignment(NamedTuple):
     topic_partitions: Annotated[Sequence[ResponseTopicPartitions], "[]struct"] = ()
-
 
 class ConsumerGroupHeartbeatResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
@@ -44,6 +39,5 @@ class ConsumerGroupHeartbeatResponse(NamedTuple):
     member_epoch: Annotated[int, "int32"] = 0
     heartbeat_interval_ms: Annotated[int, "int32"] = 0
     assignment: Annotated[Assignment | None, "struct null"] = None
-
 
 RESPONSE = Message(68, 0, 1, 0, ConsumerGroupHeartbeatResponse)

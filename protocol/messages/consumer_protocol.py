@@ -10,7 +10,6 @@ class TopicPartition(NamedTuple):
     topic: Annotated[str, "string 1+"] = ""
     partitions: Annotated[Sequence[int], "[]int32 1+"] = ()
 
-
 class ConsumerProtocolSubscription(NamedTuple):
     topics: Annotated[Sequence[str], "[]string"] = ()
     user_data: Annotated[bytes | None, "bytes null"] = None
@@ -18,20 +17,16 @@ class ConsumerProtocolSubscription(NamedTuple):
     generation_id: Annotated[int, "int32 2+"] = -1
     rack_id: Annotated[str | None, "string 3+ null"] = None
 
-
 CONSUMER_PROTOCOL_SUBSCRIPTION = Message(-1, 0, 3, -1, ConsumerProtocolSubscription)
-
 
 class ConsumerProtocolAssignmentTopicPartition(NamedTuple):
     topic: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[int], "[]int32"] = ()
-
 
 class ConsumerProtocolAssignment(NamedTuple):
     assigned_partitions: Annotated[
         Sequence[ConsumerProtocolAssignmentTopicPartition], "[]struct"
     ] = ()
     user_data: Annotated[bytes | None, "bytes null"] = None
-
 
 CONSUMER_PROTOCOL_ASSIGNMENT = Message(-1, 0, 3, -1, ConsumerProtocolAssignment)

@@ -15,22 +15,17 @@ class AclCreation(NamedTuple):
     operation: Annotated[int, "int8"] = 0
     permission_type: Annotated[int, "int8"] = 0
 
-
 class CreateAclsRequest(NamedTuple):
     creations: Annotated[Sequence[AclCreation], "[]struct"] = ()
 
-
 REQUEST = Message(30, 1, 3, 2, CreateAclsRequest)
-
 
 class AclCreationResult(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
 
-
 class CreateAclsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[AclCreationResult], "[]struct"] = ()
-
 
 RESPONSE = Message(30, 1, 3, 2, CreateAclsResponse)

@@ -10,11 +10,9 @@ class CreatableReplicaAssignment(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
     broker_ids: Annotated[Sequence[int], "[]int32"] = ()
 
-
 class CreatableTopicConfig(NamedTuple):
     name: Annotated[str, "string"] = ""
     value: Annotated[str | None, "string null"] = ""
-
 
 class CreatableTopic(NamedTuple):
     name: Annotated[str, "string"] = ""
@@ -23,15 +21,12 @@ class CreatableTopic(NamedTuple):
     assignments: Annotated[Sequence[CreatableReplicaAssignment], "[]struct"] = ()
     configs: Annotated[Sequence[CreatableTopicConfig], "[]struct"] = ()
 
-
 class CreateTopicsRequest(NamedTuple):
     topics: Annotated[Sequence[CreatableTopic], "[]struct"] = ()
     timeout_ms: Annotated[int, "int32"] = 60000
     validate_only: Annotated[bool, "bool"] = False
 
-
 REQUEST = Message(19, 2, 7, 5, CreateTopicsRequest)
-
 
 class CreatableTopicConfigs(NamedTuple):
     name: Annotated[str, "string 5+"] = ""
@@ -39,7 +34,6 @@ class CreatableTopicConfigs(NamedTuple):
     read_only: Annotated[bool, "bool 5+"] = False
     config_source: Annotated[int, "int8 5+"] = -1
     is_sensitive: Annotated[bool, "bool 5+"] = False
-
 
 class CreatableTopicResult(NamedTuple):
     name: Annotated[str, "string"] = ""
@@ -51,10 +45,8 @@ class CreatableTopicResult(NamedTuple):
     replication_factor: Annotated[int, "int16 5+"] = -1
     configs: Annotated[Sequence[CreatableTopicConfigs] | None, "[]struct 5+ null"] = ()
 
-
 class CreateTopicsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[CreatableTopicResult], "[]struct"] = ()
-
 
 RESPONSE = Message(19, 2, 7, 5, CreateTopicsResponse)

@@ -15,13 +15,10 @@ class DeleteAclsFilter(NamedTuple):
     operation: Annotated[int, "int8"] = 0
     permission_type: Annotated[int, "int8"] = 0
 
-
 class DeleteAclsRequest(NamedTuple):
     filters: Annotated[Sequence[DeleteAclsFilter], "[]struct"] = ()
 
-
 REQUEST = Message(31, 1, 3, 2, DeleteAclsRequest)
-
 
 class DeleteAclsMatchingAcl(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
@@ -34,16 +31,13 @@ class DeleteAclsMatchingAcl(NamedTuple):
     operation: Annotated[int, "int8"] = 0
     permission_type: Annotated[int, "int8"] = 0
 
-
 class DeleteAclsFilterResult(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
     matching_acls: Annotated[Sequence[DeleteAclsMatchingAcl], "[]struct"] = ()
 
-
 class DeleteAclsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     filter_results: Annotated[Sequence[DeleteAclsFilterResult], "[]struct"] = ()
-
 
 RESPONSE = Message(31, 1, 3, 2, DeleteAclsResponse)

@@ -15,9 +15,7 @@ class DescribeAclsRequest(NamedTuple):
     operation: Annotated[int, "int8"] = 0
     permission_type: Annotated[int, "int8"] = 0
 
-
 REQUEST = Message(29, 1, 3, 2, DescribeAclsRequest)
-
 
 class AclDescription(NamedTuple):
     principal: Annotated[str, "string"] = ""
@@ -25,19 +23,16 @@ class AclDescription(NamedTuple):
     operation: Annotated[int, "int8"] = 0
     permission_type: Annotated[int, "int8"] = 0
 
-
 class DescribeAclsResource(NamedTuple):
     resource_type: Annotated[int, "int8"] = 0
     resource_name: Annotated[str, "string"] = ""
     pattern_type: Annotated[int, "int8"] = 3
     acls: Annotated[Sequence[AclDescription], "[]struct"] = ()
 
-
 class DescribeAclsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
     resources: Annotated[Sequence[DescribeAclsResource], "[]struct"] = ()
-
 
 RESPONSE = Message(29, 1, 3, 2, DescribeAclsResponse)

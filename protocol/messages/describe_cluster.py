@@ -11,9 +11,7 @@ class DescribeClusterRequest(NamedTuple):
     endpoint_type: Annotated[int, "int8 1+"] = 1
     include_fenced_brokers: Annotated[bool, "bool 2+"] = False
 
-
 REQUEST = Message(60, 0, 2, 0, DescribeClusterRequest)
-
 
 class DescribeClusterBroker(NamedTuple):
     broker_id: Annotated[int, "int32"] = 0
@@ -21,7 +19,6 @@ class DescribeClusterBroker(NamedTuple):
     port: Annotated[int, "int32"] = 0
     rack: Annotated[str | None, "string null"] = None
     is_fenced: Annotated[bool, "bool 2+"] = False
-
 
 class DescribeClusterResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
@@ -32,6 +29,5 @@ class DescribeClusterResponse(NamedTuple):
     controller_id: Annotated[int, "int32"] = -1
     brokers: Annotated[Sequence[DescribeClusterBroker], "[]struct"] = ()
     cluster_authorized_operations: Annotated[int, "int32"] = -2147483648
-
 
 RESPONSE = Message(60, 0, 2, 0, DescribeClusterResponse)

@@ -11,21 +11,17 @@ class DescribeConfigsResource(NamedTuple):
     resource_name: Annotated[str, "string"] = ""
     configuration_keys: Annotated[Sequence[str] | None, "[]string null"] = ()
 
-
 class DescribeConfigsRequest(NamedTuple):
     resources: Annotated[Sequence[DescribeConfigsResource], "[]struct"] = ()
     include_synonyms: Annotated[bool, "bool"] = False
     include_documentation: Annotated[bool, "bool 3+"] = False
 
-
 REQUEST = Message(32, 1, 4, 4, DescribeConfigsRequest)
-
 
 class DescribeConfigsSynonym(NamedTuple):
     name: Annotated[str, "string"] = ""
     value: Annotated[str | None, "string null"] = ""
     source: Annotated[int, "int8"] = 0
-
 
 class DescribeConfigsResourceResult(NamedTuple):
     name: Annotated[str, "string"] = ""
@@ -37,7 +33,6 @@ class DescribeConfigsResourceResult(NamedTuple):
     config_type: Annotated[int, "int8 3+"] = 0
     documentation: Annotated[str | None, "string 3+ null"] = ""
 
-
 class DescribeConfigsResult(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
@@ -45,10 +40,8 @@ class DescribeConfigsResult(NamedTuple):
     resource_name: Annotated[str, "string"] = ""
     configs: Annotated[Sequence[DescribeConfigsResourceResult], "[]struct"] = ()
 
-
 class DescribeConfigsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[DescribeConfigsResult], "[]struct"] = ()
-
 
 RESPONSE = Message(32, 1, 4, 4, DescribeConfigsResponse)

@@ -10,9 +10,7 @@ class DescribeGroupsRequest(NamedTuple):
     groups: Annotated[Sequence[str], "[]string"] = ()
     include_authorized_operations: Annotated[bool, "bool 3+"] = False
 
-
 REQUEST = Message(15, 0, 6, 5, DescribeGroupsRequest)
-
 
 class DescribedGroupMember(NamedTuple):
     member_id: Annotated[str, "string"] = ""
@@ -21,7 +19,6 @@ class DescribedGroupMember(NamedTuple):
     client_host: Annotated[str, "string"] = ""
     member_metadata: Annotated[bytes, "bytes"] = b""
     member_assignment: Annotated[bytes, "bytes"] = b""
-
 
 class DescribedGroup(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
@@ -33,10 +30,8 @@ class DescribedGroup(NamedTuple):
     members: Annotated[Sequence[DescribedGroupMember], "[]struct"] = ()
     authorized_operations: Annotated[int, "int32 3+"] = -2147483648
 
-
 class DescribeGroupsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     groups: Annotated[Sequence[DescribedGroup], "[]struct"] = ()
-
 
 RESPONSE = Message(15, 0, 6, 5, DescribeGroupsResponse)

@@ -10,13 +10,10 @@ class DescribableLogDirTopic(NamedTuple):
     topic: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[int], "[]int32"] = ()
 
-
 class DescribeLogDirsRequest(NamedTuple):
     topics: Annotated[Sequence[DescribableLogDirTopic] | None, "[]struct null"] = ()
 
-
 REQUEST = Message(35, 1, 5, 2, DescribeLogDirsRequest)
-
 
 class DescribeLogDirsPartition(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
@@ -24,11 +21,9 @@ class DescribeLogDirsPartition(NamedTuple):
     offset_lag: Annotated[int, "int64"] = 0
     is_future_key: Annotated[bool, "bool"] = False
 
-
 class DescribeLogDirsTopic(NamedTuple):
     name: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[DescribeLogDirsPartition], "[]struct"] = ()
-
 
 class DescribeLogDirsResult(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
@@ -38,11 +33,9 @@ class DescribeLogDirsResult(NamedTuple):
     usable_bytes: Annotated[int, "int64 4+"] = -1
     is_cordoned: Annotated[bool, "bool 5+"] = False
 
-
 class DescribeLogDirsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16 3+"] = 0
     results: Annotated[Sequence[DescribeLogDirsResult], "[]struct"] = ()
-
 
 RESPONSE = Message(35, 1, 5, 2, DescribeLogDirsResponse)

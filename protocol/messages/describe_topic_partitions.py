@@ -9,20 +9,16 @@ from siltstone.protocol.messages import NO_ID, Message
 class TopicRequest(NamedTuple):
     name: Annotated[str, "string"] = ""
 
-
 class Cursor(NamedTuple):
     topic_name: Annotated[str, "string"] = ""
     partition_index: Annotated[int, "int32"] = 0
-
 
 class DescribeTopicPartitionsRequest(NamedTuple):
     topics: Annotated[Sequence[TopicRequest], "[]struct"] = ()
     response_partition_limit: Annotated[int, "int32"] = 2000
     cursor: Annotated[Cursor | None, "struct null"] = None
 
-
 REQUEST = Message(75, 0, 0, 0, DescribeTopicPartitionsRequest)
-
 
 class DescribeTopicPartitionsResponsePartition(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
@@ -35,7 +31,6 @@ class DescribeTopicPartitionsResponsePartition(NamedTuple):
     last_known_elr: Annotated[Sequence[int] | None, "[]int32 null"] = None
     offline_replicas: Annotated[Sequence[int], "[]int32"] = ()
 
-
 class DescribeTopicPartitionsResponseTopic(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     name: Annotated[str | None, "string null"] = ""
@@ -44,16 +39,13 @@ class DescribeTopicPartitionsResponseTopic(NamedTuple):
     partitions: Annotated[Sequence[DescribeTopicPartitionsResponsePartition], "[]struct"] = ()
     topic_authorized_operations: Annotated[int, "int32"] = -2147483648
 
-
 class ResponseCursor(NamedTuple):
     topic_name: Annotated[str, "string"] = ""
     partition_index: Annotated[int, "int32"] = 0
-
 
 class DescribeTopicPartitionsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[DescribeTopicPartitionsResponseTopic], "[]struct"] = ()
     next_cursor: Annotated[ResponseCursor | None, "struct null"] = None
-
 
 RESPONSE = Message(75, 0, 0, 0, DescribeTopicPartitionsResponse)

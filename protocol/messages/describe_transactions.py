@@ -9,14 +9,11 @@ from siltstone.protocol.messages import Message
 class DescribeTransactionsRequest(NamedTuple):
     transactional_ids: Annotated[Sequence[str], "[]string"] = ()
 
-
 REQUEST = Message(65, 0, 0, 0, DescribeTransactionsRequest)
-
 
 class TopicData(NamedTuple):
     topic: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[int], "[]int32"] = ()
-
 
 class TransactionState(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
@@ -28,10 +25,8 @@ class TransactionState(NamedTuple):
     producer_epoch: Annotated[int, "int16"] = 0
     topics: Annotated[Sequence[TopicData], "[]struct"] = ()
 
-
 class DescribeTransactionsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     transaction_states: Annotated[Sequence[TransactionState], "[]struct"] = ()
-
 
 RESPONSE = Message(65, 0, 0, 0, DescribeTransactionsResponse)

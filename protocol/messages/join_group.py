@@ -10,7 +10,6 @@ class JoinGroupRequestProtocol(NamedTuple):
     name: Annotated[str, "string"] = ""
     metadata: Annotated[bytes, "bytes"] = b""
 
-
 class JoinGroupRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     session_timeout_ms: Annotated[int, "int32"] = 0
@@ -21,15 +20,12 @@ class JoinGroupRequest(NamedTuple):
     protocols: Annotated[Sequence[JoinGroupRequestProtocol], "[]struct"] = ()
     reason: Annotated[str | None, "string 8+ null"] = None
 
-
 REQUEST = Message(11, 0, 9, 6, JoinGroupRequest)
-
 
 class JoinGroupResponseMember(NamedTuple):
     member_id: Annotated[str, "string"] = ""
     group_instance_id: Annotated[str | None, "string 5+ null"] = None
     metadata: Annotated[bytes, "bytes"] = b""
-
 
 class JoinGroupResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 2+"] = 0
@@ -41,6 +37,5 @@ class JoinGroupResponse(NamedTuple):
     skip_assignment: Annotated[bool, "bool 9+"] = False
     member_id: Annotated[str, "string"] = ""
     members: Annotated[Sequence[JoinGroupResponseMember], "[]struct"] = ()
-
 
 RESPONSE = Message(11, 0, 9, 6, JoinGroupResponse)

@@ -11,11 +11,9 @@ class ListOffsetsPartition(NamedTuple):
     current_leader_epoch: Annotated[int, "int32 4+"] = -1
     timestamp: Annotated[int, "int64"] = 0
 
-
 class ListOffsetsTopic(NamedTuple):
     name: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[ListOffsetsPartition], "[]struct"] = ()
-
 
 class ListOffsetsRequest(NamedTuple):
     replica_id: Annotated[int, "int32"] = 0
@@ -23,9 +21,7 @@ class ListOffsetsRequest(NamedTuple):
     topics: Annotated[Sequence[ListOffsetsTopic], "[]struct"] = ()
     timeout_ms: Annotated[int, "int32 10+"] = 0
 
-
 REQUEST = Message(2, 1, 11, 6, ListOffsetsRequest)
-
 
 class ListOffsetsPartitionResponse(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
@@ -34,15 +30,12 @@ class ListOffsetsPartitionResponse(NamedTuple):
     offset: Annotated[int, "int64"] = -1
     leader_epoch: Annotated[int, "int32 4+"] = -1
 
-
 class ListOffsetsTopicResponse(NamedTuple):
     name: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[ListOffsetsPartitionResponse], "[]struct"] = ()
 
-
 class ListOffsetsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 2+"] = 0
     topics: Annotated[Sequence[ListOffsetsTopicResponse], "[]struct"] = ()
-
 
 RESPONSE = Message(2, 1, 11, 6, ListOffsetsResponse)

@@ -12,12 +12,10 @@ class OffsetCommitRequestPartition(NamedTuple):
     committed_leader_epoch: Annotated[int, "int32 6+"] = -1
     committed_metadata: Annotated[str | None, "string null"] = ""
 
-
 class OffsetCommitRequestTopic(NamedTuple):
     name: Annotated[str, "string 2-9"] = ""
     topic_id: Annotated[bytes, "uuid 10+"] = NO_ID
     partitions: Annotated[Sequence[OffsetCommitRequestPartition], "[]struct"] = ()
-
 
 class OffsetCommitRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""
@@ -27,24 +25,19 @@ class OffsetCommitRequest(NamedTuple):
     retention_time_ms: Annotated[int, "int64 2-4"] = -1
     topics: Annotated[Sequence[OffsetCommitRequestTopic], "[]struct"] = ()
 
-
 REQUEST = Message(8, 2, 10, 8, OffsetCommitRequest)
-
 
 class OffsetCommitResponsePartition(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
-
 
 class OffsetCommitResponseTopic(NamedTuple):
     name: Annotated[str, "string 2-9"] = ""
     topic_id: Annotated[bytes, "uuid 10+"] = NO_ID
     partitions: Annotated[Sequence[OffsetCommitResponsePartition], "[]struct"] = ()
 
-
 class OffsetCommitResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 3+"] = 0
     topics: Annotated[Sequence[OffsetCommitResponseTopic], "[]struct"] = ()
-
 
 RESPONSE = Message(8, 2, 10, 8, OffsetCommitResponse)

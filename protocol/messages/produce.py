@@ -10,12 +10,10 @@ class PartitionProduceData(NamedTuple):
     index: Annotated[int, "int32"] = 0  # type: ignore[assignment]
     records: Annotated[Records | None, "records null"] = b""
 
-
 class TopicProduceData(NamedTuple):
     name: Annotated[str, "string 3-12"] = ""
     topic_id: Annotated[bytes, "uuid 13+"] = NO_ID
     partition_data: Annotated[Sequence[PartitionProduceData], "[]struct"] = ()
-
 
 class ProduceRequest(NamedTuple):
     transactional_id: Annotated[str | None, "string null"] = None
@@ -23,19 +21,15 @@ class ProduceRequest(NamedTuple):
     timeout_ms: Annotated[int, "int32"] = 0
     topic_data: Annotated[Sequence[TopicProduceData], "[]struct"] = ()
 
-
 REQUEST = Message(0, 3, 13, 9, ProduceRequest)
-
 
 class BatchIndexAndErrorMessage(NamedTuple):
     batch_index: Annotated[int, "int32 8+"] = 0
     batch_index_error_message: Annotated[str | None, "string 8+ null"] = None
 
-
 class LeaderIdAndEpoch(NamedTuple):
     leader_id: Annotated[int, "int32 10+"] = -1
     leader_epoch: Annotated[int, "int32 10+"] = -1
-
 
 class PartitionProduceResponse(NamedTuple):
     index: Annotated[int, "int32"] = 0  # type: ignore[assignment]
@@ -47,12 +41,10 @@ class PartitionProduceResponse(NamedTuple):
     error_message: Annotated[str | None, "string 8+ null"] = None
     current_leader: Annotated[LeaderIdAndEpoch, "struct 10+ tag 0"] = LeaderIdAndEpoch()
 
-
 class TopicProduceResponse(NamedTuple):
     name: Annotated[str, "string 3-12"] = ""
     topic_id: Annotated[bytes, "uuid 13+"] = NO_ID
     partition_responses: Annotated[Sequence[PartitionProduceResponse], "[]struct"] = ()
-
 
 class NodeEndpoint(NamedTuple):
     node_id: Annotated[int, "int32 10+"] = 0
@@ -60,11 +52,9 @@ class NodeEndpoint(NamedTuple):
     port: Annotated[int, "int32 10+"] = 0
     rack: Annotated[str | None, "string 10+ null"] = None
 
-
 class ProduceResponse(NamedTuple):
     responses: Annotated[Sequence[TopicProduceResponse], "[]struct"] = ()
     throttle_time_ms: Annotated[int, "int32"] = 0
     node_endpoints: Annotated[Sequence[NodeEndpoint], "[]struct 10+ tag 0"] = ()
-
 
 RESPONSE = Message(0, 3, 13, 9, ProduceResponse)

@@ -10,7 +10,6 @@ class SyncGroupRequestAssignment(NamedTuple):
     member_id: Annotated[str, "string"] = ""
     assignment: Annotated[bytes, "bytes"] = b""
 
-
 class SyncGroupRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     generation_id: Annotated[int, "int32"] = 0
@@ -20,9 +19,7 @@ class SyncGroupRequest(NamedTuple):
     protocol_name: Annotated[str | None, "string 5+ null"] = None
     assignments: Annotated[Sequence[SyncGroupRequestAssignment], "[]struct"] = ()
 
-
 REQUEST = Message(14, 0, 5, 4, SyncGroupRequest)
-
 
 class SyncGroupResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
@@ -30,6 +27,5 @@ class SyncGroupResponse(NamedTuple):
     protocol_type: Annotated[str | None, "string 5+ null"] = None
     protocol_name: Annotated[str | None, "string 5+ null"] = None
     assignment: Annotated[bytes, "bytes"] = b""
-
 
 RESPONSE = Message(14, 0, 5, 4, SyncGroupResponse)

@@ -9,14 +9,11 @@ from siltstone.protocol.messages import Message
 class TransactionLogKey(NamedTuple):
     transactional_id: Annotated[str, "string"] = ""
 
-
 TRANSACTION_LOG_KEY = Message(0, 0, 0, -1, TransactionLogKey)
-
 
 class PartitionsSchema(NamedTuple):
     topic: Annotated[str, "string"] = ""
     partition_ids: Annotated[Sequence[int], "[]int32"] = ()
-
 
 class TransactionLogValue(NamedTuple):
     producer_id: Annotated[int, "int64"] = 0
@@ -30,6 +27,5 @@ class TransactionLogValue(NamedTuple):
     transaction_last_update_timestamp_ms: Annotated[int, "int64"] = 0
     transaction_start_timestamp_ms: Annotated[int, "int64"] = 0
     client_transaction_version: Annotated[int, "int16 1+ tag 2"] = 0
-
 
 TRANSACTION_LOG_VALUE = Message(0, 0, 1, 1, TransactionLogValue)

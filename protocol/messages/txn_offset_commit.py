@@ -12,11 +12,9 @@ class TxnOffsetCommitRequestPartition(NamedTuple):
     committed_leader_epoch: Annotated[int, "int32 2+"] = -1
     committed_metadata: Annotated[str | None, "string null"] = ""
 
-
 class TxnOffsetCommitRequestTopic(NamedTuple):
     name: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[TxnOffsetCommitRequestPartition], "[]struct"] = ()
-
 
 class TxnOffsetCommitRequest(NamedTuple):
     transactional_id: Annotated[str, "string"] = ""
@@ -28,23 +26,18 @@ class TxnOffsetCommitRequest(NamedTuple):
     group_instance_id: Annotated[str | None, "string 3+ null"] = None
     topics: Annotated[Sequence[TxnOffsetCommitRequestTopic], "[]struct"] = ()
 
-
 REQUEST = Message(28, 0, 5, 3, TxnOffsetCommitRequest)
-
 
 class TxnOffsetCommitResponsePartition(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
-
 class TxnOffsetCommitResponseTopic(NamedTuple):
     name: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[TxnOffsetCommitResponsePartition], "[]struct"] = ()
 
-
 class TxnOffsetCommitResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[TxnOffsetCommitResponseTopic], "[]struct"] = ()
-
 
 RESPONSE = Message(28, 0, 5, 3, TxnOffsetCommitResponse)

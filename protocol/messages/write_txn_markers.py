@@ -10,7 +10,6 @@ class WritableTxnMarkerTopic(NamedTuple):
     name: Annotated[str, "string"] = ""
     partition_indexes: Annotated[Sequence[int], "[]int32"] = ()
 
-
 class WritableTxnMarker(NamedTuple):
     producer_id: Annotated[int, "int64"] = 0
     producer_epoch: Annotated[int, "int16"] = 0
@@ -19,31 +18,24 @@ class WritableTxnMarker(NamedTuple):
     coordinator_epoch: Annotated[int, "int32"] = 0
     transaction_version: Annotated[int, "int8 2+"] = 0
 
-
 class WriteTxnMarkersRequest(NamedTuple):
     markers: Annotated[Sequence[WritableTxnMarker], "[]struct"] = ()
 
-
 REQUEST = Message(27, 1, 2, 1, WriteTxnMarkersRequest)
-
 
 class WritableTxnMarkerPartitionResult(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
-
 class WritableTxnMarkerTopicResult(NamedTuple):
     name: Annotated[str, "string"] = ""
     partitions: Annotated[Sequence[WritableTxnMarkerPartitionResult], "[]struct"] = ()
-
 
 class WritableTxnMarkerResult(NamedTuple):
     producer_id: Annotated[int, "int64"] = 0
     topics: Annotated[Sequence[WritableTxnMarkerTopicResult], "[]struct"] = ()
 
-
 class WriteTxnMarkersResponse(NamedTuple):
     markers: Annotated[Sequence[WritableTxnMarkerResult], "[]struct"] = ()
-
 
 RESPONSE = Message(27, 1, 2, 1, WriteTxnMarkersResponse)
