@@ -21,6 +21,7 @@ first, an fsync is needed, or there are very many partitions.
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 cimport cython
 
@@ -54,7 +55,6 @@ from siltstone.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceData,
-    TopicProduceResponse,
 )
 from siltstone.protocol.names import FIRST_WITH_TOPIC_ID, INTERNAL_TOPICS
 from siltstone.protocol.records.batch import CODEC_MASK
@@ -68,6 +68,7 @@ AT_ONCE = 500
 """If a request has more partitions, others are served in between."""
 
 cdef Py_ssize_t MOST = AT_ONCE
+cdef Py_ssize_t READ_MOST = READ_AT_ONCE
 cdef int FIRST_BY_ID = FIRST_WITH_TOPIC_ID
 
 cdef enum:
@@ -169,15 +170,17 @@ def judge(RequestContext context, request):
         if name is None or not context.may(WRITE, TRANSACTIONAL_ID, name):
             if request.acks == 0:
                 raise closing(TransactionalIdAuthorizationFailed)
-            refusal = TransactionalIdAuthorizationFailed()
-            return ProduceResponse([refuse_topic(each, refusal) for each in topics])
-    if len(topics) > MOST:
+            return refuse_all(topics, TransactionalIdAuthorizationFailed())
+    if size_of(topics) > MOST:
         return judge_many(context, request._replace(topic_data=copy_of(topics)), by_id)
     permitted, refused = split_topics(context, WRITE, topics, by_id=by_id)
     if not refused:
         return serve(context, request, False)
     denial = TopicAuthorizationFailed()
-    rows = {place: refuse_topic(each, denial) for place, each in refused.items()}
+    rows = {
+        place: (each.name, each.topic_id, refuse(each.partition_data, denial))
+        for place, each in refused.items()
+    }
     return append_permitted(context, request, permitted, rows, False)
 
 
@@ -185,11 +188,25 @@ async def judge_many(RequestContext context, request, bint by_id):
     """Do what `judge` does, and let others be served in between."""
     share = LoopShare()
     topics, refused = await split_many(context, WRITE, request.topic_data, share, by_id=by_id)
-    denial = TopicAuthorizationFailed()
-    answered = await share.each(refused.values(), lambda each: refuse_topic(each, denial))
+    answered = await refuse_many(refused.values(), TopicAuthorizationFailed(), share)
     rows = dict(zip(refused, answered, strict=True))
     answer = append_permitted(context, request, topics, rows, True)
     return await answer if isinstance(answer, Coroutine) else answer
+
+
+async def refuse_all(topics, refusal):
+    """Refuse a request, and let others be served in between."""
+    return ProduceResponse(await refuse_many(topics, refusal, LoopShare()))
+
+
+async def refuse_many(topics, refusal, share):
+    """Return the refusals of topics, and let others be served in between."""
+    cdef list refused = []
+    convert = partial(refuse, refusal=refusal)
+    for topic in topics:
+        rows = await share.some(topic.partition_data, convert)
+        refused.append((topic.name, topic.topic_id, rows))
+    return refused
 
 
 cdef object append_permitted(
@@ -221,16 +238,10 @@ async def append_beside(request, answer, dict refused):
     return ProduceResponse(weave(responses, refused, len(request.topic_data)))
 
 
-cdef object refuse_topic(object topic, object refusal):
+def refuse(partitions, refusal):
+    """Return the answers of partitions of which none is appended."""
     code, message = refusal.code.value, refusal.message
-    return TopicProduceResponse(
-        topic.name,
-        topic.topic_id,
-        [
-            PartitionProduceResponse(each.index, code, base_offset=-1, error_message=message)
-            for each in topic.partition_data
-        ],
-    )
+    return [(each.index, code, -1, -1, -1, (), message, NO_LEADER) for each in partitions]
 
 
 cdef object closing(object error):
@@ -258,7 +269,7 @@ cdef class Produce(Unwritten):
     cdef long long _acks, _now_ms
     cdef bint _by_id
     cdef bint _has_names  # whether a topic's name identifies it
-    cdef bint _is_gathered  # whether a partition or a topic came twice, or a topic had none
+    cdef bint _is_gathered  # whether one came twice or is empty, or there are too many to know
     cdef bint _is_own  # whether no other request overwrites the bytes of this one
     cdef bint _is_plain  # whether its version and acks allow that batches are checked all at once
     cdef bint _is_refused, _may_wait, _waits
@@ -271,7 +282,7 @@ cdef class Produce(Unwritten):
         """
         cdef int version = context.version
         cdef Clock clock = context.services.clock
-        cdef Py_ssize_t count
+        cdef Py_ssize_t count = -1
         self.context = context
         self._request = request
         self._services = context.services
@@ -286,7 +297,8 @@ cdef class Produce(Unwritten):
         self._is_own = is_own
         self._produced = []
 
-        count = count_once(self._topics, TOPIC_ID if self._by_id else TOPIC_NAME)
+        if size_of(self._topics) <= READ_MOST:
+            count = count_once(self._topics, TOPIC_ID if self._by_id else TOPIC_NAME)
         self._is_gathered = count < 0
         if self._by_id and not self._is_gathered:
             self._topics = self._services.topics.name_all(self._topics)
@@ -294,7 +306,7 @@ cdef class Produce(Unwritten):
             self._keep()
             return self._append_later()
         if self._unflushed:
-            return self._flush()
+            return self._flush(LoopShare())
         if not self._waits:
             return self.answer()
         if self._is_refused and not self._acks:
@@ -463,7 +475,7 @@ cdef class Produce(Unwritten):
             await share.rest()
             come = self._append_some(1)
             if come == ALL:
-                return await self._flush()
+                return await self._flush(share)
             if come == CLOSED:
                 topic = self._produced[len(self._produced) - 1]
                 topic.rows.append(await self._open_and_append(topic))
@@ -484,8 +496,9 @@ cdef class Produce(Unwritten):
             return self._refuse(index, error)
         return self._store(log, index, batch)
 
-    async def _flush(self):
+    async def _flush(self, share):
         """Wait for the fsyncs that ``flush.messages`` asks for before answering."""
+        cdef Py_ssize_t place
         cdef Produced topic
         self._write()  # the batches may still wait for the end of the round
         for log in self._unflushed or ():
@@ -496,6 +509,10 @@ cdef class Produce(Unwritten):
                     for row in topic.rows:
                         if isinstance(row, ValidatedBatch) and row.log is log and not row.error:
                             row.error = error
+        for topic in self._produced:
+            for place in range(len(topic.rows)):
+                self._finish(topic, place)
+                await share.rest()
         return self.answer()
 
     cpdef answer(self):
@@ -509,8 +526,7 @@ cdef class Produce(Unwritten):
         cdef list responses = []
         for topic in self._produced:
             for place in range(len(topic.rows)):
-                if isinstance(topic.rows[place], ValidatedBatch):
-                    topic.rows[place] = self._say(topic.rows[place])
+                self._finish(topic, place)
             if self._is_gathered:
                 topic.rows = last_of_each(topic.rows)
             responses.append((topic.name, topic.topic_id, topic.rows))
@@ -518,6 +534,11 @@ cdef class Produce(Unwritten):
             self._check_all()
             return None
         return responses, 0, ()  # a bare tuple of the fields of ProduceResponse
+
+    cdef _finish(self, Produced topic, Py_ssize_t place):
+        """Put the answer of a partition in the place of its batch."""
+        if isinstance(topic.rows[place], ValidatedBatch):
+            topic.rows[place] = self._say(topic.rows[place])
 
     cdef object _say(self, ValidatedBatch batch):
         """Return the answer of a partition with the result of its batch."""
@@ -598,31 +619,39 @@ async def gather(topics, int version, share):
 
     The non-batch comes second: the last result of a partition is its answer.
     """
-    gathered = {}
+    cdef dict gathered = {}
+    cdef list once = []
     for name, topic_id, partitions in topics:
-        for index, records in partitions:
-            last = gathered.setdefault((name, topic_id), {}).setdefault(index, {})
-            last[is_no_batch(records, version)] = PartitionProduceData(index, records)
+        if partitions:
+            rows = gathered.setdefault((name, topic_id), ({}, {}))
+        for row in partitions:
+            index, records = row
+            rows[is_no_batch(records, version)][index] = row
             await share.rest()
-    return [
-        TopicProduceData(
-            *key, [last[is_none] for last in each.values() for is_none in sorted(last)]
-        )
-        for key, each in gathered.items()
-    ]
+        await share.rest()
+    for name, topic_id in list(gathered):
+        batches, others = gathered.pop((name, topic_id))
+        once.append(TopicProduceData(name, topic_id, [*batches.values(), *others.values()]))
+        await share.rest()
+    return once
+
+
+cdef Py_ssize_t size_of(object topics) except -1:
+    """Return how many topics and partitions there are."""
+    cdef Py_ssize_t size = len(topics)
+    for topic in topics:
+        size += len(field_of(topic, TOPIC_PARTITIONS))
+    return size
 
 
 cdef list copy_of(object topics, Py_ssize_t done=0):
     """Copy topics with their records out of the receive buffer, which other requests reuse.
 
-    The first ``done`` partitions are copied without records. A request of so many partitions that
-    it was read in steps has a buffer of its own, so its topics are returned as they are.
+    The first ``done`` partitions are copied without records. A request of so many elements that it
+    was read in steps has a buffer of its own, so its topics are returned as they are.
     """
-    cdef Py_ssize_t count = 0
     cdef list kept = []
-    for topic in topics:
-        count += len(topic.partition_data)
-    if count > READ_AT_ONCE:
+    if size_of(topics) > READ_MOST:
         return list(topics)
     for name, topic_id, partitions in topics:
         copied = []
