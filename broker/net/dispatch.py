@@ -186,6 +186,7 @@ class RareRequests:
                 answer = write_response(*arguments, AT_ONCE)
                 if answer is None:
                     share = LoopShare()
+                    await share.turn()  # the handler has used up its own
                     answer = await share.step_through(write_response_in_steps(*arguments))
                     parts = parts_of(row)
                     del row, arguments
@@ -222,16 +223,19 @@ class RareRequests:
         position: int,
         end: int,
     ) -> Any:
-        """Read a request in pieces, then handle it."""
+        """Read a request in pieces, handle it, and free it in pieces, each in turns of its own."""
+        share = LoopShare()
         steps = read_in_steps(table, buffer, position, end, route.max_elements)
-        request, _ = await LoopShare().step_through(steps)
+        request, _ = await share.step_through(steps)
         del steps
+        await share.turn()
         response = route.handler(context, request)
         if response is not None and not isinstance(response, tuple):
             response = await response
+        await share.turn()
         parts = parts_of(request)
         del request
-        await LoopShare().free(parts)
+        await share.free(parts)
         return response
 
     def refuse_version(
