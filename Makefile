@@ -23,7 +23,6 @@
 #   make simulate     a whole broker under random histories, on a simulated world; it goes on where
 #                     it was left: make simulate SEEDS=10000 FIRST=7; one, with its story and cut
 #                     down if it fails: make simulate SEED=7
-#   make model        random lives of a compacted topic: make model SEQUENCES=5000 SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
 #   make figures      the tree in figures; what each counts and how: make figures ARGS='--how --names'
@@ -75,7 +74,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted model differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -193,10 +192,6 @@ SEEDS ?= 10000
 FIRST ?= 0
 simulate: setup
 	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
-
-SEQUENCES ?= 5000
-model: setup
-	@MODEL_SEQUENCES=$(SEQUENCES) MODEL_SEED=$(SEED) $(BIN)/python -m pytest -s tests/cleaner/test_model.py $(ARGS)
 
 FOLDERS ?= 100
 differential: setup

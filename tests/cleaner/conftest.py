@@ -1,7 +1,6 @@
 """Fixtures for the cleaner's tests: the core and its reference."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,23 +12,10 @@ PARTS = ("MapBuilder", "OffsetMap", "RecordFilter", "Transactions", "digest_of")
 
 
 @pytest.fixture(params=NAMES)
-def both_forms(
-    request: pytest.FixtureRequest, plain_form: Callable[[], AbstractContextManager[None]]
-) -> Iterator[str]:
-    """Run a test with the core, and with its reference."""
-    with plain_form() if request.param == "reference" else nullcontext():
-        yield str(request.param)
-
-
-@pytest.fixture
-def plain_form(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
-    """Return a context in which the reference takes the place of the core."""
-
-    @contextmanager
-    def use() -> Iterator[None]:
-        with monkeypatch.context() as patch:
+def both_forms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run a test with the core, and with its reference in its place."""
+    with monkeypatch.context() as patch:
+        if request.param == "reference":
             for name in PARTS:
                 patch.setattr(compaction, name, getattr(reference, name))
-            yield
-
-    return use
+        yield str(request.param)

@@ -35,7 +35,7 @@ from tests.support.clock import FakeClock
 from tests.support.faults import Disk, install
 from tests.support.invariants import check_log
 from tests.support.logs import ORDERS, TOPIC_ID, append_waiting, validated
-from tests.support.power import PowerDisk, Torn
+from tests.support.power import PowerDisk
 from tests.support.programs import run_to_end
 from tests.support.segments import open_files
 from tests.support.waiting import wait_until
@@ -627,7 +627,7 @@ def test_a_deleted_folder_that_may_come_back_is_not_made_elsewhere(
         manager.prefer(ORDERS, next(each for each in manager.directories if each.path != old.path))
     path = manager.create(ORDERS, TOPIC_ID, TopicConfig()).path
     _crash(manager)
-    power_disk.cut_power(Torn())
+    power_disk.cut_power()
 
     assert path.parent != old.path
     with _running(*paths) as manager:

@@ -131,7 +131,6 @@ class Disk:
                 half = memoryview(rest[0])[: len(rest[0]) // 2]
                 return self._make(kind, real, path, target, half, *rest[1:])
             if fault.error:
-                self._refuse(kind, target)
                 raise OSError(fault.error, os.strerror(fault.error), path)
             return self._make(kind, partial(real, **named), path, target, *rest)
 
@@ -140,9 +139,6 @@ class Disk:
     def _make(self, kind: str, real: Callable[..., Any], path: str, *given: Any) -> Any:
         """Make a call that does not fail; a subclass may take note of it."""
         return real(*given)
-
-    def _refuse(self, kind: str, target: Any) -> None:
-        """Take note of a call that fails."""
 
     def _strike(self, kind: str, path: str) -> Fault | None:
         with self._lock:

@@ -1,45 +1,23 @@
-"""A disk that knows what a power failure leaves of it, and that a process may die on.
+"""A disk that knows what a power failure leaves of it.
 
-What was fsynced is sure. Of what was written to a file since its last fsync a power failure keeps
-the first so many changes, the next perhaps in part; of the names in a folder the same. A failed
-fsync writes nothing, and the next one takes its bytes for written: only bytes that are written
-again can still become sure.
+What was fsynced is sure. Of all else a power failure leaves nothing but half of the first bytes
+that were written to each file since its last fsync.
 """
 
 import os
 import shutil
 import stat
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
-from tests.support.faults import Disk, Killed, path_of
+from tests.support.faults import Disk
 
 CHANGES = frozenset(
     {"pwrite", "create", "rename", "unlink", "mkdir", "rmdir", "ftruncate", "fsync"}
-    | {"copy_file_range"}
 )
-"""Calls before which, or in the middle of which, the process may die."""
-
-
-class Torn(Random):
-    """A power failure that leaves nothing of what is not sure but half of a file's first bytes."""
-
-    def choice(self, seq: Any) -> Any:
-        """Return the first."""
-        return seq[0]
-
-    def random(self) -> float:
-        """Return the least."""
-        return 0.0
-
-    def randint(self, a: int, b: int) -> int:
-        """Return the middle."""
-        return (a + b) // 2
 
 
 @dataclass(slots=True, eq=False)
@@ -50,13 +28,6 @@ class _Change:
     undo: Callable[[], None]
     position: int = -1  # of bytes that were written
     data: bytes = b""
-    path: str = ""  # of the file when they were
-    is_lost: bool = False  # an fsync failed since
-
-    @property
-    def end(self) -> int:
-        """Return where the bytes end."""
-        return self.position + len(self.data)
 
 
 @dataclass
@@ -67,92 +38,31 @@ class PowerDisk(Disk):
     """
 
     cellar: Path = Path()
-    is_dead: bool = False
-    dies_in: int = -1  # so many changes from now on; negative: never
     _changes: list[_Change] = field(default_factory=list)
     _folders: dict[int, Path] = field(default_factory=dict)  # where each folder is now
     _remade: dict[int, int] = field(default_factory=dict)  # folders that came back, by inode
     _stored: set[int] = field(default_factory=set)  # inodes of what is in the cellar
 
-    def kill_after(self, changes: int) -> None:
-        """Have the process die at the next change but so many."""
-        self.dies_in = changes
-
-    def revive(self) -> None:
-        """Have the next process begin."""
-        self.is_dead = False
-        self.dies_in = -1
-
-    def forgive(self, directory: Path) -> None:
-        """Take the failed fsyncs below a directory back: the next start cannot know of them."""
-        for change in self._changes:
-            if change.path.startswith(f"{directory}/"):
-                change.is_lost = False
-
-    def cut_power(self, chance: Random) -> None:
-        """Leave what a power failure may leave."""
-        count = Counter(change.of for change in self._changes)
-        kept = {of: chance.choice([0, many, chance.randint(0, many)]) for of, many in count.items()}
-        tears = {of for of in count if chance.random() < 0.5}
-        place: Counter[int] = Counter()
-        undone = []
-        for change in self._changes:
-            place[change.of] += 1
-            if place[change.of] > kept[change.of]:
-                undone.append((change, place[change.of] == kept[change.of] + 1))
-        for change, is_first in reversed(undone):
+    def cut_power(self) -> None:
+        """Leave what a power failure leaves."""
+        first = {change.of: change for change in reversed(self._changes)}
+        for change in reversed(self._changes):
             change.undo()
-            if is_first and change.position >= 0 and change.of in tears:
-                part = change.data[: chance.randint(0, len(change.data))]
-                self._write(change.of, change.position, part)
+            if change is first[change.of] and change.position >= 0:
+                self._write(change.of, change.position, change.data[: len(change.data) // 2])
         self._changes.clear()
-
-    def _strike(self, kind: str, path: str) -> Any:
-        if self.is_dead:
-            raise Killed
-        return super()._strike(kind, path)
 
     def _make(self, kind: str, real: Callable[..., Any], path: str, *given: Any) -> Any:
         if kind not in CHANGES:
             return real(*given)
-        if self.dies_in == 0:
-            self.is_dead = True
-            if kind == "pwrite":
-                half = memoryview(given[1])[: len(given[1]) // 2]
-                self._note_pwrite(real, given[0], half, given[2])
-            raise Killed
-        self.dies_in -= self.dies_in > 0
-        noted = getattr(self, f"_note_{kind}")
-        return noted(real, *given)
-
-    def _refuse(self, kind: str, target: Any) -> None:
-        if kind == "fsync":
-            of = os.fstat(target).st_ino
-            for change in self._changes:
-                if change.of == of and change.position >= 0:
-                    change.is_lost = True
+        return getattr(self, f"_note_{kind}")(real, *given)
 
     def _note_pwrite(self, real: Callable[..., int], fd: int, data: Any, position: int) -> int:
         undo = self._keep_bytes(fd, position, len(data))
         written = real(fd, data, position)
         of = os.fstat(fd).st_ino
-        for change in self._changes:
-            is_covered = position <= change.position and change.end <= position + written
-            if change.is_lost and change.of == of and is_covered:
-                change.is_lost = False
-        self._changes.append(_Change(of, undo, position, bytes(data[:written]), path_of(fd)))
+        self._changes.append(_Change(of, undo, position, bytes(data[:written])))
         return written
-
-    def _note_copy_file_range(
-        self, real: Callable[..., int], source: int, target: int, count: int, *at: int
-    ) -> int:
-        position = at[1]
-        undo = self._keep_bytes(target, position, count)
-        copied = real(source, target, count, *at)
-        data = os.pread(target, copied, position)
-        of = os.fstat(target).st_ino
-        self._changes.append(_Change(of, undo, position, data, path_of(target)))
-        return copied
 
     def _note_ftruncate(self, real: Callable[..., None], fd: int, size: int) -> None:
         whole = os.fstat(fd).st_size
@@ -162,12 +72,8 @@ class PowerDisk(Disk):
             self._changes.append(_Change(os.fstat(fd).st_ino, undo))
 
     def _note_fsync(self, _: Callable[..., None], fd: int) -> None:
-        status = os.fstat(fd)
-        of = status.st_ino
-        is_file = stat.S_ISREG(status.st_mode)
-        self._changes = [
-            change for change in self._changes if change.of != of or (is_file and change.is_lost)
-        ]
+        of = os.fstat(fd).st_ino
+        self._changes = [change for change in self._changes if change.of != of]
 
     def _note_create(self, real: Callable[..., int], path: Any, flags: int, *rest: int) -> int:
         try:

@@ -13,7 +13,7 @@ from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.faults import Kill, Killed
-from tests.support.power import PowerDisk, Torn
+from tests.support.power import PowerDisk
 
 OFFSETS = {TopicPartition("user-profiles", 0): 1500, TopicPartition("user-profiles", 1): 0}
 
@@ -197,6 +197,6 @@ def test_a_mark_that_a_killed_start_has_taken_does_not_come_back(
         clean_shutdown.take(tmp_path)
     power_disk.mend()
     clean_shutdown.take(tmp_path)
-    power_disk.cut_power(Torn())
+    power_disk.cut_power()
 
     assert not clean_shutdown.take(tmp_path)

@@ -16,7 +16,7 @@ from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.faults import Disk
 from tests.support.invariants import check_folder, check_log
 from tests.support.logs import ORDERS, LogFolder, bytes_of, offsets_in
-from tests.support.power import PowerDisk, Torn
+from tests.support.power import PowerDisk
 
 BATCH_BYTES = len(make_batch([(b"k", b"v" * 10)]))
 
@@ -262,7 +262,7 @@ def test_what_comes_back_after_a_flush_is_whole(
     if when == "after the unlinking":
         folder.pass_time(60_000)
     folder.log.flush()
-    power_disk.cut_power(Torn())
+    power_disk.cut_power()
     log = folder.reopen()
 
     assert log.log_end_offset == 5
@@ -294,7 +294,7 @@ def test_a_log_that_starts_over_ends_there_after_a_power_failure(
     folder.log.delete_records(4)
     folder.settle()
     folder.checkpoint()
-    power_disk.cut_power(Torn())
+    power_disk.cut_power()
     log = folder.reopen()
     log.flush()
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
@@ -303,6 +303,6 @@ def test_a_log_that_starts_over_ends_there_after_a_power_failure(
     )
     assert not folder.log_start_offset
 
-    power_disk.cut_power(Torn())
+    power_disk.cut_power()
     log = folder.reopen()
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
