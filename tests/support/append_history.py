@@ -1,4 +1,4 @@
-"""A random history of appends: what the short way and the general one must agree on."""
+"""A random history of appends, with which the fast check and the full one must agree."""
 
 import hashlib
 import random
@@ -39,9 +39,9 @@ def _outcome(batch: ValidatedBatch) -> str:
 
 
 class History:
-    """Appends that fit, that repeat, that come out of order, of three producers and of nobody.
+    """Appends in sequence, repeated and out of order, of three producers and without a producer.
 
-    ``is_short`` says whether batches that break no rule may go by the short way.
+    ``is_short`` says whether batches that break no rule may take the fast check.
     """
 
     def __init__(self, seed: int, folder: Path, *, is_short: bool) -> None:
@@ -53,7 +53,7 @@ class History:
         self.epochs = dict.fromkeys(self.sequences, 3)
 
     def append(self) -> str:
-        """Append a client's batch, and say what came of it."""
+        """Append a client's batch, and note the result."""
         chance = self.chance
         log = self.folder.log
         rows = chance.randint(1, 4)
@@ -92,7 +92,7 @@ class History:
         return _outcome(self.folder.log.append(validated(marker), Origin.COORDINATOR))
 
     def step(self) -> str:
-        """Do something, and say what became of it."""
+        """Do something, and note the result."""
         self.folder.clock.advance(self.chance.randint(0, 50))
         what = self.chance.random()
         if what < 0.9:
@@ -107,7 +107,7 @@ class History:
         return "opened again"
 
     def state(self) -> list[str]:
-        """Return what the log knows at its end, and a checksum of every file."""
+        """Return the log's state at the end, and a checksum of every file."""
         log = self.folder.log
         said = [
             log.config.message_timestamp_type,
@@ -130,5 +130,5 @@ class History:
         ]
 
     def live(self) -> list[str]:
-        """Live it, and return what was said and what is left."""
+        """Play the history, and return the noted results and the final state."""
         return [*(self.step() for _ in range(_STEPS)), *self.state()]

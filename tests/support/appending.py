@@ -1,4 +1,4 @@
-"""Records into a log without a client."""
+"""Appends records to a log without a client."""
 
 from typing import Any
 

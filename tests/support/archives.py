@@ -112,7 +112,7 @@ def read_splits(
 
 
 def close(segment: LogSegment) -> None:
-    """Write a segment's indexes, as a broker does that stops."""
+    """Write a segment's indexes, as a broker does at its stop."""
     segment.seal()
     segment.flush()
 

@@ -1,4 +1,4 @@
-"""Handlers answer at once or by a coroutine; a test awaits either and looks at what was written.
+"""Awaits a handler, which answers at once or by a coroutine, and returns the answer.
 
 The answer is what a client reads: written by the tables of its version and read back with kio.
 """

@@ -1,4 +1,4 @@
-"""Requests by somebody: to the handler, and back as clients read the answer."""
+"""Sends requests of a user to a handler, and returns the answers as clients read them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Guarded:
 
     @property
     def changes(self) -> Changes:
-        """The changes that its audit log tells."""
+        """The changes in its audit log."""
         security = self.home.services.security
         assert security.audit is not None
         return Changes(security.audit)
@@ -85,13 +85,13 @@ class Guarded:
     def context(
         self, key: int, version: int | None = None, who: str = "User:bob"
     ) -> RequestContext:
-        """Return the context of somebody's request."""
+        """Return the context of a user's request."""
         context = self.home.context(key, version)
         self.ask_from(context, who, HOST)
         return context
 
     def ask_from(self, context: RequestContext, who: str, host: str) -> None:
-        """Have the request of a context come from somebody."""
+        """Return the context with another user as the client."""
         context.connection = SimpleNamespace(principal=who, host=host, login_seconds=math.inf)
         context.rights = self.home.services.security.rights_of(context.connection)
 
@@ -102,7 +102,7 @@ class Guarded:
         return await self.answer(self.context(key, version, who), request)
 
     async def answer(self, context: RequestContext, request: Any) -> Any:
-        """Return the answer to a request of a context that was made."""
+        """Return the answer to a request with this context."""
         key = context.api_key
         handler = self._handlers.get(key)
         if handler is None:
@@ -146,7 +146,7 @@ def rule(
 
 
 def made(struct: Any, topic_id: bytes) -> Any:
-    """Return a request that names the topic, the group or the like ``x`` wherever it can."""
+    """Return a request with the name ``x`` for each topic, group or other resource."""
     values = {}
     for name, hint in get_type_hints(struct, include_extras=False).items():
         value = _made(hint, topic_id)

@@ -15,7 +15,7 @@ class Pair(NamedTuple):
 
 
 class Authority:
-    """One that signs certificates, in a folder, as strictly as Python 3.13 wants it by default."""
+    """An authority that signs certificates, with the extensions that Python 3.13 requires."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Batches in one call, for tests of all that reads or stores them."""
+"""Builds batches in one call."""
 
 from typing_extensions import Unpack
 

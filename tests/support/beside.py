@@ -1,7 +1,7 @@
 """The cost of one request to a broker process: how long others wait, how much memory it takes.
 
-A thread that could run and had to wait for a processor was held up by the machine, not by the
-broker; Linux tells for how long, and waits are counted without it.
+Time in which a thread could run but had no processor is the machine's fault, not the broker's;
+Linux reports it, and it is subtracted from the waits.
 """
 
 import socket
@@ -50,16 +50,16 @@ class Control:
         self._thread = threading.Thread(target=self._run, name="control")
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Begin to send requests."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Cease to ask."""
+        """Stop sending requests."""
         self._is_over = True
         self._thread.join()
 
     def begin(self) -> None:
-        """Forget what was."""
+        """Forget earlier measurements."""
         self._worst = 0.0
 
     def wait(self, timeout: float, rounds: int = 2) -> float:
@@ -109,12 +109,12 @@ class Control:
         return True
 
 
-def measure(  # what is asked, and how it is measured
+def measure(  # the request, and how it is measured
     address: tuple[str, int], pid: int, frame: bytes, control: Control, turns: Turns, timeout: float
 ) -> Cost:
     """Send one frame on a connection of its own and return what it cost."""
     process = Path(f"/proc/{pid}")
-    (process / "clear_refs").write_text("5")  # the highest memory is that of now
+    (process / "clear_refs").write_text("5")  # resets the peak of memory to the present use
     before = _kilobytes(process, "VmRSS")
     with socket.create_connection(address, timeout=timeout) as client:
         control.begin()
@@ -128,7 +128,7 @@ def measure(  # what is asked, and how it is measured
 
 
 def _ask(client: socket.socket, frame: bytes) -> str:
-    """Return how many bytes were answered, or that the broker closed or said nothing."""
+    """Return the size of the answer, or that the broker closed or did not answer."""
     try:
         client.sendall(frame)
         size = client.recv(4, socket.MSG_WAITALL)

@@ -37,7 +37,7 @@ def a_process(
     prepare: Callable[[str], object] | None = None,
     scope: Literal["module", "package"] = "module",
 ) -> Any:
-    """Return a fixture: a running broker process, prepared by what is given its address."""
+    """Return a fixture: a running broker process; ``prepare`` gets its address."""
 
     @pytest.fixture(scope=scope)
     def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiltstoneProcess]:
@@ -78,7 +78,7 @@ class SiltstoneProcess:
 
     @property
     def resident_bytes(self) -> int:
-        """The private memory of the running process; pages of files are not its own."""
+        """The private memory of the running process, without pages of files."""
         status = Path(f"/proc/{self.daemon.pid}/status").read_text()
         return int(status.partition("RssAnon:")[2].split()[0]) * 1024
 

@@ -48,7 +48,7 @@ class BrowserError(Exception):
 
 
 class Browser:
-    """One browser with one page; ``troubles`` are its errors and everything that it was refused."""
+    """One browser with one page; ``troubles`` are its errors and its failed requests."""
 
     def __init__(self, folder: Path) -> None:
         their_input, self._to = os.pipe()
@@ -84,7 +84,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Have the browser do something and return what it answers."""
+        """Send a command to the browser and return its answer."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -125,7 +125,7 @@ class Browser:
                 pass
 
     def resize(self, width: int, height: int, *, is_dark: bool = False) -> None:
-        """Have the size of a phone or a desktop, and its colours."""
+        """Set the size of the screen, and a light or dark colour scheme."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,

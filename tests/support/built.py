@@ -1,6 +1,6 @@
 """The wheel of this tree, less what git ignores; as an installer unpacks it.
 
-To compile takes a minute, so what lies compiled in the checkout stands for what would come out.
+Compiling takes a minute, so the kernels that the checkout has compiled are used.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A classic group in the hand: a fake clock, a journal that is a list, answers that are kept."""
+"""A classic group with a fake clock, a journal that is a list, and answers that are kept."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ RANGE: Protocols = (("range", b"metadata"),)
 
 
 class Asked:
-    """One join: its answers, of which there may be one, and the member it was for."""
+    """One join: its answer, if it has come, and its member."""
 
     def __init__(self, request: JoinRequest) -> None:
         self.request = request
@@ -47,7 +47,7 @@ class Asked:
 
 
 class GroupInHand:
-    """A group and everything around it; ``refusal`` is what the journal answers, if anything."""
+    """A group and everything around it; ``refusal`` is the error of the journal, if it fails."""
 
     def __init__(self, **settings: int) -> None:
         self.clock = FakeClock()
@@ -82,7 +82,7 @@ class GroupInHand:
         return self.group.state
 
     def advance(self, milliseconds: float) -> None:
-        """Let time pass, and what is due happen."""
+        """Let time pass, and run the timers that are due."""
         self.clock.advance(milliseconds)
         self.timers.run_due()
 
@@ -97,7 +97,7 @@ class GroupInHand:
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
     ) -> Asked:
-        """Send one JoinGroup; a refusal is an answer, too."""
+        """Send one JoinGroup; a refusal counts as an answer."""
         request = JoinRequest(
             member_id=member_id,
             instance_id=instance_id,
@@ -124,7 +124,7 @@ class GroupInHand:
     def enter(
         self, *, protocols: Protocols = RANGE, session_ms: int = SESSION_MS
     ) -> tuple[str, Asked]:
-        """Join as a new member does: be given an id, and join with it."""
+        """Join as a new member does: get an id, and join with it."""
         first = self.join(protocols=protocols, session_ms=session_ms)
         assert first.answer.error is ErrorCode.member_id_required
         member_id = first.answer.member_id

@@ -35,7 +35,7 @@ COMPACT = TopicConfig(cleanup_policy=("compact",))
 
 @contextmanager
 def aborted(states: CleaningStates, topic_partition: TopicPartition) -> Iterator[None]:
-    """Have somebody wait for the end of the work on a partition, which must end within."""
+    """Wait for the end of the work on a partition in a thread; it must end within the block."""
     waiting = threading.Thread(target=states.abort, args=(topic_partition,))
     waiting.start()
     wait_until(lambda: states.get(topic_partition), "an aborted pass", equals(State.ABORTED))
@@ -90,7 +90,7 @@ class CompactedLogs:
         self.settle()
 
     def settle(self) -> None:
-        """Have the background work done that waits."""
+        """Do the queued background work."""
         self.logs.background.drain()
 
     def checkpoint(self, directory: int = 0) -> str:
@@ -113,7 +113,7 @@ def read_all(log: Log) -> list[Record]:
 
 
 class CleanerHome(CompactedLogs):
-    """Logs with a cleaner thread whose rounds the test runs, and a pool of which none runs.
+    """Logs with a cleaner thread whose rounds the test runs, and a pool without running threads.
 
     ``on_check`` is called whenever a pass asks whether it is still wanted.
     """

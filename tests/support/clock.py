@@ -38,7 +38,7 @@ class FakeClock(Clock):
 
 
 def now() -> int:
-    """Return a timestamp that every topic takes."""
+    """Return a timestamp that every topic accepts."""
     return Clock().now_ms()
 
 
@@ -49,7 +49,7 @@ def set_seconds(monkeypatch: pytest.MonkeyPatch, read: Callable[[], float]) -> N
 
 @contextmanager
 def seconds_by(read: Callable[[], float]) -> Iterator[None]:
-    """Do the same as `set_seconds`, for what is done inside."""
+    """Do what `set_seconds` does, for the time of the block."""
     with patch.object(clock.route, "through", _route(read)):
         yield
 

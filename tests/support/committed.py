@@ -1,4 +1,4 @@
-"""Committed offsets: as they are given to a table, and as they stand in a journal."""
+"""Builds committed offsets: the arguments of `Offsets`, and records of the journal."""
 
 from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, VERSION, VERSION_WITH_EXPIRY

@@ -28,12 +28,12 @@ async def enter(home: Running, user: str, password: str) -> Caller:
 
 
 def software(name: str, of: str = "1") -> Any:
-    """Return an ApiVersions of a client that says its name and version."""
+    """Return an ApiVersions with the name and version of the client's software."""
     return request(18, 3, client_software_name=name, client_software_version=of)
 
 
 def metadata(*names: str, create: bool = False) -> Any:
-    """Return a Metadata of some topics; without one of the brokers alone."""
+    """Return a Metadata of some topics; without topics, of the brokers only."""
     topics = [{"name": name} for name in names]
     return request(3, 12, topics=topics, allow_auto_topic_creation=create)
 

@@ -20,7 +20,7 @@ Dispatch: TypeAlias = "Callable[[Connection, memoryview, int, int], Any]"
 
 
 class ScriptedGate(Gate):
-    """Cuts frames as the broker does, and has a function answer them."""
+    """Cuts frames as the broker does, and lets a function answer them."""
 
     def __init__(self, dispatch: Dispatch) -> None:
         stats = RequestStats(())
@@ -40,7 +40,7 @@ class ScriptedGate(Gate):
 
 
 class Line:
-    """Stands in for a listener: what ``Connection`` needs of one, and the client's socket."""
+    """Stands in for a listener: it has what ``Connection`` needs, and the client's socket."""
 
     def __init__(self, dispatch: Dispatch, *, limit: int = 1 << 24) -> None:
         self.services: Any = self
@@ -74,7 +74,7 @@ class Line:
         self.refusals.append(str(error))
 
     def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run what a request waits for."""
+        """Run the coroutine of a request that waits."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self.tasks.append(task)
         self.started.set()
@@ -102,5 +102,5 @@ class Line:
 
 
 def frame(body: bytes) -> bytes:
-    """Return ``body`` behind its size."""
+    """Return ``body`` as a frame."""
     return len(body).to_bytes(4, "big") + body

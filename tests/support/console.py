@@ -1,4 +1,4 @@
-"""Kafka's console tools at one broker, step by step, with what changes from run to run masked."""
+"""Runs Kafka's console tools with one broker; values that change from run to run are masked."""
 
 import json
 import re
@@ -89,7 +89,7 @@ def write_scripts(folder: Path, jars: KafkaJars, archive: str = "tool") -> Path:
 
 
 class Console:
-    """Kafka's commands, typed at one broker."""
+    """Runs Kafka's commands with one broker."""
 
     def __init__(self, broker: Broker, tools: KafkaTools, folder: Path) -> None:
         self._broker = broker
@@ -114,7 +114,7 @@ class Console:
         return Answer(done.returncode, self._mask(f"{done.stdout}\n{done.stderr}"))
 
     def act(self, scene: str) -> None:
-        """Do what a scene says."""
+        """Do the work of a scene."""
         _SCENES[scene](self)
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Console:
 def differences(
     step: Step, theirs: Answer, ours: Answer
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the lines that only one of two answers has; another exit code is a line, too."""
+    """Return the lines that only one of two answers has; exit codes count as lines."""
     left, right = ([line for line in each.lines if _counts(step, line)] for each in (theirs, ours))
     if step.common:
         both = {_name(line) for line in left} & {_name(line) for line in right}
@@ -185,7 +185,7 @@ def _first_message(consumer: confluent_kafka.Consumer, group: str) -> confluent_
 
 
 def _once(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, but what an exception says once: some tools print it, and throw it as well."""
+    """Yield lines, an exception's message once: some tools print and throw it."""
     told: set[str] = set()
     for line in lines:
         if line not in told:

@@ -1,4 +1,4 @@
-"""A consumer group in the hands of a test: topics, time and heartbeats, no broker."""
+"""A consumer group with topics, time and heartbeats of the test, without a broker."""
 
 import struct
 from collections.abc import Callable, KeysView, Mapping
@@ -89,7 +89,7 @@ class Topics:
 
 
 def match_at_once(regexes: Regexes, regex: str, topics: Topics) -> frozenset[str]:
-    """Return what an expression matches, without a rest."""
+    """Return the topics that an expression matches, without letting other work run."""
     with pytest.raises(StopIteration) as end:
         regexes.match(regex, topics, LoopShare(60.0)).send(None)
     result: frozenset[str] = end.value.value
@@ -191,7 +191,7 @@ class GroupInHand:
 
 
 def plain(owned: OwnedPartitions | None) -> dict[UUID, AbstractSet[int]] | None:
-    """Return what a client makes of an assignment: partitions without epochs."""
+    """Return an assignment as a client sees it: partitions without epochs."""
     return None if owned is None else {topic: frozenset(each) for topic, each in owned.items()}
 
 

@@ -1,4 +1,4 @@
-"""A server process under test: its output in a file, waited for by pattern, ended by signal."""
+"""A server process: its output goes into a file, tests wait for patterns, signals end it."""
 
 import os
 import re
@@ -34,7 +34,7 @@ class Daemon:
     ) -> None:
         """Start the command; what an earlier process printed is no longer searched.
 
-        With ``is_group`` those that it starts are in a process group with it, and `kill` ends all.
+        With ``is_group`` its child processes share its process group, and `kill` ends all.
         """
         if self.running:
             raise RuntimeError(f"{command[0]} runs already as process {self.pid}")

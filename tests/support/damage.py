@@ -1,7 +1,7 @@
 """Log directories with partitions of every kind, and damage done to one of them from a seed.
 
-A folder is made from a seed and its number alone: `spoil(root, seed, number)`. In every second one
-the checksums are right again after the damage, so that whatever reads has to judge the numbers.
+A seed and a number decide a folder: `spoil(root, seed, number)`. In every second folder the
+checksums are corrected after the damage, so that readers must find the wrong numbers.
 """
 
 import random
@@ -52,7 +52,7 @@ _INDEX_FILES: Final = (files.INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX, f
 
 
 class Damage(NamedTuple):
-    """A damage: to a partition, or to the directory if that is None."""
+    """A damage: to a partition, or to the directory if the partition is None."""
 
     victim: TopicPartition | None
     what: str
@@ -114,7 +114,7 @@ def _fill(log: Log, chance: random.Random) -> None:
 
 
 def spoil(root: Path, seed: int, number: int, *, is_clean: bool) -> Damage:
-    """Do the damage of this number to a copy of a home, and say what it was."""
+    """Do the damage of this number to a copy of a directory, and return its description."""
     chance = random.Random(f"{seed}-{number}")
     repairs = number % 2 == 0
     if chance.random() < 1 / 8:
@@ -135,7 +135,7 @@ def spoil(root: Path, seed: int, number: int, *, is_clean: bool) -> Damage:
 
 
 def mend_checksums(folder: Path) -> None:
-    """Give every whole batch and every snapshot the checksum of what it says now."""
+    """Give every whole batch and every snapshot the right checksum."""
     for path in sorted(folder.iterdir()):
         if not path.is_file():
             continue
@@ -155,7 +155,7 @@ def _mend_batches(data: bytearray) -> None:
 
 
 def _batches(data: bytearray) -> list[tuple[int, int]]:
-    """Return position and size of each batch, as far as the sizes can be."""
+    """Return position and size of each batch, up to an impossible size."""
     found, position = [], 0
     while position + HEADER_SIZE <= len(data):
         size = struct.unpack_from(">i", data, position + LENGTH_POSITION)[0] + LOG_OVERHEAD
@@ -187,7 +187,7 @@ def _spoil_log(folder: Path, chance: random.Random) -> str:
         struct.pack_into(">q", data, at if at == position else position + 43, _number(chance, 8))
         what = "offset or producer"
     elif way == 2:
-        # A control batch that says to have more records than one.
+        # A control batch whose count is above one.
         data[position + ATTRIBUTES_POSITION + 1] |= 0x20 | chance.choice([0, 0, 0x10, 0x40, 4])
         count = chance.choice([0, 2, 3, 1000, (1 << 31) - 1])
         struct.pack_into(">i", data, position + 23, max(count - 1, 0))
@@ -244,7 +244,7 @@ def _spoil_small(folder: Path, chance: random.Random) -> str:
 
 
 def _spoil_text(path: Path, chance: random.Random) -> None:
-    """Change a text file: bytes, numbers, its end; or take it away. A folder there stays."""
+    """Change a text file: bytes, numbers, its end; or delete it. A folder of that name stays."""
     if path.is_dir():
         return
     text = path.read_bytes() if path.is_file() else b""
@@ -269,7 +269,7 @@ def _spoil_text(path: Path, chance: random.Random) -> None:
 
 
 def _spoil_names(folder: Path, chance: random.Random) -> str:
-    """Take a file away, give it another name, or put something else there."""
+    """Delete a file, rename it, or put something else in its place."""
     paths = sorted(each for each in folder.iterdir() if each.is_file())
     if not paths:
         return "nothing"

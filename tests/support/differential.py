@@ -1,9 +1,9 @@
 """One random log in two folders: Apache Kafka's cleaner works on one of them, ours on the other.
 
-After each pass both have the same batches, fields and records, and say the same of what they did.
-Sizes of compressed batches may differ, since the codecs' libraries do; which segments are merged
-depends on sizes, so segments are only compared while these are the same. For a while we leave an
-empty segment where Kafka leaves none.
+After each pass both folders have the same batches, fields and records, and both cleaners report the
+same counts. Sizes of compressed batches may differ, since the codecs' libraries do. The sizes
+decide which segments are merged, so segments are only compared while the sizes are the same. Until
+the next pass our cleaner may leave an empty segment where Kafka leaves none.
 """
 
 import os
@@ -49,7 +49,7 @@ EXPIRATION_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A batch as a pass left it: what a consumer, a producer and a later pass see of it."""
+    """A batch as a pass left it: the fields that consumers, producers and later passes read."""
 
     base_offset: int
     last_offset: int
@@ -58,7 +58,7 @@ class Kept:
 
     @classmethod
     def read(cls, data: memoryview) -> "Kept":
-        """Return what a batch says; its compressed bytes may differ from one library to another."""
+        """Return the content of a batch; its compressed bytes may differ between libraries."""
         header = BatchHeader.read(data)
         fields = (
             header.attributes,
@@ -213,7 +213,7 @@ class Twins:
     def has_small_indexes(self) -> bool:
         """Tell whether Kafka's recovery may not find room: its cleaner indexes by chunks.
 
-        Its cleaner may not, either, where a group has just fitted; so they are not smaller still.
+        If a group just fits, Kafka's cleaner may not find room either.
         """
         return self.config.segment_index_bytes < 1000
 
@@ -267,9 +267,9 @@ class Twins:
                 shutil.copy2(path, self.ours)
 
     def clean(self) -> None:
-        """Make a pass over each folder and compare all that they tell and left.
+        """Make a pass over each folder, and compare the reports and the folders.
 
-        Often the checkpoint is lost: all is cleaned again, so that horizons are come back to.
+        Often the checkpoint is lost: then all is cleaned again, horizons included.
         """
         if self.chance.random() < 0.5:
             self.their_checkpoint = self.our_log.checkpoint = None
@@ -311,7 +311,7 @@ class Twins:
         assert aborted_in(self.theirs) == aborted_in(self.ours)
 
     def _count(self, before: dict[int, list[Kept]], result: PassResult) -> None:
-        """Note what this pass met, so that a test can tell that nothing is left out."""
+        """Note the cases in this pass, so that a test can check that every case occurs."""
         for reason, dropped in result.dropped.items():
             self.happened[str(reason)] += dropped.records
         self.happened["full map"] += result.is_map_full

@@ -13,7 +13,7 @@ COMPLAINT = re.compile(
 )
 # Printed for every file that does not begin at offset 0, Kafka's own included.
 HARMLESS = re.compile(r"^\s*-1 is followed by \d+|^Non-consecutive offsets in ")
-# Of a batch without records, which a cleaner leaves; Kafka's own likewise.
+# Printed for a batch without records, which Kafka's cleaner leaves, too.
 EMPTY_BATCHES = re.compile(
     r"^Found timestamp mismatch in .*\n"
     r"(?:\s+Index timestamp: -?\d+, log timestamp: -1\n)+(?!\s+Index timestamp)",
@@ -42,7 +42,7 @@ def dump(
 
 
 def batched(files: list[str]) -> list[list[str]]:
-    """Part the files so that each list fits into one argument of a command (128 KiB)."""
+    """Split the files into lists that each fit into one argument of a command (128 KiB)."""
     count = FILES_AT_ONCE
     return [files[start : start + count] for start in range(0, len(files), count)]
 
@@ -53,7 +53,7 @@ def complaints(tools: KafkaTools, folders: list[Path]) -> list[str]:
 
 
 def complaints_about_cleaned(tools: KafkaTools, folders: list[Path]) -> list[str]:
-    """Return the complaints but those of gaps and of batches without records: a cleaner's work."""
+    """Return the complaints, except about gaps and empty batches, which a cleaner causes."""
     said = EMPTY_BATCHES.sub("", _dump_thoroughly(tools, folders))
     return [line for line in _complaints_in(said) if not PAIR.match(line)]
 

@@ -1,9 +1,9 @@
 """A cleaner that is killed (SIGKILL) at a chosen change of the disk, in a process of its own.
 
 `python -m tests.support.dying_pass` reads lines of folder, number and "torn" or "whole", and forks
-for each: the child opens the folder as a start does, makes a pass with all that belongs to it, and
-dies before its Nth change of the disk, "torn" in the middle of that if it is a write. The answer is
-the kind of that change, or "done" where there were fewer.
+for each line. The child opens the folder as a start does, makes a whole pass, and dies before its
+Nth change of the disk; with "torn" it dies in the middle of that change, if this is a write. The
+answer is the kind of the change, or "done" if the pass made fewer changes.
 """
 
 import os
@@ -48,7 +48,7 @@ class Home(CleanerHome):
         return log
 
     def make_pass(self) -> None:
-        """Make a round of the thread; then the time of the old files comes, and they go."""
+        """Make a round of the thread; then let time pass until the old files are deleted."""
         self.thread.step()
         self.settle()
         self.clock.advance(self.log.config.file_delete_delay_ms)
@@ -72,7 +72,7 @@ class Killing:
         """Count a change; die at the Nth, or after half of it."""
         if call not in CHANGES:
             return False
-        if self.short:  # half of the write before this one was made
+        if self.short:  # the write before this one is torn
             self._die()
         self.seen += 1
         if self.seen < self.number:
@@ -90,7 +90,7 @@ class Killing:
 
 
 class DyingPasses:
-    """The process that makes children which die."""
+    """The process that forks the children."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -114,7 +114,7 @@ class DyingPasses:
         self._process.stdout.close()
 
     def make(self, folder: Path, number: int, *, is_torn: bool) -> str:
-        """Have a pass die before its change of that number; return the kind, or "done"."""
+        """Let a pass die before its change of that number; return the kind, or "done"."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{folder}\t{number}\t{'torn' if is_torn else 'whole'}\n")

@@ -1,4 +1,4 @@
-"""A disk that fails when a test says so: it answers the calls of the disk's seam.
+"""A disk that fails when a test says so; it replaces the functions of the disk's seam.
 
 Threads of the broker under test call it too.
 """
@@ -32,16 +32,16 @@ ALWAYS = sys.maxsize
 
 
 class Killed(BaseException):
-    """The process ends at a call: whatever it still does never happens."""
+    """The process ends at a call: nothing that it would do later happens."""
 
 
 @dataclass(slots=True)
 class Fault:
     """Calls of one kind that fail: ``times`` of them after the first ``after``.
 
-    ``path`` is a part of the name that they must have. ``short``: a write that takes half of its
-    bytes instead, without an error. ``seconds`` passes before, without the GIL; with ``error`` 0
-    nothing else happens.
+    ``path`` is a part of the names of the files. With ``short`` a write writes half of its bytes
+    instead, without an error. Each call first waits ``seconds``, without the GIL; with ``error`` 0
+    it only waits.
     """
 
     call: str
@@ -74,7 +74,7 @@ class Kill(Fault):
 
 @dataclass(slots=True)
 class Disk:
-    """The plan, and what has been called: pairs of a kind and a path."""
+    """The planned faults, and the calls so far: pairs of a kind and a path."""
 
     faults: list[Fault] = field(default_factory=list)
     calls: list[tuple[str, str]] = field(default_factory=list)
@@ -82,13 +82,13 @@ class Disk:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fail(self, call: str, error: int = errno.EIO, path: str = "", **more: Any) -> Fault:
-        """Have calls fail from now on."""
+        """Let calls fail from now on."""
         fault = Fault(call, error, path, **more)
         self.faults.append(fault)
         return fault
 
     def fill(self, error: int = errno.ENOSPC, path: str = "") -> None:
-        """Have no room for anything new."""
+        """Fail all calls that need new room."""
         for call in WRITES:
             self.fail(call, error, path)
 
@@ -97,7 +97,7 @@ class Disk:
         self.faults.clear()
 
     def leave_out(self, *calls: str) -> None:
-        """Have calls succeed without being made: for tests that make thousands of fsyncs."""
+        """Let calls succeed without being made, for tests that make thousands of fsyncs."""
         self._left_out.update(calls)
 
     def names(self, *kinds: str) -> list[str]:
@@ -137,7 +137,7 @@ class Disk:
         return call
 
     def _make(self, kind: str, real: Callable[..., Any], path: str, *given: Any) -> Any:
-        """Make a call that does not fail; a subclass may take note of it."""
+        """Make a call that does not fail; a subclass may record it."""
         return real(*given)
 
     def _strike(self, kind: str, path: str) -> Fault | None:
@@ -147,7 +147,7 @@ class Disk:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, disk: Disk | None = None) -> Disk:
-    """Put a disk, one without faults unless it is given, under the seam."""
+    """Replace the seam's functions by a disk, by default one without faults."""
     disk = disk or Disk()
     for name in REAL:
         monkeypatch.setattr(seam, name, getattr(disk, name))
@@ -156,7 +156,7 @@ def install(monkeypatch: pytest.MonkeyPatch, disk: Disk | None = None) -> Disk:
 
 
 def replace_pwrite(monkeypatch: pytest.MonkeyPatch, pwrite: Callable[..., Any]) -> None:
-    """Have all writes made by ``pwrite``."""
+    """Make all writes by ``pwrite``."""
     monkeypatch.setattr(seam, "pwrite", pwrite)
     monkeypatch.setattr(seam.route, "through", seam)
 

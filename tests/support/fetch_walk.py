@@ -1,7 +1,7 @@
 """Fetch sessions as Kafka keeps them: every request walks every partition of its session.
 
-The specification that `broker.fetching.sessions` is held against: slow, and with nothing kept but
-what the client has asked and was told. Logs are read through `storage`, which has tests of its own.
+Tests compare `broker.fetching.sessions` with this specification: it is slow, and keeps only
+requests and answers. Logs are read through `storage`, which has tests of its own.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Told:
 
 
 class Walk:
-    """One session beside the broker's."""
+    """One session, to compare with the broker's."""
 
     def __init__(self, home: ServicesOnDisk) -> None:
         self._home = home
@@ -73,7 +73,7 @@ class Walk:
         return rows
 
     def update(self, request: FetchRequest) -> None:
-        """Take what an incremental request adds, changes and forgets."""
+        """Apply the changes of an incremental request."""
         for key, wanted_list in request.topics:
             for wanted in wanted_list:
                 self.partitions.setdefault((key, wanted.partition), Told(wanted)).wanted = wanted
@@ -82,7 +82,7 @@ class Walk:
                 self.partitions.pop((key, index), None)
 
     def answer(self, request: FetchRequest) -> list[Row]:
-        """Return what an incremental answer names; what gave records goes to the end."""
+        """Return what an incremental answer names; partitions with records go to the end."""
         named = []
         for row in self._read_all(request):
             place = row.topic, row.partition
@@ -93,7 +93,7 @@ class Walk:
         return named
 
     def is_sound(self, place: Place) -> bool:
-        """Tell whether what was asked of a partition is no error of itself."""
+        """Tell whether the request for a partition has no error of its own."""
         wanted = self.partitions[place].wanted
         log = self._home.services.topics.get_log(*place)
         is_plain = wanted.current_leader_epoch <= 0 and wanted.last_fetched_epoch < 0
@@ -172,7 +172,7 @@ class Walk:
 
 
 def _check(log: Log, wanted: FetchPartition, request: FetchRequest) -> int:
-    """Return why a partition that is here is not read."""
+    """Return why an existing partition is not read."""
     if request.replica_id >= 0:
         return NOT_LEADER
     epoch = wanted.current_leader_epoch

@@ -64,7 +64,7 @@ def batches(folder: Path) -> list[Batch]:
 def codecs(folder: Path) -> set[str]:
     """Return the codecs of a partition folder's batches.
 
-    A client sends a batch that is too small to gain as it is: such ones are left out.
+    Batches that are too small to gain from compression are left out: clients do not compress them.
     """
     found = batches(folder)
     return {batch.codec for batch in found if batch.codec != "none" or batch.size > 400} or {"none"}

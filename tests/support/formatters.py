@@ -15,7 +15,7 @@ Record = dict[str, Any]
 def read_formatted(
     tools: KafkaTools, bootstrap: str, topic: str, formatter: str, is_mine: Callable[[Record], bool]
 ) -> list[Record]:
-    """Return the records that are mine, with the longer silence if the short one ended too soon."""
+    """Return the wanted records; wait through a longer silence if the short one ended too soon."""
     mine: list[Record] = []
     for silence in SILENCES_MS:
         printed = tools.run(
@@ -32,7 +32,7 @@ def read_formatted(
 
 
 def _objects(printed: str) -> list[Record]:
-    """Return the JSON objects, which stand behind one another without a line between them."""
+    """Return the JSON objects, which follow each other without line breaks."""
     found, position = [], printed.find("{")
     while position >= 0:
         each, end = json.JSONDecoder().raw_decode(printed, position)

@@ -1,10 +1,9 @@
-"""Malformed frames by the million, each made from a seed and a number alone.
+"""Malformed frames by the million, each decided by a seed and a number.
 
-They begin as valid requests: those that five client libraries were recorded sending, and of every
-API and version as kio writes them, aimed at a topic that exists, or with a different value in
-every field. Then they are cut, stretched, flipped, spliced, given lengths and counts at the borders
-of their types, or a size prefix that is not theirs. `make_login` does the same to what a client
-says before it is known.
+They begin as valid requests: recorded from five client libraries, or written by kio for every API
+and version, with an existing topic or a different value in every field. Then they are cut,
+stretched, flipped, spliced, and get lengths and counts at the limits of their types, or a wrong
+size prefix. `make_login` does the same to the requests of a login.
 """
 
 import random
@@ -97,7 +96,7 @@ def make_frame(seed: int, number: int) -> bytes:
 
 
 def make_login(seed: int, number: int) -> bytes:
-    """Return all that a client of a listener with SASL sends: a login, and a request behind it.
+    """Return the bytes of a client of a listener with SASL: a login, and then a request.
 
     Each part may be damaged. A login by PLAIN may be whole, so that the request is served.
     """
@@ -150,7 +149,7 @@ def corpus() -> list[bytes]:
 
 
 def _recorded_bodies() -> Iterator[bytes]:
-    """Yield what clients said; those that make something only ask whether they could."""
+    """Yield recorded requests; those that create something are changed to validate only."""
     for client in CLIENTS:
         for exchange in exchanges_of(client):
             kind = load_request_schema(exchange.key, exchange.version)
@@ -228,7 +227,7 @@ def _with_batch(chance: random.Random) -> bytes:
 
 
 def _random_body(chance: random.Random) -> bytes:
-    """Return a header that exists, and anything behind it."""
+    """Return a valid header, followed by random bytes."""
     api = chance.choice(APIS)
     version = chance.choice((*api.versions, -1, 99))
     head = struct.pack(">hhih", api.key, version, chance.randrange(1 << 31), -1)

@@ -1,4 +1,4 @@
-"""Requests of groups, as kio has them, with what tests leave out."""
+"""Requests of groups as kio's entities, with defaults for what tests leave out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A raw HTTP client of the tests: what is sent is what the test wrote."""
+"""A raw HTTP client, which sends exactly the bytes of the test."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,7 +17,7 @@ class Answer(NamedTuple):
 
 
 def having(routes: Iterable[Route]) -> Callable[[], Awaitable[Routes]]:
-    """Return what gives a server its pages."""
+    """Return a function that gives a server its pages."""
     pages = Routes(routes)
 
     async def find() -> Routes:

@@ -1,4 +1,4 @@
-"""A Java program of the tests', compiled against Kafka's jars when it is first wanted."""
+"""A Java program of the tests, compiled against Kafka's jars at its first use."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ def compile_program(jars: KafkaJars, name: str) -> Path:
         subprocess.run(command, check=True, capture_output=True)
         try:
             partial.replace(classes)
-        except OSError:  # another process of the tests was first
+        except OSError:  # another process has compiled it meanwhile
             shutil.rmtree(partial)
     return classes
 

@@ -34,12 +34,12 @@ logger.server.level = info
 
 
 def cache_folder() -> Path:
-    """Return the folder for what is fetched or made once: $SILTSTONE_CACHE, else .cache here."""
+    """Return the cache for fetched and built files: $SILTSTONE_CACHE, else .cache here."""
     return Path(os.environ.get("SILTSTONE_CACHE") or ROOT / ".cache")
 
 
 def copy_jars(pom: Path, name: str) -> None:
-    """Copy what the pom.xml of a folder names into the cache, if it is missing.
+    """Copy the jars that the pom.xml of a folder names into the cache, if they are missing.
 
     Raises:
         LookupError: Maven is missing, or fails.
@@ -102,7 +102,7 @@ class KafkaJars:
         return [f"-XX:ArchiveClassesAtExit={self._partial(archive)}"]
 
     def keep_archive(self, kind: str) -> None:
-        """Put the archive that a finished JVM wrote where the next one finds it."""
+        """Move the archive that a finished JVM wrote to the place where the next JVM finds it."""
         archive = self.folder / f"{kind}-{self._suffix}.jsa"
         partial = self._partial(archive)
         if partial.exists():
@@ -162,7 +162,7 @@ class KafkaTools:
 
 
 class KafkaBroker:
-    """Apache Kafka, one node of both roles, offering what SiltstoneProcess offers."""
+    """Apache Kafka, one node of both roles, with the methods of SiltstoneProcess."""
 
     def __init__(
         self, jars: KafkaJars, root: Path, settings: Mapping[str, str] | None = None
@@ -208,7 +208,7 @@ class KafkaBroker:
         return self
 
     def stop(self, timeout: float = PATIENCE) -> int:
-        """SIGTERM; return 0 if it ended by that signal's handler, as Kafka's own script reckons."""
+        """SIGTERM; return 0 if that signal ended it, as Kafka's own script does."""
         code = self.daemon.terminate(timeout)
         self.jars.keep_archive("broker")
         return 0 if code == 128 + 15 else code
@@ -223,7 +223,7 @@ class KafkaBroker:
         return self.start()
 
     def close(self) -> None:
-        """End it if it still runs; gently where the class archive is still to be written."""
+        """End it if it still runs; by SIGTERM if the class archive must still be written."""
         if not self.daemon.running:
             return
         if any("ArchiveClassesAtExit" in word for word in self._arguments()):

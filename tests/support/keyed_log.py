@@ -1,4 +1,4 @@
-"""An archive of random keys and tombstones, and what a dict knows of it."""
+"""An archive of random keys and tombstones, and a dict of the expected last values."""
 
 import random
 import shutil
@@ -40,7 +40,7 @@ class KeyedLog:
         self.remake(topic_id=7)
 
     def remake(self, topic_id: int = 8) -> None:
-        """Take the topic away and make an empty one of its name."""
+        """Delete the topic and create an empty one of its name."""
         for partition in self._partitions:
             shutil.rmtree(partition.folder, ignore_errors=True)
             partition.folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Messages made and written by kio: the second opinion on our own codecs."""
+"""Messages built and encoded by kio, to check our own codecs."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -76,7 +76,7 @@ def _value(field: Any, seed: int, entries: int) -> Any:
 
 
 def request(key: int, version: int, **values: Any) -> Any:
-    """Return a request; what is left out is as in `smallest`.
+    """Return a request; omitted fields are as in `smallest`.
 
     Structures may be dictionaries, arrays lists, times milliseconds, and ids bytes.
     """

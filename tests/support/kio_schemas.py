@@ -1,6 +1,6 @@
-"""The questions of tests to kio's schemas: classes, and what stands in their fields.
+"""Looks up classes and fields in kio's schemas.
 
-kio has no public way to look at a field; here is the one place that knows where it keeps that.
+kio has no public way to look at a field; this module alone uses kio's private attributes.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Requests with as many elements as fit, in each array that a schema has, and with huge tags.
 
-Arrays are found in kio's schemas, so an API that is added is asked too. All other fields have what
-leads a handler on to the elements: a topic that exists, zero, or what `_HINTS` says.
+Arrays are found in kio's schemas, so an API that is added is asked too. All other fields have
+values with which a handler reaches the elements: a topic that exists, zero, or a value of `_HINTS`.
 """
 
 import io
@@ -30,7 +30,7 @@ CORRELATION_ID = 7
 _ALL = 1 << 31
 _LONGEST_STRING = (1 << 15) - 1
 _TAG = 1_000  # and the next ones: no schema knows them
-# What zero or false would end too early, or begin what the next request would notice.
+# Values for fields in which zero or false would end the request too early, or affect the next one.
 _HINTS: dict[str, Any] = {
     "resource_type": 2,
     "replica_id": -1,
@@ -46,7 +46,7 @@ _HINTS: dict[str, Any] = {
     "transactional_id": None,
 }
 
-# What can tell elements apart, with the lowest and the highest digit in each place.
+# The types that can make elements distinct, with the lowest and the highest digit of each byte.
 _MARKED: dict[str, Callable[[bytes], Any]] = {
     "string": lambda mark: (mark * 8).decode(),
     "int32": lambda mark: 0 if mark == b"0" else -1,
@@ -59,7 +59,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class LargeRequest:
-    """One request to be made: of an API in a version, where its bytes are, and how they differ."""
+    """A request to build: its API and version, its large field, and how elements differ."""
 
     api_key: int
     version: int
@@ -114,7 +114,7 @@ class LargeRequest:
 
 
 def large_requests(api_key: int, version: int) -> Iterator[LargeRequest]:
-    """Yield all of an API in a version."""
+    """Yield all large requests of an API in a version."""
     schema: Any = load_request_schema(api_key, version)
     for path, is_array in _places(schema):
         for kind in ("distinct", "repeated") if is_array else ("text",):
@@ -125,7 +125,7 @@ def large_requests(api_key: int, version: int) -> Iterator[LargeRequest]:
 
 
 def _places(schema: Any, before: Path = ()) -> Iterator[tuple[Path, bool]]:
-    """Yield where arrays and texts stand, and whether it is an array."""
+    """Yield the paths of arrays and texts, and whether each is an array."""
     for field in fields(schema):
         path = (*before, field.name)
         match classify_field(field):
@@ -147,7 +147,7 @@ class _Writer:
     def __init__(self, flexible: bool, topic_id: UUID) -> None:
         self._flexible = flexible
         self._topic_id = topic_id
-        self._mark = b""  # what each byte of the next field is that can tell elements apart
+        self._mark = b""  # the bytes of the next field that makes elements distinct
 
     def structure(
         self,

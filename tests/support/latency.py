@@ -1,9 +1,9 @@
-"""How long the loop takes to answer while something else runs, told from noise of the machine.
+"""Measures how long the loop takes to answer while something else runs.
 
-A thread that computes with the GIL gives it up after a switch interval, one that waits at once.
-So a long interval makes the former stand out: each time it gets the GIL the loop stands still for
-that long, where a busy processor costs it some milliseconds. The client is a process of its own,
-and a measurement is the best of several windows.
+A thread that computes keeps the GIL for a switch interval; one that waits gives it up at once. So
+with a long interval a computing thread is noticed: it stops the loop for that long each time, while
+a busy processor costs the loop only some milliseconds. The client is a process of its own, and a
+measurement is the best of several windows.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ INTERVAL_SECONDS = 0.1
 class Latency(NamedTuple):
     """Seconds per round trip: the median, and what a client waits that comes at a bad moment.
 
-    ``late``: four tenths of the time are spent in longer ones. Counting round trips instead would
-    hide a pause in the thousands that are made outside of it; a smaller share of the time, in the
-    pauses that other users of the processors make.
+    Four tenths of the time are spent in round trips longer than ``late``. A share of the number of
+    round trips would hide a pause among thousands of short ones; with a smaller share of the time,
+    pauses by other programs would count.
     """
 
     median: float
@@ -35,7 +35,7 @@ class Latency(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """The largest ``late`` that means nothing beside this baseline of the same run."""
+        """The largest ``late`` that counts as noise, given this baseline of the same run."""
         return 4 * self.late + INTERVAL_SECONDS / 5
 
     def is_noticed_beside(self, base: "Latency") -> bool:
@@ -46,8 +46,8 @@ class Latency(NamedTuple):
 async def measure(port: int, enough: float = 0.0) -> Latency:
     """Return the best of several windows of round trips to the broker in this loop.
 
-    The first whose ``late`` is not above ``enough`` is the last. With the noise of a baseline that
-    changes no verdict: one such window says that nothing is noticed.
+    It stops at the first window whose ``late`` is not above ``enough``. If ``enough`` is the noise
+    of a baseline, this changes no verdict: one such window shows that there is no pause.
     """
     loop = f"/proc/{os.getpid()}/task/{threading.get_native_id()}"
     command = [
@@ -64,7 +64,7 @@ async def measure(port: int, enough: float = 0.0) -> Latency:
 
 @contextmanager
 def busy_thread(work: Callable[[], object]) -> Iterator[None]:
-    """Have a thread do some work again and again; it must have done it once."""
+    """Let a thread repeat some work; fail unless it has done it at least once."""
     stop = threading.Event()
     rounds = 0
 

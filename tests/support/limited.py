@@ -36,7 +36,7 @@ async def groups_at(tmp_path: Path, *sets: str) -> AsyncIterator[tuple[Running, 
 
 @asynccontextmanager
 async def transactions_at(tmp_path: Path, *sets: str) -> AsyncIterator[tuple[Running, Caller]]:
-    """Run a broker that has read what there is of transactions."""
+    """Run a broker that has read its journal of transactions."""
     async with running(tmp_path, "transaction.state.log.num.partitions=1", *sets) as home:
         caller = await home.call()
         await caller.ask(group_requests.find("a", 1))

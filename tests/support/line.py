@@ -1,4 +1,4 @@
-"""Long work that stops at its first rest, so that a test can change what it goes on with."""
+"""Stops long work at its first rest, so that a test can change state before it goes on."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,9 +14,9 @@ TAKING_TURNS = 4
 
 @asynccontextmanager
 async def others_first() -> AsyncIterator[None]:
-    """Keep all work that begins inside from going on after its first step, however short that is.
+    """Stop all work that begins in the block after its first step, even if that was short.
 
-    That of the broker itself, too: what is awaited inside must not rest.
+    This includes the broker's own work, so nothing awaited in the block may rest.
     """
     ticks = count(1)
     async with taking_turns():
@@ -26,7 +26,7 @@ async def others_first() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def taking_turns() -> AsyncIterator[None]:
-    """Keep all long work that begins inside from going on when its first share is over."""
+    """Stop all work that begins in the block when its first share is used up."""
     is_over = False
 
     async def take_turns() -> None:

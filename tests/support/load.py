@@ -1,4 +1,4 @@
-"""Producers that go on through the death of their broker, and what there is to read afterwards."""
+"""Producers that go on when their broker is killed, and checks of what can be read afterwards."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ CONNECTION: dict[str, str | int | bool] = {
     "retry.backoff.max.ms": 20,
     "log_level": 0,
     "broker.address.family": "v4",
-    # Else librdkafka 2.16 may wait for ever to send offsets, for a broker that it has given up
-    # since all brokers, which is one, were down (its issues 5456 and 5511).
+    # Otherwise librdkafka 2.16 may wait for ever to send offsets, because it has given up the only
+    # broker when that was down (its issues 5456 and 5511).
     "metadata.recovery.strategy": "none",
 }
 LARGEST = 1500
@@ -60,7 +60,7 @@ class Load:
         )
 
     def send(self, count: int, chance: Random) -> None:
-        """Hand records to the producer and take the acknowledgements that have come."""
+        """Pass records to the producer and note the acknowledgements that have come."""
         for _ in range(count):
             place = chance.choice(self.places)
             value = b"%b %d " % (self.name, self.count) + bytes(chance.randrange(LARGEST))
@@ -75,7 +75,7 @@ class Load:
         assert sum(map(len, self.acknowledged.values())) == self.count
 
     def check(self, contents: Contents) -> None:
-        """Hold what was read against what was sent: in order, once, and where it was told to be."""
+        """Check that each sent record was read once, in order, at its acknowledged offset."""
         for place in self.places:
             there = contents[place]
             mine = [value for value in there.values() if value.startswith(self.name + b" ")]
@@ -93,7 +93,7 @@ class Load:
 
 
 def read_all(bootstrap: str, places: Iterable[Place], *, committed: bool = False) -> Contents:
-    """Return all that can be read now, without any or with uncommitted records."""
+    """Return all records that can be read now, with or without uncommitted ones."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

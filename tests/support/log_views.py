@@ -1,4 +1,4 @@
-"""Views of a log, to tell one state from another."""
+"""Views of a log, to compare two states."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -17,7 +17,7 @@ class View:
 
     @classmethod
     def of(cls, log: Log) -> Self:
-        """Look at a log."""
+        """Return the view of a log."""
         return cls(
             bytes_of(log, log.log_start_offset),
             tuple(log.aborted_transactions(0, log.log_end_offset)),

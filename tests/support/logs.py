@@ -49,7 +49,7 @@ def validated(batch: bytearray, *, log_append_time_ms: int = -1) -> ValidatedBat
 def append_waiting(
     log: Log, batch: bytearray, now_ms: int = TIMESTAMP, *, may_wait: bool = True
 ) -> ValidatedBatch:
-    """Append a batch that breaks no rule, as a client's request does; return what comes of it."""
+    """Append a batch that breaks no rule, as a client's request does; return the result."""
     plain = log.end.rules.take(memoryview(batch), now_ms)
     assert plain is not None
     log.end.append(log, plain, Origin.CLIENT, may_wait)
@@ -59,8 +59,8 @@ def append_waiting(
 class LogFolder:
     """A partition folder that a test opens, closes, damages and opens again.
 
-    Background work waits until `settle`, so that a test decides what a crash comes before;
-    opening a folder again without `close` is the crash.
+    Background work waits until `settle`, so that a test decides which work a crash prevents; to
+    open the folder again without `close` is the crash.
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class LogFolder:
         self.services.background.close()
 
     def close(self) -> None:
-        """Stop cleanly, with what the checkpoints would say."""
+        """Stop cleanly, and note what the checkpoints would contain."""
         self.log.close()
         self.settle()
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Remember what the checkpoint files of the directory would say now."""
+        """Note what the directory's checkpoint files would contain now."""
         self.recovery_point = noted_recovery_point(self.log)
         self.log_start_offset = self.log.log_start_offset
 
@@ -193,7 +193,7 @@ def offsets_in(data: bytes) -> list[int]:
 
 @contextmanager
 def flipped(path: Path, position: int) -> Iterator[None]:
-    """Have one byte of a file wrong for a while."""
+    """Change one byte of a file for the time of the block."""
     data = bytearray(path.read_bytes())
     data[position] ^= 0xFF
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Members of a group that are polled by hand, as librdkafka wants it."""
+"""Members of a group that a test polls itself, as librdkafka requires."""
 
 from confluent_kafka import Consumer
 

@@ -58,7 +58,7 @@ def entities(schema: Any) -> list[Any]:
 
 
 def vary(entity: Any, chance: random.Random) -> Any:
-    """Return an entity in which some of what may be null is, and some defaults stand."""
+    """Return an entity with some nullable fields null, and some fields at their defaults."""
     values = {}
     for field in fields(entity):
         value = getattr(entity, field.name)

@@ -1,4 +1,4 @@
-"""Our structures and kio's, compared field by field, each in its own form."""
+"""Compares our structures with kio's entities, field by field."""
 
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ def assert_says_the_same(row: Any, entity: Any) -> None:
 
 
 def _assert_same(found: Any, expected: Any) -> None:
-    """Compare two values, each in its own form."""
+    """Compare one of our values with one of kio's."""
     if isinstance(expected, tuple) and found is not None:
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):

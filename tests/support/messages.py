@@ -1,4 +1,4 @@
-"""The records that client tests write, and the form in which every client's reading is compared."""
+"""The records that client tests write, and the form in which the read ones are compared."""
 
 import time
 from typing import NamedTuple
@@ -8,7 +8,7 @@ START = int(time.time() * 1000) - HOUR
 
 
 class Message(NamedTuple):
-    """A record as a producer is given it; timestamp in ms."""
+    """A record as it is passed to a producer; timestamp in ms."""
 
     key: bytes | None
     value: bytes | None
@@ -17,7 +17,7 @@ class Message(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A record as a consumer is given it."""
+    """A record as a consumer returns it."""
 
     offset: int
     message: Message

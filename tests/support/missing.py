@@ -1,4 +1,4 @@
-"""Things that a machine may lack: how to get them, the list of skipped tests, and CI's rule.
+"""Things that a machine may lack, how to get them, and the list of skipped tests.
 
 With CI=true a skip is a failure, so that a missing tool cannot make a run green.
 """

@@ -26,7 +26,7 @@ STALLED = {RATE.replace(".", "_"): "1"}
 
 
 class Directories(ServicesOnDisk):
-    """Some directories; the first partition lies in ``first``, and goes to ``other``."""
+    """Some directories; the first partition is in ``first``, and moves to ``other``."""
 
     def __init__(self, root: Path, directories: int = 2, /, **settings: str) -> None:
         super().__init__(root, directories=directories, **settings)
@@ -75,16 +75,16 @@ class Directories(ServicesOnDisk):
         return log
 
     async def ask(self, directory: LogDirectory) -> None:
-        """Have the partition go to a directory."""
+        """Move the partition to a directory."""
         await self.services.moves.alter(ORDERS, str(directory.path))
 
     async def move(self, directory: LogDirectory | None = None) -> None:
-        """Have the partition go to a directory, by default ``other``, and wait for it."""
+        """Move the partition to a directory, by default ``other``, and wait for the end."""
         await self.ask(directory or self.other)
         await self.settle()
 
     async def go_on(self) -> None:
-        """Take the throttle away and wait until no partition moves."""
+        """Remove the throttle and wait until no partition moves."""
         await self.services.settings.alter(broker={RATE: str(FOREVER)})
         await self.settle()
 
@@ -109,12 +109,12 @@ class Directories(ServicesOnDisk):
         ]
 
     def cleaner_checkpoint(self, directory: LogDirectory, offset: int) -> None:
-        """Have the cleaner have come to an offset of the partition."""
+        """Set the cleaner's checkpoint of the partition."""
         checkpoints = self.cleaning.manager.checkpoints
         checkpoints.update(directory.path, {ORDERS: offset}, {ORDERS})
 
     def place_copy(self, folder: Path, segments: Iterable[LogSegment]) -> None:
-        """Leave what a move that was interrupted has left after some segments."""
+        """Leave the files of a move that was interrupted after some segments."""
         folder.mkdir()
         PartitionMetadata(topic_id=self.log().topic_id).write(folder)
         (folder / files.MOVED).touch()

@@ -1,6 +1,6 @@
 """The broker that client tests talk to: ours, or with ``--broker=kafka`` Apache Kafka in its place.
 
-What Apache Kafka fails is a wrong test, or expects of ours what it should not.
+A test that fails with Apache Kafka is wrong, or expects something that ours should not do.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,14 +18,14 @@ AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def is_kafka(request: pytest.FixtureRequest) -> bool:
-    """Tell whether this run asks Apache Kafka."""
+    """Tell whether this run tests Apache Kafka."""
     return bool(request.config.getoption("--broker") == "kafka")
 
 
 def make_broker(
     request: pytest.FixtureRequest, root: Path, settings: Mapping[str, str] | None = None
 ) -> Broker:
-    """Return the broker that this run asks, not yet started."""
+    """Return the broker of this run, not yet started."""
     if is_kafka(request):
         return KafkaBroker(request.getfixturevalue("kafka_jars"), root, settings)
     return SiltstoneProcess(root, {**AT_ONCE, **(settings or {})})
@@ -35,7 +35,7 @@ def make_broker(
 def serving(
     request: pytest.FixtureRequest, root: Path, settings: Mapping[str, str] | None = None
 ) -> Iterator[Broker]:
-    """Run the broker that this run asks; at its end it must stop cleanly, without a traceback."""
+    """Run the broker of this run; at the end it must stop cleanly, without a traceback."""
     running = make_broker(request, root, settings)
     try:
         running.start()

@@ -18,7 +18,7 @@ CODEC = 7
 
 @dataclass
 class Expected:
-    """The new segments' bytes by group, the end offset, and what went by fate."""
+    """The new segments' bytes by group, the end offset, and the dropped records by fate."""
 
     end_offset: int
     map_keys: int

@@ -1,8 +1,7 @@
-"""The records that a pass keeps, as rules to read (docs/compaction.md).
+"""The rules by which a pass keeps records, in readable Python (docs/compaction.md).
 
 Kafka: ``Cleaner.checkBatchRetention``, ``shouldRetainRecord``, ``MemoryRecords.filterTo``. The
-kernels do the same much faster; tests hold the two against each other, and this file against
-Kafka's tables.
+kernels do the same much faster; tests compare both, and this file with Kafka's tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ class BatchRetention(Enum):
 
 
 class Fate(Enum):
-    """The fate of a record, and by which rule."""
+    """The fate of a record, with its rule."""
 
     KEPT = "kept"
     SUPERSEDED = "superseded"
@@ -108,8 +107,8 @@ def judge(
 def batch_retention(header: BatchHeader, rules: Rules, *, discards_all: bool) -> BatchRetention:
     """Decide what happens if no record stays.
 
-    The last batch of an active producer is what recovery learns its sequence from (KAFKA-5490);
-    the last batch of the round is what it learns the log end offset from (KAFKA-17076).
+    From the last batch of an active producer recovery learns the sequence (KAFKA-5490), and from
+    the last batch of the pass the log end offset (KAFKA-17076).
     """
     if is_last_of_producer(header, rules.producers):
         return BatchRetention.RETAIN_EMPTY

@@ -1,6 +1,6 @@
 """Which batches of transactions may go (Kafka: ``CleanedTransactionMetadata``).
 
-As rules to read: the kernels do the same, and tests hold the two against each other.
+Rules in readable Python: the kernels do the same, and tests compare both.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from siltstone.storage.producers.transaction_index import AbortedTransaction
 
 
 class CleanedTransactionMetadata:
-    """The transactions that are open where a walk over the batches of a log is.
+    """The open transactions at one place of a walk over the batches of a log.
 
     Ask once for each batch, in the order of the log. ``kept`` are the aborted ones whose marker
     stays with its data, in marker order: the entries of the new transaction index.

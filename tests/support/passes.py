@@ -1,4 +1,4 @@
-"""A compacted log in a folder that a test cleans, crashes and opens again."""
+"""A compacted log in a folder; a test cleans it, crashes and opens it again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ class CompactedFolder(LogFolder):
         self.cleaner = self.new_cleaner(usable, chunk)
 
     def new_cleaner(self, usable: int, chunk: int = 1 << 18) -> Cleaner:
-        """Return a cleaner whose map takes so many keys."""
+        """Return a cleaner whose map has room for so many keys."""
         return Cleaner(
             clock=self.clock,
             throttle=Throttle(self.clock),
@@ -75,7 +75,7 @@ class CompactedFolder(LogFolder):
         self.log.roll()
 
     def to_clean(self, upto: int | None = None) -> LogToClean:
-        """Return what the next pass goes over: all below the active segment, or ``upto``."""
+        """Return the input of the next pass: all below the active segment, or below ``upto``."""
         active = self.log.segments[-1].base_offset
         return LogToClean.of(
             self.log,
@@ -132,7 +132,7 @@ def content(log: Log) -> bytes:
 
 
 def no_swap(new: Sequence[LogSegment], old: Sequence[ReadableSegment]) -> None:
-    """Fail: this pass must not come so far."""
+    """Fail: the pass must end before this."""
     raise AssertionError(f"{new} would take the place of {old}")
 
 

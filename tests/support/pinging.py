@@ -2,8 +2,8 @@
 
 python pinging.py PORT WINDOWS SECONDS ENOUGH THREAD prints the median and the `late` quantile of
 each window, up to the first whose quantile is not above ENOUGH. THREAD is the folder in /proc of
-the broker's loop. The time in which it or the client could have run and had no processor is not
-counted: that is the machine's, and other processes' doing.
+the broker's loop. Time in which the loop or the client could run but had no processor is not
+counted: other programs caused it.
 """
 
 import os
@@ -17,7 +17,7 @@ _PING = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
 class HeldUp:
-    """For how long threads that could run had no processor; Linux tells."""
+    """The time in which threads could run but had no processor, as Linux reports it."""
 
     def __init__(self, *threads: str) -> None:
         self._files = [open(f"{thread}/schedstat", "rb", 0) for thread in threads]  # noqa: PTH123, SIM115
@@ -53,7 +53,7 @@ def ping(port: int, windows: int, seconds: float, enough: float, thread: str) ->
 
 
 def _summarize(took: list[float]) -> tuple[float, float]:
-    """Return the median, and what `LATE` of the time is spent in longer ones than."""
+    """Return the median, and the length above which round trips take `LATE` of the time."""
     took.sort()
     rest = sum(took) * LATE
     late = took[-1]

@@ -1,4 +1,4 @@
-"""A port that leads to another one, as a container engine maps it."""
+"""A port that forwards to another one, as a container engine does."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ class PortForward:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Accept no more, and close what there is."""
+        """Accept no more, and close all connections."""
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()

@@ -11,8 +11,8 @@ _FIRST = 15_000
 def free_ports(count: int) -> list[int]:
     """Return ports of 127.0.0.1 that nobody listens on.
 
-    They are below those that Linux gives to clients: else a client, of this test or of one beside
-    it, could get a server's port while the server is down, even by its own try to reach it.
+    They are below the ports that Linux gives to clients: otherwise a client of this or another test
+    could get a server's port while the server is down, even by trying to connect to it.
     """
     chosen: list[int] = []
     draw = random.SystemRandom()  # two processes of tests must not draw the same

@@ -1,7 +1,7 @@
-"""A disk that knows what a power failure leaves of it.
+"""A disk that can lose its power.
 
-What was fsynced is sure. Of all else a power failure leaves nothing but half of the first bytes
-that were written to each file since its last fsync.
+A power failure keeps fsynced data, and half of the first bytes that were written to each file since
+its last fsync; all else is lost.
 """
 
 import os
@@ -153,7 +153,7 @@ class PowerDisk(Disk):
         return self._folders[of] / name
 
     def _store(self, path: Any, inode: int) -> None:
-        """Keep a file of which somebody may take the name away."""
+        """Keep a file that may lose its name."""
         if inode not in self._stored:
             os.link(path, self.cellar / str(inode))
             self._stored.add(inode)

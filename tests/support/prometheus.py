@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes a broker, for tests that ask what it has found.
+"""A Prometheus that scrapes a broker, for tests that query it.
 
 It is the Debian package, from the PATH or where `make prometheus` has unpacked it.
 """

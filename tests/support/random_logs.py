@@ -27,7 +27,7 @@ HOUR = 3_600_000
 
 @dataclass
 class Producer:
-    """A producer of the log to be."""
+    """A producer of the log that is being built."""
 
     producer_id: int
     epoch: int = 0
@@ -62,7 +62,7 @@ class RandomLog:
         self.begin_segment(self.offset + self.chance.choice([*[0] * 15, *[3] * 5, 1 << 31]))
 
     def begin_segment(self, offset: int) -> None:
-        """Begin a segment at an offset; one that begins there already is enough."""
+        """Begin a segment at an offset, unless one begins there already."""
         self.offset = offset
         if not self.segments or self.offset > self.segments[-1].base_offset:
             self.segments.append(
@@ -157,7 +157,7 @@ class RandomLog:
             self.segments[-1].append_aborted(aborted)
 
     def seal(self) -> None:
-        """Have the files as a log that was closed leaves them."""
+        """Leave the files as a closed log leaves them."""
         for segment in self.segments:
             segment.seal()
             segment.flush()

@@ -1,8 +1,8 @@
-"""Random requests of the APIs whose frames have short ways: mostly what clients send, not always.
+"""Random requests of the APIs that clients send most; most of them are usual ones.
 
-A field has nearly always what a client would say, else a border of its type, or a missing thing.
-The requests of a member follow what it was told; those that would wait for another one are left
-out, so that each can be answered while nothing else goes on.
+A field nearly always has a client's usual value, else a limit of its type, or the name of a missing
+thing. The requests of a member follow the answers before; requests that would wait for others are
+left out, so that each is answered at once.
 """
 
 import random
@@ -40,7 +40,7 @@ GROUPS: Final = ("g", "é" * 63)
 _KEYS = (
     [PRODUCE] * 6 + [FETCH] * 7 + [COMMIT] * 4 + [BEAT] * 3 + [JOIN, SYNC] * 2 + [OFFSETS, LEAVE]
 )
-_DAMAGED = frozenset({PRODUCE, FETCH, COMMIT, OFFSETS, BEAT})  # nothing that waits for others
+_DAMAGED = frozenset({PRODUCE, FETCH, COMMIT, OFFSETS, BEAT})  # no request that waits for others
 _MOST = (1 << 31) - 1
 _LEAST = -(1 << 31)
 _HOUR_MS = 3_600_000
@@ -50,7 +50,7 @@ def _milliseconds(*values: int) -> list[timedelta]:
     return [timedelta(milliseconds=value) for value in values]
 
 
-# What clients say in a field, and what is odd.
+# Usual and unusual values of a field.
 _USUAL_AND_ODD: Final[dict[str, tuple[list[Any], list[Any]]]] = {
     "transactional_id": ([None], ["", "tx"]),
     "acks": ([-1, 1], [0, 0, 0, 2, -2]),
@@ -125,7 +125,7 @@ class RandomRequests:
         return kind, self._frame(kind, body)
 
     def learn(self, kind: Any, answer: bytes) -> None:
-        """Take what the next requests need from the answer to the last one."""
+        """Keep what the next requests need from the answer to the last one."""
         if kind.__api_key__ not in {FETCH, JOIN, LEAVE} or not answer:
             return
         response = load_response_schema(kind.__api_key__, kind.__version__)
@@ -158,7 +158,7 @@ class RandomRequests:
             self._members[group] = told.member_id, told.generation_id
 
     def _say(self, key: int) -> dict[str, Any]:
-        """Return the values that must fit to each other."""
+        """Return the values that must match each other."""
         chance = self.chance
         session_id, epoch = self._session
         if not session_id or chance.random() < 0.7:
@@ -232,7 +232,7 @@ class RandomRequests:
         return self.chance.choice([fewest, 2, 3]) if self._is_odd() else 1
 
     def _value(self, name: str, kind: Any) -> Any:
-        """Return what may stand in a field."""
+        """Return a value for a field."""
         if name in self._said:
             return self._said[name]
         if name == "records":
@@ -243,7 +243,7 @@ class RandomRequests:
         return self.chance.choice(odd if self._is_odd() else usual)
 
     def _records(self) -> bytes | None:
-        """Return what a producer sends for a partition: nearly always one good batch."""
+        """Return a producer's records for a partition: nearly always one valid batch."""
         chance = self.chance
         rows: list[Row] = [
             (b"k%d" % chance.randrange(9), chance.randbytes(chance.choice([0, 5, 40])))
@@ -296,7 +296,7 @@ class RandomRequests:
         return chance.choice(odd)
 
     def _of_producer(self, count: int) -> BatchFields:
-        """Return the fields of a batch that is next, or comes again, or too early."""
+        """Return the fields of a batch that is the next one, a repeated one, or too early."""
         producer_id = self.chance.choice([*self._sequences])
         sequence = self._sequences[producer_id]
         wrong = self.chance.choice([0] * 8 + [-count, 1])

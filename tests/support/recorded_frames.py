@@ -23,17 +23,17 @@ class Exchange(NamedTuple):
 
 
 def exchanges_of(client: str) -> Iterator[Exchange]:
-    """Yield what a client was recorded saying, of the versions that are served here."""
+    """Yield the recorded requests of a client, in the versions that are served here."""
     for line in lzma.decompress((_FRAMES / f"{client}.jsonl.xz").read_bytes()).splitlines():
         row = json.loads(line)
         request = bytes.fromhex(row["request"])
         key, version = (int.from_bytes(request[at : at + 2], "big") for at in (4, 6))
-        if version in BY_KEY[key].versions:  # else the answer is of another version
+        if version in BY_KEY[key].versions:  # otherwise the answer has another version
             yield Exchange(client, key, version, request, bytes.fromhex(row["answer"]))
 
 
 def body_of(request: bytes, *, is_flexible: bool) -> int:
-    """Return where the body begins: behind the client id and an empty set of tagged fields."""
+    """Return where the body begins: after the client id and an empty set of tagged fields."""
     end = 14 + max(0, int.from_bytes(request[12:14], "big", signed=True))
     assert not is_flexible or request[end] == 0
     return end + is_flexible

@@ -1,13 +1,13 @@
-"""Plays a recorded application on a broker that is new to it, and keeps what it was answered.
+"""Plays a recorded application on a new broker, and keeps the answers.
 
 Every request whose bytes were kept is sent, in its order and on its connection, from the first
-ApiVersions to the last LeaveGroup. What names things of the recorded broker is replaced by what
-this broker gave in their place: ids of topics, members, producers and sessions. Different are
+ApiVersions to the last LeaveGroup. Ids of topics, members, producers and sessions are replaced by
+those of this broker. These differ from the recording:
 
-* positions: of Produce and Fetch only some were kept, so a Fetch asks from where the one before
-  it ended, and where the recorded one got records somebody puts a batch of that size first;
+* positions: only some Produce and Fetch requests were kept, so a Fetch begins where the one before
+it ended; if the recorded Fetch got records, a batch of that size is appended before it;
 * sequences and times of batches, for the same reason;
-* waits: a Fetch that finds nothing comes back at once, and a member that is slow stays a member.
+* waits: a Fetch that finds nothing is answered at once, and a slow member stays a member.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A request as it was sent, its answer's body behind the correlation id, and what it says."""
+    """A request as it was sent, its answer after the correlation id, and its content."""
 
     client: str
     request: Any
@@ -65,7 +65,7 @@ class _Reader:
     session_id: int = 0
     epoch: int = 0
     at: dict[Key, int] = field(default_factory=dict)
-    told: dict[Key, int] = field(default_factory=dict)  # the same as the broker last heard it
+    told: dict[Key, int] = field(default_factory=dict)  # the positions that the broker knows
 
 
 class Play:
@@ -103,7 +103,7 @@ class Play:
                 each.close()
 
     def _set_stage(self) -> None:
-        """Make what existed before the application came: topics, groups, coordinators."""
+        """Create what existed before the recording: topics, groups, coordinators."""
         asked = [(each.api, read_request(each.data)) for each in self._recorded]
         own = {
             topic.name
@@ -135,7 +135,7 @@ class Play:
                 self._ends[name, index] = end
 
     def _ask(self, request: Any) -> Any:
-        """Ask for something that is no part of the recording, and must be had.
+        """Send a request that is not in the recording and must succeed.
 
         Raises:
             RuntimeError: It was refused.
@@ -162,7 +162,7 @@ class Play:
         return answered
 
     def _learn(self, recorded: Request, answered: Answered) -> None:
-        """Note what this broker gave."""
+        """Note the ids that this broker gave."""
         request, answer = answered.request, answered.answer
         if recorded.api == messages.JOIN_GROUP and answer.member_id:
             self._members[request.group_id] = answer.member_id
@@ -223,7 +223,7 @@ class Play:
         return dataclasses.replace(request, topic_data=tuple(topics))
 
     def _sent(self, client: str, key: Key, records: bytes) -> bytes:
-        """Return a batch of today, of this broker's producer, behind its last one."""
+        """Return a batch with present timestamps, the next one of this broker's producer."""
         batch = bytearray(records)
         first, newest = struct.unpack_from(">qq", batch, _TIMES_AT)
         struct.pack_into(">qq", batch, _TIMES_AT, first + self._now_ms - newest, self._now_ms)
@@ -237,7 +237,7 @@ class Play:
 
     def _producer(self, client: str, recorded_id: int) -> tuple[int, int]:
         if recorded_id not in self._producers:
-            if client not in self._given:  # it got its id before somebody looked
+            if client not in self._given:  # it got its id before the recording began
                 answer = self._ask(init_producer_id())
                 self._given[client] = (answer.producer_id, answer.producer_epoch)
             self._producers[recorded_id] = self._given[client]
@@ -280,7 +280,7 @@ class Play:
             for topic in request.topics
             for row in topic.partitions
         }
-        if epoch > 0:  # a client names all that it has moved on in
+        if epoch > 0:  # a client names all partitions whose positions have changed
             moved = {key for key, at in reader.told.items() if at != reader.at[key]}
             for key in sorted((moved | wanted.keys()) - rows.keys() - forgotten):
                 rows[key] = part(request, "FetchPartition")(

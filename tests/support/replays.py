@@ -1,4 +1,4 @@
-"""Replays of a broker's topic into a topic of any broker, also such as are killed on the way."""
+"""Replays of a broker's topic into a topic of any broker, some of them killed in the middle."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,7 @@
-"""One broker with rights: its super user sets the stage, bob asks, and answers are compared.
+"""One broker with rights: its super user prepares, bob sends requests, answers are compared.
 
-What may differ from broker to broker (numbers, addresses, words, sizes) is left out of an answer,
-ids of topics become their names, and rows stand in an order that does not depend on hashes.
+Values that may differ from broker to broker (numbers, addresses, words, sizes) are left out of an
+answer, ids of topics become their names, and rows are sorted.
 """
 
 import random
@@ -167,7 +167,7 @@ class _Client:
         response = load_response_schema(kind.__api_key__, kind.__version__)
         try:
             return entity_reader(response)(memoryview(answer), 5 if kind.__flexible__ else 4)[0]
-        except SerialError as error:  # what kio does not read, such as a time before 1970
+        except SerialError as error:  # kio cannot read it, such as a time before 1970
             return f"{error} in {len(answer)} bytes"
 
     def _receive(self, size: int) -> bytes:
@@ -196,11 +196,11 @@ class Side:
         self._bob.close()
 
     def ask(self, request: Any) -> Any:
-        """Return what bob is answered, as it is compared."""
+        """Return the answer to bob, in the form in which it is compared."""
         return self._plain(self._bob.ask(request), type(request).__api_key__)
 
     def fetch(self, version: int, names: Sequence[str], session_id: int, epoch: int) -> Any:
-        """Return what bob is answered to a Fetch of a session, as it is."""
+        """Return the unchanged answer to bob's Fetch of a session."""
         partition = FetchPartition(0, partition_max_bytes=1000)
         keys: list[TopicKey] = [
             self.ids[name].bytes if version > _LAST_BY_NAME else name for name in names
@@ -233,11 +233,11 @@ class Side:
             )
 
     def mend(self) -> None:
-        """Have the topics be as they were, whatever bob has made, enlarged or deleted."""
+        """Restore the topics that bob has created, enlarged or deleted."""
         wait_until(self._mended, "the topics to exist", timeout=30)
 
     def set_rules(self, wanted: set[Rule]) -> None:
-        """Have these rules, and no other, decide."""
+        """Replace all rules by these."""
         there = self._rules()
         if gone := there - wanted:
             names = [
@@ -294,7 +294,7 @@ class Side:
         }
 
     def _mended(self) -> bool:
-        """Look at the topics, and mend them if need be."""
+        """Check the topics, and restore them if need be."""
         answer = self._admin.ask(
             request_class(3, 12)(
                 topics=None,
@@ -325,7 +325,7 @@ class Side:
         return not wrong and not missing and all(map(_is_led, rows.values()))
 
     def _insist(self, api: int, version: int, holds: Any, *, key: int, **values: Any) -> None:
-        """Ask until it is granted; the coordinator may have to come first."""
+        """Send a request until it succeeds; the coordinator may have to load first."""
 
         def look() -> Any:
             name = values.get("group_id") or values["transactional_id"]
@@ -335,7 +335,7 @@ class Side:
         wait_until(look, f"api {api} is served", holds, timeout=60)
 
     def _plain(self, value: Any, api: int, name: str = "") -> Any:
-        """Return a value as it is compared."""
+        """Return a value in the form in which it is compared."""
         if is_dataclass(value):
             kept = [field.name for field in fields(value) if field.name not in _LEFT_OUT]
             return {each: self._plain(getattr(value, each), api, each) for each in kept}

@@ -1,4 +1,4 @@
-"""Random requests of every API by somebody with some rights, mostly of several elements each."""
+"""Random requests of every API by a user with some rights, mostly with several elements each."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ _MISSING: Final = "m"
 _NO_ID: Final = UUID(int=1 << 90)
 _TOPIC_FIELDS: Final = frozenset({"name", "topic", "topic_name", "subscribed_topic_names"})
 _GROUP_FIELDS: Final = frozenset({"group_id", "groups", "group_ids", "groups_names"})
-# What stands in a field of an API, or of all of them.
+# The values of a field, of one API or of all.
 _SETTLED: Final[dict[tuple[int | None, str], tuple[Any, ...]]] = {
     (None, "timeout"): (timedelta(seconds=5),),
     (None, "include_topic_authorized_operations"): (True, False),
@@ -139,7 +139,7 @@ _FIND: Final = 10
 
 
 class RightsRequests:
-    """Makes requests; ``ids`` are those of the topics where they go to."""
+    """Makes requests; ``ids`` are the ids of the broker's topics."""
 
     def __init__(self, chance: random.Random, ids: Mapping[str, UUID]) -> None:
         self._chance = chance
@@ -208,12 +208,12 @@ class RightsRequests:
 
 
 def _name_of(entity: Any) -> object:
-    """Return what an element is told from others by."""
+    """Return the field by which elements differ."""
     first, *more = [getattr(entity, field.name) for field in fields(entity)]
     return first, *[each for each in more[:1] if isinstance(each, str | UUID)]
 
 
-# Where values have to fit to each other
+# Fields whose values must match each other
 
 Values = dict[str, Any]
 
@@ -230,7 +230,7 @@ def _rule_filter(draw: random.Random, *_: object) -> Values:
 
 
 def _deleted_rule(draw: random.Random, *_: object) -> Values:
-    """Return a filter that finds none of those which bob's rights come from."""
+    """Return a filter that matches none of the rules that give bob his rights."""
     return {**_rule_filter(draw), "principal_filter": "User:nobody"}
 
 
@@ -247,7 +247,7 @@ def _rule(draw: random.Random, *_: object) -> Values:
 
 
 def _resource(draw: random.Random, _: int, values: Values) -> Values:
-    """Return what has settings, and one of its own."""
+    """Return a resource with settings, and one of its settings."""
     kind = draw.choice((2, 2, 2, 4, 8, 16, 32))
     change: Values = {"resource_type": kind, "resource_name": draw.choice(_NAMES_BY_TYPE[kind])}
     if "resource_name" in values and "configs" in values:

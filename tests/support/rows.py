@@ -1,6 +1,6 @@
-"""Requests written as dictionaries and asked over a socket; answers come back as dictionaries.
+"""Sends requests given as dictionaries over a socket, and returns answers as dictionaries.
 
-They are written and read by the tables of `protocol.messages`, which other tests hold against kio.
+It uses the tables of `protocol.messages`, which other tests compare with kio.
 """
 
 import socket
@@ -61,7 +61,7 @@ class Asker:
 
 
 def make(description: Description, values: Mapping[str, Any]) -> Any:
-    """Return a structure of a message; what is left out is at its default."""
+    """Return a structure of a message; omitted fields have their defaults."""
     of, fields = description
     made = {}
     for name, field in zip(of._fields, fields, strict=True):  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ def make(description: Description, values: Mapping[str, Any]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return what was read as dictionaries, lists and values."""
+    """Return a message as dictionaries, lists and values."""
     if hasattr(value, "_asdict"):
         return {name: plain(each) for name, each in value._asdict().items()}
     if isinstance(value, memoryview | bytes | bytearray):

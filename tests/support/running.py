@@ -1,4 +1,4 @@
-"""The whole broker inside the test's own loop, on a free port, spoken to in raw bytes."""
+"""The whole broker in the test's own loop, on a free port, with clients that send raw bytes."""
 
 import asyncio
 import struct
@@ -56,7 +56,7 @@ class Client:
             return True
 
     def end(self) -> None:
-        """Send no more; what comes can still be received."""
+        """Shut down our sending side; bytes can still be received."""
         self._writer.write_eof()
 
     async def close(self) -> None:
@@ -103,7 +103,7 @@ class Running:
 
     @property
     def refused(self) -> dict[str, int]:
-        """How often which limits have refused something; those that have not are left out."""
+        """How often each limit has refused something, without limits that have not."""
         return {name: count for name, count in self.broker.limits.refused.items() if count}
 
     @property
@@ -117,13 +117,13 @@ class Running:
         return self.keep(await asyncio.open_connection("127.0.0.1", listener.port))
 
     def keep(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> Client:
-        """Return a client of a connection; it is closed in the end."""
+        """Return a client for a connection, which is closed at the end."""
         client = Client(*streams)
         self._clients.append(client)
         return client
 
     async def call(self) -> "Caller":
-        """Open a connection that speaks in kio's entities."""
+        """Open a connection that sends and returns kio's entities."""
         return Caller(await self.connect())
 
     async def close(self) -> None:
@@ -174,7 +174,7 @@ def a_broker(
 
 
 class Caller:
-    """Asks with kio's entities and reads the answers with kio: not our own codecs."""
+    """Sends kio's entities and reads answers with kio, not with our own codecs."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

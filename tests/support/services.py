@@ -50,7 +50,7 @@ async def groups_on_disk(
 
 
 class ServicesOnDisk:
-    """A broker without connections: `open` it, hand `context`s to handlers, `close` it.
+    """A broker without connections: `open` it, pass each `context` to a handler, `close` it.
 
     Opened again on the same root it is the broker after a restart.
     """
@@ -132,7 +132,7 @@ class ServicesOnDisk:
         self.io.close()
 
     def crash(self) -> None:
-        """End without writing anything that is not written: for what `open` finds afterwards."""
+        """End without writing anything more, like a kill, before the next `open`."""
         self.services.logs.close(clean=False)
         self.io.close()
 

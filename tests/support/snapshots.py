@@ -1,4 +1,4 @@
-"""Snapshots of producers that a test wants now."""
+"""Writes a snapshot of producers at once."""
 
 from siltstone.storage.producers.state import ProducerStateManager
 

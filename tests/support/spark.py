@@ -1,4 +1,4 @@
-"""Spark sessions for tests: small, quick to start, one a run."""
+"""Spark sessions for tests: small, quick to start, one for each run of the tests."""
 
 import os
 import sys

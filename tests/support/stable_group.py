@@ -1,4 +1,4 @@
-"""The classic group "g" of a test's services, and what may be the matter when a request comes."""
+"""The classic group "g" of a test's services, and states in which it refuses a request."""
 
 from collections.abc import Callable
 
@@ -44,7 +44,7 @@ def group_of(home: ServicesOnDisk) -> ClassicGroup:
 
 
 def in_state(state: GroupState) -> Callable[[ServicesOnDisk], None]:
-    """Return what puts the group into a state."""
+    """Return a function that puts the group into a state."""
 
     def prepare(home: ServicesOnDisk) -> None:
         group_of(home).state = state
@@ -53,7 +53,7 @@ def in_state(state: GroupState) -> Callable[[ServicesOnDisk], None]:
 
 
 def loading(home: ServicesOnDisk) -> None:
-    """Have its partition of the journal not read yet."""
+    """Mark its partition of the journal as not read yet."""
     home.services.groups().journal._loading.add(0)
 
 

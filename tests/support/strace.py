@@ -1,4 +1,4 @@
-"""System calls of a real process seen, made to fail or to take long, by strace."""
+"""Traces system calls of a real process with strace, and makes them fail or take long."""
 
 import re
 import signal
@@ -15,7 +15,7 @@ from tests.support.missing import require
 
 @contextmanager
 def injected(pid: int, output: Path, calls: str, what: str, path: Path) -> Iterator[None]:
-    """Inject into every call of the names in ``calls`` that is about ``path``, in all threads.
+    """Inject a fault into every call in ``calls`` that concerns ``path``, in all threads.
 
     ``what`` is strace's: ``error=EIO``, ``delay_enter=1000000`` (µs). Skips the test where a
     process may not be traced.
@@ -50,7 +50,7 @@ def traced(pid: int, output: Path, *options: str) -> Iterator[None]:
 
 
 def _wait_for_threads(strace: Daemon, pid: int) -> None:
-    """Wait until every thread that there is now is traced."""
+    """Wait until every present thread is traced."""
     count = len(list(Path(f"/proc/{pid}/task").iterdir()))
     if count > 1:
         strace.wait_for(rf"attached with {count} threads|(attached[\s\S]*){{{count}}}")

@@ -1,8 +1,8 @@
-"""Clients that come and do not go on: a byte a second, no login, half a handshake of TLS.
+"""Clients that connect and then stall: a byte a second, no login, half a TLS handshake.
 
 ``python -m tests.support.strangers PLAIN SASL TLS COUNT`` opens so many of each at these ports,
-prints ``ready``, and has them drip a byte a second until its standard input ends. One that the
-broker closes is followed by another.
+prints ``ready``, and has them drip a byte a second until its standard input ends. A client that the
+broker closes is replaced.
 """
 
 import resource
@@ -85,7 +85,7 @@ class Strangers:
         return [*self.slow, *self.unknown, *self.half]
 
     def drip(self) -> None:
-        """Let each send a byte."""
+        """Let each client send a byte."""
         for each in self.all:
             each.drip()
 
@@ -97,7 +97,7 @@ class Strangers:
                 each.open()
 
     def close(self) -> None:
-        """Leave, all of them."""
+        """Close all clients."""
         for each in self.all:
             each.socket.close()
 

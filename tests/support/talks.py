@@ -1,7 +1,7 @@
-"""Talks of clients with a broker, and the same said once more in another way.
+"""Conversations of clients with a broker, which can be repeated in another way.
 
 A broker without ports has its connections over socket pairs. `hold` sends request by request and
-looks at each answer; `repeat` sends all that a connection said at once, cut anywhere.
+waits for each answer; `repeat` sends all requests of a connection at once, cut anywhere.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class Talk:
 
 
 class Stand:
-    """A listener without a port before a broker's services; open between ``async with``."""
+    """A listener without a port for a broker's services; it is open in an ``async with``."""
 
     def __init__(self, home: ServicesOnDisk, sender_count: int = 0) -> None:
         self.home = home
@@ -90,7 +90,7 @@ class Client:
         self._received = bytearray()
 
     async def send(self, data: bytes) -> None:
-        """Send; a client that has gone does not mind."""
+        """Send bytes; it is no error if the broker has closed."""
         with suppress(ConnectionError):
             await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
@@ -118,7 +118,7 @@ class Client:
 async def hold(
     stand: Stand, requests: RandomRequests, count: int, before_each: Callable[[], None]
 ) -> list[Talk]:
-    """Send so many requests one by one, each when the one before it is answered."""
+    """Send so many requests, each after the answer to the one before it."""
     chance = requests.chance
     talks = [Talk()]
     client = stand.connect()
@@ -144,7 +144,7 @@ async def hold(
 
 
 async def _answer(client: Client) -> tuple[bytes, bool]:
-    """Return the answer, empty without one, and whether the connection was closed on us."""
+    """Return the answer, empty without one, and whether the broker closed the connection."""
     answer = b""
     while True:
         frame = await client.receive()
@@ -157,7 +157,7 @@ async def _answer(client: Client) -> tuple[bytes, bool]:
 
 
 async def repeat(stand: Stand, talks: list[Talk], chance: random.Random) -> None:
-    """Say all of it again, connection by connection, and expect the same answers.
+    """Repeat all requests, connection by connection, and expect the same answers.
 
     Raises:
         AssertionError: An answer is another one.
@@ -166,7 +166,7 @@ async def repeat(stand: Stand, talks: list[Talk], chance: random.Random) -> None
         if number:
             stand.home.clock.advance(1)
         client = stand.connect()
-        more = talk.frames[:1] if talk.was_closed else []  # that must not be served any more
+        more = talk.frames[:1] if talk.was_closed else []  # must not be served any more
         sending = asyncio.ensure_future(_send_cut(client, b"".join(talk.frames + more), chance))
         try:
             await _expect(client, talk, sending)
@@ -178,7 +178,7 @@ async def repeat(stand: Stand, talks: list[Talk], chance: random.Random) -> None
 async def _expect(client: Client, talk: Talk, sending: asyncio.Future[None]) -> None:
     """Receive the answers that were given before, and nothing else.
 
-    Each open client is asked behind all that was said: what has no answer may be on its way yet.
+    At the end each open client sends one more request: only then is it sure that no answer follows.
     """
     for kind, frame, answer in zip(talk.kinds, talk.frames, talk.answers, strict=True):
         if answer:
@@ -193,7 +193,7 @@ async def _expect(client: Client, talk: Talk, sending: asyncio.Future[None]) -> 
 
 
 async def _send_cut(client: Client, data: bytes, chance: random.Random) -> None:
-    """Send pieces of any size, each of which arrives by itself or with others."""
+    """Send pieces of random size, which arrive one by one or together."""
     at = 0
     while at < len(data):
         most = chance.choice([3, 50, 300, 5000, 400_000])

@@ -1,4 +1,4 @@
-"""The length of a thread's turns, as the kernel says it."""
+"""The length of a thread's time slices, as the kernel reports it."""
 
 import ctypes
 import os

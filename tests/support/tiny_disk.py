@@ -14,7 +14,7 @@ _MOUNT = 'mount -t tmpfs -o size={size} tmpfs "{path}" && echo mounted && exec s
 
 
 class TinyDisk:
-    """A tmpfs that only its own processes and `path` see; it goes when the test does."""
+    """A tmpfs that only its own processes and `path` see; it ends with the test."""
 
     def __init__(self, root: Path, size: str) -> None:
         """Mount it, or skip the test where that is not allowed.
@@ -45,7 +45,7 @@ class TinyDisk:
         return Path(f"/proc/{self._keeper.pid}/root{self.mountpoint}")
 
     def fill(self, but: int = 0) -> None:
-        """Take all that is left, ``but`` so many bytes, with a file that `make_room` deletes."""
+        """Fill the disk up to ``but`` bytes, with a file that `make_room` deletes."""
         with (self.path / "ballast").open("ab") as ballast:
             ballast.truncate(0)
             try:
@@ -55,7 +55,7 @@ class TinyDisk:
                 ballast.truncate(max(0, os.fstat(ballast.fileno()).st_size - but))
 
     def use_up_names(self) -> list[Path]:
-        """Create empty files until there can be no more, and return them."""
+        """Create empty files until no more can be created, and return them."""
         made: list[Path] = []
         with suppress(OSError):
             while True:
@@ -69,11 +69,11 @@ class TinyDisk:
         (self.path / "ballast").unlink()
 
     def enter(self, command: list[str]) -> list[str]:
-        """Return the command that runs another one where the disk is."""
+        """Return the command that runs another one in the namespace of the disk."""
         return [self._nsenter, "--target", str(self._keeper.pid), "--mount", *command]
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the disk."""
         self._keeper.kill()
         self._keeper.communicate()
 
@@ -87,5 +87,5 @@ class SiltstoneOnDisk(SiltstoneProcess):
         self.folder = disk.mountpoint / "data"
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command, to be run where the disk is."""
+        """Return the command, to be run in the namespace of the disk."""
         return self.disk.enter(super().command(*arguments))

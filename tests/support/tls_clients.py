@@ -17,7 +17,7 @@ def trusting(
     version: ssl.TLSVersion | None = None,
     ciphers: str = "",
 ) -> ssl.SSLContext:
-    """Return what a client encrypts with that trusts an authority and may show a certificate."""
+    """Return a client's TLS context, which trusts an authority and may have a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(authority.certificate)
     if pair is not None:
@@ -26,7 +26,7 @@ def trusting(
         context.set_ciphers(ciphers)
     if version is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of what must be refused
+            warnings.simplefilter("ignore", DeprecationWarning)  # of refused versions
             context.minimum_version = context.maximum_version = version
     return context
 

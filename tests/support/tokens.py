@@ -1,4 +1,4 @@
-"""A signer of tokens: keys that a test makes, their set, and what they sign."""
+"""A signer of tokens: keys that a test makes, their key set, and signed tokens."""
 
 import base64
 import json
@@ -73,7 +73,7 @@ def row(key: Any, algorithm: str, kid: str | None = None) -> dict[str, Any]:
 
 
 def claims(now_ms: int, subject: str = "alice", **changes: Any) -> dict[str, Any]:
-    """Return what a good token says; a change to None leaves the claim out."""
+    """Return the claims of a valid token; a change to None leaves the claim out."""
     now = now_ms // 1000
     said = {"sub": subject, "aud": AUDIENCE, "iss": ISSUER, "iat": now, "exp": now + 600, **changes}
     return {name: value for name, value in said.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Kafka's command-line tools one after the other in one JVM, whose start costs more than a tool."""
+"""Runs Kafka's command-line tools one after the other in one JVM, to save its slow start."""
 
 import struct
 import subprocess
@@ -13,10 +13,9 @@ _SIZE = struct.Struct(">i")
 
 
 class ToolServer:
-    """A JVM that runs tools; another one after a tool that failed or left a thread behind.
+    """A JVM that runs tools; it is replaced after a tool that failed or left a thread behind.
 
-    Where all tools talk to one broker, what is left behind does no harm, and ``keeps`` has the JVM
-    go on.
+    If all tools use one broker, such a thread does no harm, and with ``keeps`` the JVM goes on.
 
     Raises:
         LookupError: A JDK is missing; the message begins with which.

@@ -1,4 +1,4 @@
-"""One partition produced to and fetched from over a socket, by kio, with plain results."""
+"""Produces to one partition, and fetches from it, over a socket, by kio."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ STORAGE_ERROR = KafkaStorageError.code.value
 
 
 class Traffic:
-    """One connection and the topic, of one partition, that it speaks about."""
+    """One connection, and the topic of one partition that its requests name."""
 
     def __init__(self, caller: Caller, topic: str) -> None:
         self.caller = caller
@@ -36,7 +36,7 @@ class Traffic:
         return int((await self.caller.ask(wanted)).topics[0].error_code)
 
     async def takes(self, value: bytes) -> bool:
-        """Append a record; return whether that went well."""
+        """Append a record; return whether that succeeded."""
         return not await self.produce(value)
 
     async def produce(self, value: bytes, rows: int = 1, **fields: int) -> int:

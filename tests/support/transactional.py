@@ -1,4 +1,4 @@
-"""Transactions in the broker's services, step by step as the handlers take them."""
+"""Transactions in the broker's services, step by step, by the same calls as in the handlers."""
 
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def end(
 
 
 def following(ended: Transaction) -> Producer:
-    """Return the producer that goes on after an end."""
+    """Return the producer for the next transaction after an end."""
     return Producer(ended.producer_id, ended.producer_epoch)
 
 

@@ -1,4 +1,4 @@
-"""A client that asks a broker whose turns are measured."""
+"""A client of a broker whose turns are measured."""
 
 import struct
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class TurnAsker:
         await self._client.send(frame)
         answer = await self._receive(module, version)
         before = self._turns.count
-        while self._turns.count == before:  # until the turn of the answer has ended
+        while self._turns.count == before:  # waits until the turn of the answer has ended
             await self._turn()
         self.longest = self._turns.longest
         return answer

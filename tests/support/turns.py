@@ -1,7 +1,7 @@
 """How much processor time the loop of a server process spends between two waits for events.
 
-That is how long others wait for it on a machine with nothing else to do: a fact that neither other
-processes nor a missing processor can change.
+On an idle machine other clients wait that long. Processor time does not depend on other processes
+or on a missing processor.
 """
 
 import mmap
@@ -23,15 +23,15 @@ _WORK_SECONDS = 0.0042
 
 @cache
 def slowness() -> float:
-    """Return how many times slower this machine is than that of the bounds, at least 1.
+    """Return how much slower this machine is than the one of the bounds, at least 1.
 
-    A bound in seconds is of one machine; the same turn takes longer on a slower one.
+    A bound in seconds is for one machine; the same turn takes longer on a slower one.
     """
     return max(1.0, min(_work() for _ in range(20)) / _WORK_SECONDS)
 
 
 def _work() -> float:
-    """Return the processor time of what a turn is made of: rows, dictionaries, bytes."""
+    """Return the processor time of a turn's usual work: rows, dictionaries, bytes."""
     began = time.thread_time()
     rows = [(f"topic-{number}", number, number.to_bytes(8, "big")) for number in range(10_000)]
     found = {name: number for name, number, _ in rows}
@@ -63,10 +63,10 @@ class Turns:
 
     @property
     def longest(self) -> float:
-        """The longest that has ended since `begin`, in seconds of processor time."""
+        """The longest turn that has ended since `begin`, in seconds of processor time."""
         longest: int = _FORM.unpack_from(self._memory)[0]
         return longest / 1e9
 
     def begin(self) -> None:
-        """Forget what was."""
+        """Forget earlier turns."""
         self._memory[:8] = bytes(8)

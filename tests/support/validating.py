@@ -1,4 +1,4 @@
-"""Validation in one call, for tests that ask whether and how a batch is taken."""
+"""Validation in one call, for tests of whether and how a batch is accepted."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ every_packed = pytest.mark.parametrize("codec", PACKED)
 
 
 def fields_of(batch: ValidatedBatch | None) -> tuple[Any, ...] | None:
-    """Return what validation says of a batch, without its bytes."""
+    """Return the result of validation of a batch, without its bytes."""
     if batch is None:
         return None
     return (
@@ -48,7 +48,7 @@ def fields_of(batch: ValidatedBatch | None) -> tuple[Any, ...] | None:
 
 
 def accept(batch: bytearray, config: TopicConfig = DELETE, now_ms: int = NOW) -> ValidatedBatch:
-    """Validate and check what has to be true of every accepted batch."""
+    """Validate a batch, and check what is true of every accepted batch."""
     plain = fields_of(PlainRules(config).take(memoryview(batch), now_ms))
     validated = validate(memoryview(batch), config, now_ms)
     fields = fields_of(validated)
@@ -79,14 +79,14 @@ def refuse(batch: bytearray, config: TopicConfig = DELETE, now_ms: int = NOW) ->
 
 
 def renew_crc(batch: bytearray) -> bytearray:
-    """Give a batch that was changed by hand a checksum that holds."""
+    """Give a batch that a test has changed the right checksum."""
     crc = crc32c(bytes(batch[ATTRIBUTES_POSITION:]))
     batch[CRC_POSITION : CRC_POSITION + 4] = crc.to_bytes(4, "big")
     return batch
 
 
 def with_fields(batch: bytearray, **fields: Any) -> bytearray:
-    """Return the batch with other header fields and a checksum that holds."""
+    """Return the batch with other header fields and the right checksum."""
     header = BatchHeader.read(batch)._replace(**fields)
     changed = bytearray(batch)
     HEADER.pack_into(changed, 0, *header)
@@ -94,7 +94,7 @@ def with_fields(batch: bytearray, **fields: Any) -> bytearray:
 
 
 def limited(before: int = HOUR, after: int = HOUR, **settings: Any) -> TopicConfig:
-    """Return a topic that takes timestamps around the clock only."""
+    """Return a topic that accepts only timestamps near the clock's time."""
     return TopicConfig(
         message_timestamp_before_max_ms=before, message_timestamp_after_max_ms=after, **settings
     )

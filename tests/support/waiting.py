@@ -1,6 +1,6 @@
-"""Waiting in tests: for something to be so, and never for a time to pass.
+"""Waiting in tests: for a condition, and never for a time to pass.
 
-How long is only how soon a broken test gives up. It is long, since a busy machine is no fault, and
+The limit decides when a broken test fails. It is long, since a busy machine is no fault, and
 shorter than the time-out of a test, so that the failure says what was waited for and what was seen.
 """
 
@@ -28,9 +28,9 @@ def wait_until(
     despite: Errors = (),
     timeout: float = PATIENCE,
 ) -> Seen:
-    """Look every few milliseconds until what is seen holds, and return it.
+    """Call ``look`` every few milliseconds until its result holds, and return the result.
 
-    For what other threads or processes bring about. An error of `despite` means not yet.
+    Other threads or processes fulfil the condition. An error of `despite` means not yet.
 
     Raises:
         TimeoutError: It never holds; with what was waited for, and what was seen at the end.
@@ -60,7 +60,7 @@ async def give_turns_until(
 async def give_turns_until(
     look: Callable[[], Any], what: str, holds: Callable[[Any], object] = bool
 ) -> Any:
-    """Give the loop to others, and other threads some time, until what is seen holds; return it.
+    """Let other tasks and threads run until the result of ``look`` holds, and return the result.
 
     ``look`` may be a coroutine function.
 
@@ -79,7 +79,7 @@ async def give_turns_until(
 
 
 async def begin_and_go(work: Coroutine[Any, Any, Any]) -> None:
-    """Begin something as a client's request does, and go away right behind its first step."""
+    """Begin something as a client's request does, and cancel it right after its first step."""
     request = asyncio.create_task(work)
     asyncio.get_running_loop().call_soon(request.cancel)
     with suppress(asyncio.CancelledError):
@@ -87,7 +87,7 @@ async def begin_and_go(work: Coroutine[Any, Any, Any]) -> None:
 
 
 async def within(coming: Awaitable[Result], what: str) -> Result:
-    """Return what comes; what does not come in time is cancelled.
+    """Return the result; cancel what does not end in time.
 
     Raises:
         TimeoutError: It does not come; with what it was.
@@ -99,12 +99,12 @@ async def within(coming: Awaitable[Result], what: str) -> Result:
 
 
 def equals(wanted: object) -> Callable[[object], bool]:
-    """Return what tells whether a thing that is seen is the wanted one."""
+    """Return a test for equality with a value."""
     return lambda seen: seen == wanted
 
 
 def at_least(wanted: float) -> Callable[[float], bool]:
-    """Return what tells whether a number that is seen has come to the wanted one."""
+    """Return a test for a number of at least this value."""
     return lambda seen: seen >= wanted
 
 

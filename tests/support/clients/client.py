@@ -1,4 +1,4 @@
-"""The work of every stock client; one adapter for each says it in that client's words."""
+"""The interface of stock clients; each client has an adapter."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
@@ -31,7 +31,7 @@ class Client(Protocol):
         """Read `count` records of partition 0 from an offset, by fetches of a few kB."""
 
     def read_from_time(self, topic: str, timestamp: int, count: int) -> list[Stored]:
-        """Look the timestamp's offset up and read from there; nothing without one."""
+        """Look up a timestamp's offset and read from there; return nothing without one."""
 
     def bounds(self, topic: str) -> tuple[int, int]:
         """Return the earliest and the end offset of partition 0."""

@@ -1,6 +1,6 @@
 """One record, produced to a topic and consumed again by a stock client of Python.
 
-A client that may not do that raises its own exception, after some tries at the most.
+A client without the right raises its own exception, after a few tries at most.
 """
 
 from collections.abc import Mapping

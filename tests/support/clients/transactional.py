@@ -31,7 +31,7 @@ class Transactional(Protocol):
     ) -> None:
         """Write transactions as one producer: values to partitions in turn, and whether to commit.
 
-        ``consumed`` is (group, topic, offset of partition 0), committed along with each of them.
+        ``consumed`` is (group, topic, offset of partition 0), committed with each transaction.
         """
 
 
@@ -78,7 +78,7 @@ class Confluent:
                     PATIENCE,
                 )
                 consumer.close()
-            producer.flush(PATIENCE)  # so that an abort has something to take back
+            producer.flush(PATIENCE)  # so that an abort has records to remove
             if commit:
                 producer.commit_transaction(PATIENCE)
             else:
@@ -165,7 +165,7 @@ class Aiokafka:
 
 
 def read(bootstrap: str, topic: str, *, committed: bool, partitions: int = 2) -> list[bytes]:
-    """Return the values up to the end that a reader of this isolation level is told, sorted."""
+    """Return the values up to the end for this isolation level, sorted."""
     level = "read_committed" if committed else "read_uncommitted"
     consumer = confluent_kafka.Consumer(
         {
@@ -198,7 +198,7 @@ def read(bootstrap: str, topic: str, *, committed: bool, partitions: int = 2) ->
 
 
 def committed_offset(bootstrap: str, group: str, topic: str) -> int:
-    """Return what a group has committed for partition 0; below zero: nothing."""
+    """Return the offset that a group has committed for partition 0; negative without one."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], PATIENCE)
     consumer.close()
