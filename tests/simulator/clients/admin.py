@@ -69,7 +69,7 @@ class Admin:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which topic, and what is changed."""
-        which = round(rng.random(), 6)
+        which = int(rng.random() * 1e6) / 1e6
         if kind == "describe":
             return [which, rng.choice((1, 2, 3, 4))]
         if kind == "grow":

@@ -87,9 +87,9 @@ class Compacted:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which topic, and the records to send or where to read."""
-        which = round(rng.random(), 6)
+        which = int(rng.random() * 1e6) / 1e6
         if kind == "read_keys":
-            return [which, round(rng.random(), 6), rng.choice((1, 300, _MOST_BYTES))]
+            return [which, int(rng.random() * 1e6) / 1e6, rng.choice((1, 300, _MOST_BYTES))]
         keys = rng.choice((1, 3, 6, 40))
         sizes = rng.choice(((_TOMBSTONE, 5), (5,), (1, 80, _TOMBSTONE), (700,)))
         count = rng.choice((1, 1, 2, 6))

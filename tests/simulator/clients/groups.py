@@ -120,7 +120,7 @@ class Groups:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which group, topic and partition as shares of 1, and what else a step needs."""
-        step: list[Any] = [round(rng.random(), 6) for _ in range(3)]
+        step: list[Any] = [int(rng.random() * 1e6) / 1e6 for _ in range(3)]
         if kind == "commit":
             return [
                 *step,

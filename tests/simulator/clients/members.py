@@ -136,12 +136,12 @@ class Members:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which group and member as shares of 1, and what else a step needs."""
-        step: list[Any] = [round(rng.random(), 6), round(rng.random(), 6)]
+        step: list[Any] = [int(rng.random() * 1e6) / 1e6, int(rng.random() * 1e6) / 1e6]
         if kind == "gather":
             return [*step, rng.choice((1, 2, 3, 3)), rng.choice((3, 5, 7, 9)), rng.random() < 0.1]
         if kind == "commit_as_member":
             how = rng.choice(("", "", "", "", "stale", "ghost"))
-            return [*step, round(rng.random(), 6), rng.choice((2, 5, 7, 8, 9, 10)), how]
+            return [*step, int(rng.random() * 1e6) / 1e6, rng.choice((2, 5, 7, 8, 9, 10)), how]
         return step
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:

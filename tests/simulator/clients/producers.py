@@ -131,7 +131,7 @@ class Producers:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return producer, topic, partition and one more as shares of 1, and what else it needs."""
-        step: list[Any] = [round(rng.random(), 6) for _ in range(4)]
+        step: list[Any] = [int(rng.random() * 1e6) / 1e6 for _ in range(4)]
         if kind == "producer_renew":
             return [*step, rng.random() < 0.5]
         step += [rng.choice((1, 1, 2, 5)), rng.choice((1, 20, 60, 600)), rng.choice((0, 0, 1, 4))]

@@ -92,7 +92,7 @@ class Records:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which topic and partition, as shares of 1, and what else a step needs."""
-        where = [round(rng.random(), 6), round(rng.random(), 6)]
+        where = [int(rng.random() * 1e6) / 1e6, int(rng.random() * 1e6) / 1e6]
         if kind == "produce":
             return [
                 *where,
@@ -104,12 +104,12 @@ class Records:
         if kind == "fetch":
             return [
                 *where,
-                round(rng.random(), 6),
+                int(rng.random() * 1e6) / 1e6,
                 rng.choice((1, 100, 200_000)),
                 rng.choice(_FETCH_VERSIONS),
             ]
         if kind in {"look_up", "delete_records"}:
-            return [*where, round(rng.random(), 6)]
+            return [*where, int(rng.random() * 1e6) / 1e6]
         return where
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
