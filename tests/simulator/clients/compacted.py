@@ -123,12 +123,15 @@ class Compacted:
         act = self._put if kind == "put" else self._read_somewhere
         return act(topic, client, *rest)
 
+    def stopped(self) -> None:
+        """Note that all is durable, where nothing has failed."""
+        if self._history.is_sound:
+            for topic in self._topics:
+                topic.log.flushed()
+
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken what was not durable."""
         self._lost_power |= way == "power"
-        if way == "stop":
-            for topic in self._topics:
-                topic.log.flushed()
 
     def settled(self) -> None:
         """Note that what is missing after a start will not come."""

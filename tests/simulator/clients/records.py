@@ -144,9 +144,11 @@ class Records:
         return action  # type: ignore[no-any-return]
 
     def stopped(self) -> None:
-        """Compare the room that logs take with what is in them, where nothing has failed."""
+        """Where nothing has failed, all is durable, and logs take the room that they need."""
         if not self._history.is_sound:
             return
+        for log in self._logs():
+            log.flushed()
         for path, size, room in self._history.world.disk.rooms(ROOT):
             if path.endswith(".log") and "-delete/" not in path and room > size:
                 raise Wrong(f"{path} has {size} bytes and takes {room} after a clean stop")
@@ -159,9 +161,6 @@ class Records:
                 log.start = log.durable_start
         if way == "power":
             self._lost_power = True
-        elif way == "stop":
-            for log in self._logs():
-                log.flushed()
 
     def settled(self) -> None:
         """Note that what is missing after a start will not come."""
