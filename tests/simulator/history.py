@@ -331,7 +331,7 @@ class History:
         if self._is_armed:
             self._mend()
             self.incarnation.let_pass(3.5, jumps=True)
-            self.incarnation.let_pass(1.0)
+            self.incarnation.let_pass(2.5)  # what had begun before ends, and is done once more
 
     def _mend(self) -> None:
         self._is_armed = False
