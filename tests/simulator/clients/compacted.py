@@ -1,4 +1,7 @@
-"""Compacted topics: records with few keys, tombstones, and passes of the cleaner beside them."""
+"""Topics that the broker shortens: passes of the cleaner, and retention by age and by size.
+
+Records have few keys, and some are tombstones. Limits are altered meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,11 @@ from siltstone.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from siltstone.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from siltstone.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -22,6 +30,7 @@ from siltstone.protocol.messages.produce import (
 )
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from tests.simulator.incarnation import ROOT
 from tests.simulator.model.compacted import CompactedLog, Frame, Read, Row, read_frames
 from tests.simulator.model.log import Wrong
 
@@ -32,10 +41,20 @@ if TYPE_CHECKING:
     from tests.simulator.history import Action, History
     from tests.simulator.wire import Client, Question
 
-_PRODUCE, _FETCH, _LIST_OFFSETS, _CREATE_TOPICS = 0, 1, 2, 19
+_PRODUCE, _FETCH, _LIST_OFFSETS, _CREATE_TOPICS, _ALTER = 0, 1, 2, 19, 44
+_TOPIC: Final = 2
+_CHECK_MS: Final = 500
+_CHANGES: Final = (
+    ("retention.ms", ("-1", "1000", "5000", "100000", None)),
+    ("retention.bytes", ("-1", "0", "600", "6000", None)),
+    ("segment.ms", ("1000", "60000", None)),
+    ("segment.bytes", ("300", "2000", None)),
+)
 _OUT_OF_RANGE, _STORAGE = 1, 56
 _TOO_LARGE: Final = {10, 18}
 _EARLIEST, _LATEST = -2, -1
+_NEWEST, _LOCAL, _TIERED = _PLACES = (-3, -4, -5)
+"""The largest timestamp, the start of what is on this disk, the end of what is not."""
 _MOST_BYTES: Final = 200_000
 _TRIES: Final = 6
 """So often a log is read until no pass of the cleaner has come between."""
@@ -50,9 +69,9 @@ class _Topic(NamedTuple):
 
 
 class Compacted:
-    """The compacted topics of a history; nobody deletes them."""
+    """The topics of a history that get shorter; nobody deletes them."""
 
-    WEIGHTS: Final = {"put": 6, "read_keys": 1.5}
+    WEIGHTS: Final = {"put": 6, "read_keys": 1.5, "limit": 0.7}
 
     @staticmethod
     def draw(rng: Random) -> dict[str, Any]:
@@ -82,7 +101,23 @@ class Compacted:
             ):
                 del settings["min.compaction.lag.ms"]
             topics[name] = {key: str(value) for key, value in settings.items()}
+        if rng.random() < 0.3:
+            topics["dates"] = {
+                "cleanup.policy": "delete",
+                "segment.bytes": rng.choice(("200", "1000", "4000")),
+                "index.interval.bytes": rng.choice(("50", "4096")),
+                "retention.ms": rng.choice(("-1", "5000", "100000")),
+                "retention.bytes": rng.choice(("-1", "0", "600", "6000")),
+                "segment.ms": rng.choice(("1000", "60000")),
+                "flush.messages": rng.choice(("1", "3", "1000")),
+                "message.timestamp.type": rng.choice(("CreateTime", "LogAppendTime")),
+            }
         return topics
+
+    @staticmethod
+    def settings_of(drawn: dict[str, Any]) -> list[str]:
+        """Return how often the broker looks for what is over."""
+        return [f"log.retention.check.interval.ms={_CHECK_MS}"] if drawn else []
 
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
@@ -90,6 +125,9 @@ class Compacted:
         which = int(rng.random() * 1e6) / 1e6
         if kind == "read_keys":
             return [which, int(rng.random() * 1e6) / 1e6, rng.choice((1, 300, _MOST_BYTES))]
+        if kind == "limit":
+            key, values = rng.choice(_CHANGES)
+            return [which, key, rng.choice(values)]
         keys = rng.choice((1, 3, 6, 40))
         sizes = rng.choice(((_TOMBSTONE, 5), (5,), (1, 80, _TOMBSTONE), (700,)))
         count = rng.choice((1, 1, 2, 6))
@@ -120,8 +158,9 @@ class Compacted:
         """Play a step."""
         topic = self._topics[int(which * len(self._topics))]
         client = self._history.client() if self._history.step[0] == "burst" else self._client
-        act = self._put if kind == "put" else self._read_somewhere
-        return act(topic, client, *rest)
+        acts: dict[str, Any] = {"put": self._put, "limit": self._limit}
+        action: Action = acts.get(kind, self._read_somewhere)(topic, client, *rest)
+        return action
 
     def stopped(self) -> None:
         """Note that all is durable, where nothing has failed."""
@@ -132,6 +171,8 @@ class Compacted:
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken what was not durable."""
         self._lost_power |= way == "power"
+        for topic in self._topics:
+            topic.log.settings.restarted()
 
     def settled(self) -> None:
         """Note that what is missing after a start will not come."""
@@ -159,11 +200,14 @@ class Compacted:
         self, topic: _Topic, client: Client, records: list[list[int]], codec: int, acks: int
     ) -> Action:
         rows = self._make(records)
+        if topic.name == "dates":
+            rows = [row._replace(value=row.value or b"%d." % row.timestamp) for row in rows]
         log, end_before = topic.log, topic.log.end
         batch = build_batch(
             [Record(at, row.timestamp, row.key, row.value) for at, row in enumerate(rows)],
             codec=codec,
         )
+        rows[-1] = rows[-1]._replace(size=len(batch))
         log.sending(rows)
         data = [TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(0, batch)])]
         row = ProduceRequest(None, acks, 30_000, data)
@@ -177,11 +221,32 @@ class Compacted:
         error = answer.error_code
         self._history.tell(f"  {topic.name} error {error} base {answer.base_offset}")
         if error == 0:
-            log.acknowledged(rows, answer.base_offset, end_before)
+            log.acknowledged(rows, answer.base_offset, end_before, answer.log_append_time_ms)
         elif error in _TOO_LARGE:
             log.refused(rows)
         elif error != _STORAGE or self._history.is_sound:
             raise Wrong(f"produce to {topic.name}: error {error}")
+
+    def _limit(self, topic: _Topic, client: Client, key: str, value: str | None) -> Action:
+        """Change a setting that says what is over, or when a segment ends."""
+        if key == "retention.bytes" and topic.name != "dates":
+            return  # what passes leave of the bytes behind a record is not known
+        model = topic.log.settings
+        change = model.begin()
+        model.unsure({key: value})
+        topic.log.note_limits()
+        resource = AlterConfigsResource(
+            _TOPIC, topic.name, [AlterableConfig(key, 0 if value else 1, value)]
+        )
+        asked = client.send(_ALTER, IncrementalAlterConfigsRequest([resource]))
+        yield asked
+        if asked.is_lost:
+            return
+        answer = asked.answer.responses[0]
+        if answer.error_code == 0:
+            model.acknowledged(change, {key: value})
+        elif answer.error_code != _STORAGE or self._history.is_sound:
+            raise Wrong(f"{topic.name}: {key}={value} {answer.error_code} {answer.error_message}")
 
     def _read_somewhere(self, topic: _Topic, client: Client, where: float, size: int) -> Action:
         log = topic.log
@@ -207,21 +272,24 @@ class Compacted:
     def _send_lookup(self, topic: _Topic, client: Client, timestamp: int) -> Question:
         wanted = ListOffsetsPartition(0, timestamp=timestamp)
         row = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic.name, [wanted])])
-        return client.send(_LIST_OFFSETS, row, 7)
+        return client.send(_LIST_OFFSETS, row, 9 if timestamp < _EARLIEST else 7)
 
     # The judge.
 
     def judge(self) -> None:
         """Read all logs, from each offset too, and look times up."""
         client = self._history.client()
+        checked_ms = self._history.now_ms
+        if any(each.name == "dates" for each in self._topics):
+            self._history.incarnation.let_pass(3 * _CHECK_MS / 1000)
         for topic in self._topics:
             try:
-                self._history.run([self._judge_log(topic, client)])
+                self._history.run([self._judge_log(topic, client, checked_ms)])
             except Wrong as error:
                 raise Wrong(f"{topic.name}: {error}") from error
         client.reset()
 
-    def _judge_log(self, topic: _Topic, client: Client) -> Action:
+    def _judge_log(self, topic: _Topic, client: Client, checked_ms: int) -> Action:
         """Judge the log when no pass of the cleaner came between the first and the last read."""
         read = yield from self._read_all(topic, client)
         for _ in range(_TRIES):
@@ -231,7 +299,13 @@ class Compacted:
             again = yield from self._read_all(topic, client)
             if again == read:
                 topic.log.settle(read, may_lose=self._lost_power, now_ms=self._history.now_ms)
-                self._compare(read, fetched, looked)
+                self._compare(topic, read, fetched, looked)
+                if topic.name == "dates" and self._history.is_sound:
+                    files = self._history.world.disk.folder(f"{ROOT}/a/dates-0")
+                    sizes = {
+                        int(name[:20]): len(files[name]) for name in files if name[20:] == ".log"
+                    }
+                    topic.log.check_segments(read.start, sizes, checked_ms)
                 return
             read = again
 
@@ -281,8 +355,7 @@ class Compacted:
         chosen = stamps[:: max(1, len(stamps) // 5)]
         asked = [
             (stamp, self._send_lookup(topic, client, stamp))
-            for each in chosen
-            for stamp in (each, each + 1)
+            for stamp in (*_PLACES, *(moment for each in chosen for moment in (each, each + 1)))
         ]
         found = []
         for stamp, question in asked:
@@ -292,7 +365,10 @@ class Compacted:
 
     @staticmethod
     def _compare(
-        read: Read, fetched: Sequence[tuple[int, Any]], looked: Sequence[tuple[int, Any]]
+        topic: _Topic,
+        read: Read,
+        fetched: Sequence[tuple[int, Any]],
+        looked: Sequence[tuple[int, Any]],
     ) -> None:
         """Compare each fetch and lookup with the first batch and record that fit."""
         for offset, answer in fetched:
@@ -309,6 +385,13 @@ class Compacted:
         for stamp, answer in looked:
             row = next((each for each in rows if each[3] >= stamp), None)
             expected = (-1, -1) if row is None else (row[0], row[3])
+            if stamp == _NEWEST:
+                if topic.name != "dates":
+                    continue  # a batch without records keeps its time
+                newest = max(rows, key=lambda each: each[3], default=None)
+                expected = (-1, -1) if newest is None else (newest[0], newest[3])
+            elif stamp < 0:
+                expected = (read.start if stamp == _LOCAL else -1, -1)
             if answer.error_code or (answer.offset, answer.timestamp) != expected:
                 raise Wrong(
                     f"a lookup of {stamp} tells offset {answer.offset} and time"

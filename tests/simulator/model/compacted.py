@@ -1,7 +1,9 @@
-"""The records that a compacted log may hold: for each key the last one for certain.
+"""The records that a log may hold that the broker shortens by compaction, by age or by size.
 
+For each key the last one remains for certain; in a log that is not compacted each record is.
 A record is known by its timestamp, which no other has: a pass of the cleaner writes batches again,
-but each record stays at its offset with its bytes, or goes.
+but each record stays at its offset with its bytes, or goes. If the broker stamps records, the
+timestamp that the client has sent stands in the value.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from siltstone.protocol.records.record import iterate_records
 from tests.simulator.model.log import HEADER_BYTES, Wrong
+from tests.simulator.model.settings import SettingsModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 _OVERHEAD: Final = 12
 """Base offset and size, in front of what the size counts."""
 _DAY_MS: Final = 86_400_000
+_LIMITS: Final = {"retention.ms": 7 * _DAY_MS, "retention.bytes": -1}
 
 
 class Row(NamedTuple):
@@ -26,6 +30,8 @@ class Row(NamedTuple):
     value: bytes | None
     timestamp: int
     sent_ms: int
+    size: int = 0
+    """The bytes of the batch, by its last record."""
 
 
 class Frame(NamedTuple):
@@ -81,7 +87,18 @@ class CompactedLog:
         self._tombstones_ms = int(settings.get("delete.retention.ms", _DAY_MS))
         self._lag_ms = int(settings.get("min.compaction.lag.ms", 0))
         self.expires = "delete" in settings["cleanup.policy"]
-        self._retention_ms = int(settings.get("retention.ms", 7 * _DAY_MS))
+        self._is_compacted = "compact" in settings["cleanup.policy"]
+        self.is_stamped = settings.get("message.timestamp.type") == "LogAppendTime"
+        self.settings = SettingsModel(settings, 1)
+        self._limits: dict[str, list[int]] = {key: [] for key in _LIMITS}
+        """The limits that may have been in force since the last look at all records."""
+        self.note_limits()
+
+    def note_limits(self) -> None:
+        """Note that limits may have come into force by now."""
+        for key, default in _LIMITS.items():
+            values = self.settings.may_be(key)
+            self._limits[key] += [default if each is None else int(each) for each in values]
 
     def sending(self, rows: Sequence[Row]) -> None:
         """Note that a batch is on its way."""
@@ -93,23 +110,30 @@ class CompactedLog:
         for row in rows:
             del self._perhaps[row.timestamp]
 
-    def acknowledged(self, rows: Sequence[Row], base: int, end_before: int) -> None:
+    def acknowledged(
+        self, rows: Sequence[Row], base: int, end_before: int, timestamp: int = -1
+    ) -> None:
         """Note that a batch is at an offset; ``end_before`` was the end when it was sent.
+
+        ``timestamp`` is that of the broker, if it stamps records.
 
         Raises:
             Wrong: The offset was used before.
         """
         if base < end_before:
             raise Wrong(f"acknowledged at {base}, although {end_before} was the end before")
-        self._keep(rows, base)
+        if self.is_stamped != (timestamp >= rows[0].sent_ms):
+            raise Wrong(f"acknowledged with time {timestamp}")
+        self._keep(rows, base, timestamp)
         if self._is_durable_at_once:
             self.durable = max(self.durable, base + len(rows))
 
-    def _keep(self, rows: Sequence[Row], base: int) -> None:
+    def _keep(self, rows: Sequence[Row], base: int, timestamp: int) -> None:
         self.refused(rows)
         for offset, row in enumerate(rows, base):
-            if self.kept.setdefault(offset, row) is not row:
+            if offset in self.kept:
                 raise Wrong(f"offset {offset} was given away twice")
+            self.kept[offset] = row._replace(timestamp=timestamp) if self.is_stamped else row
         self.end = max(self.end, base + len(rows))
 
     def flushed(self) -> None:
@@ -135,14 +159,20 @@ class CompactedLog:
                 raise Wrong(f"offset {at} follows {before}")
             before = at
             row = self.kept.get(at)
-            if row is None and timestamp in self._perhaps:
-                rows, place = self._perhaps[timestamp]
+            sent = self._sent_time(value, timestamp)
+            if row is None and sent in self._perhaps:
+                rows, place = self._perhaps[sent]
                 row = rows[place]
+                if self.is_stamped and timestamp >= row.sent_ms:
+                    row = row._replace(timestamp=timestamp)
             if row is None:
                 why = "came back" if timestamp in self._gone else "was sent by nobody or refused"
                 raise Wrong(f"the record at {at} {why}")
             if (row.key, row.value, row.timestamp) != (key, value, timestamp):
                 raise Wrong(f"the record at {at} is not the one that was sent")
+
+    def _sent_time(self, value: bytes | None, timestamp: int) -> int:
+        return int((value or b"").partition(b".")[0]) if self.is_stamped else timestamp
 
     def settle(self, read: Read, *, may_lose: bool, now_ms: int) -> None:
         """Compare with all that the log has, and know from then on that the rest is gone.
@@ -154,15 +184,16 @@ class CompactedLog:
         """
         self.check(read.frames, read.start)
         for frame in read.frames:
-            for offset, _, _, timestamp in frame.records:
+            for offset, _, value, timestamp in frame.records:
                 if offset not in self.kept:
-                    rows, at = self._perhaps[timestamp]
-                    self._keep(rows, offset - at)
+                    rows, at = self._perhaps[self._sent_time(value, timestamp)]
+                    self._keep(rows, offset - at, timestamp)
         self._settle_bounds(read, may_lose=may_lose)
         there = {each[0] for frame in read.frames for each in frame.records}
-        keys: dict[bytes, list[int]] = {}
+        keys: dict[bytes | int, list[int]] = {}
         for offset in sorted(self.kept):
-            keys.setdefault(self.kept[offset].key, []).append(offset)
+            key = self.kept[offset].key if self._is_compacted else offset
+            keys.setdefault(key, []).append(offset)
         unsure = {rows[at].key for rows, at in self._perhaps.values()}
         for key, offsets in keys.items():
             self._settle_last(offsets, read.start, there, may_lose=may_lose, now_ms=now_ms)
@@ -175,6 +206,8 @@ class CompactedLog:
         self.kept = {at: row for at, row in self.kept.items() if at in there}
         if may_lose:
             self.durable = self.end
+        self._limits = {key: [] for key in _LIMITS}
+        self.note_limits()
 
     def _settle_bounds(self, read: Read, *, may_lose: bool) -> None:
         if read.end < (self.durable if may_lose else self.end):
@@ -193,9 +226,7 @@ class CompactedLog:
         row = self.kept[last]
         if last in there or (may_lose and last >= self.durable):
             return
-        if last < start:
-            if row.timestamp >= now_ms - self._retention_ms:
-                raise Wrong(f"retention took {last} too early")
+        if last < start and self._may_be_over(last, now_ms):
             return
         hidden = [rows[at] for rows, at in self._perhaps.values() if rows[at].key == row.key]
         is_over = any(self._may_expire(each, now_ms) for each in (row, *hidden))
@@ -205,6 +236,36 @@ class CompactedLog:
         older = [each for each in offsets if each in there]
         if older:
             raise Wrong(f"{older[-1]} remains, although the tombstone at {last} is gone")
+
+    def _may_be_over(self, offset: int, now_ms: int) -> bool:
+        """Tell whether a record is too old by a limit, or enough bytes follow it."""
+        ages, sizes = ([each for each in self._limits[key] if each >= 0] for key in _LIMITS)
+        if ages and now_ms - self.kept[offset].timestamp > min(ages):
+            return True
+        behind = sum(row.size for at, row in self.kept.items() if at > offset)
+        behind += sum(rows[at].size for rows, at in self._perhaps.values())
+        return bool(sizes) and behind >= min(sizes)
+
+    def check_segments(self, start: int, sizes: Mapping[int, int], checked_ms: int) -> None:
+        """Compare the start with the segments on the disk, by their first offsets.
+
+        ``checked_ms`` is a moment behind which the broker has looked for what is over.
+
+        Raises:
+            Wrong: The start is inside a segment, or a segment remains that must be gone.
+        """
+        if start not in sizes:
+            raise Wrong(f"the log starts at {start}, inside a segment")
+        if any(len(set(each)) > 1 for each in self._limits.values()):
+            return
+        age, size = (self._limits[key][0] for key in _LIMITS)
+        behind = min((each for each in sizes if each > start), default=self.end)
+        first = [row.timestamp for at, row in self.kept.items() if start <= at < behind]
+        if first and 0 <= age < checked_ms - max(first):
+            raise Wrong(f"the segment at {start} is older than retention.ms and remains")
+        rest = sum(sizes[each] for each in sizes if each > start)
+        if first and 0 <= size <= rest:
+            raise Wrong(f"the segment at {start} is over retention.bytes and remains")
 
     def _may_expire(self, row: Row, now_ms: int) -> bool:
         """Tell whether a record is a tombstone that may be gone, though none follows it."""
