@@ -1,10 +1,10 @@
 """Compiles the kernels when the project is built or installed; without them there is no build.
 
-It takes the compiler that CC names, else the machine's own, else Zig's from the package index, and
-says which in a line. Python's headers come with no compiler: where they are missing the build stops
-with a line that says what to install. An editable install gets the extensions beside their sources,
-a wheel gets them inside and becomes platform-specific. `python hatch_build.py` puts them into the
-checkout at hand; with `--compiler` it only says what it would compile with.
+It uses the compiler that CC names, else the machine's own, else Zig's from the package index, and
+prints which one. No compiler brings Python's headers: if they are missing, the build stops and says
+what to install. An editable install gets the extensions beside their sources, a wheel gets them
+inside and becomes platform-specific. `python hatch_build.py` puts them into the checkout; with
+`--compiler` it only prints the compiler that it would use.
 """
 
 import importlib.util
@@ -26,14 +26,14 @@ except ModuleNotFoundError:  # run as a script in an environment that only has C
 
 ROOT = Path(__file__).parent
 PACKAGES = ("siltstone/broker", "siltstone/protocol", "siltstone/storage")
-CONSTANTS = (  # of Python, and so of C
+CONSTANTS = (  # modules whose numbers C gets, too
     "siltstone/protocol/core/constants.py",
     "siltstone/protocol/messages/columns.py",
 )
 
 
 def find_kernels(root: Path) -> tuple[str, ...]:
-    """Return what to compile: the sources in Cython, in all packages."""
+    """Return the Cython sources to compile, in all packages."""
     return tuple(
         path.relative_to(root).as_posix()
         for package in PACKAGES
@@ -54,9 +54,9 @@ def find_declarations(root: Path) -> tuple[str, ...]:
 KERNELS = find_kernels(ROOT)
 DEPENDS = (*find_declarations(ROOT), *CONSTANTS)
 HEADERS = tuple(dict.fromkeys(str(Path(path).parent) for path in DEPENDS if path.endswith(".h")))
-# These loop over bytes and records in C. The others mostly call the interpreter, which no compiler
-# sees into: there -O1 costs a request no more than -O3, and compiles in less than half the time.
-# The cleaner's loops have the parser of a record inside: 7 % fewer instructions than by calls.
+# These kernels loop over bytes and records in C. The others mostly call the interpreter: with -O1
+# they are as fast as with -O3, and compile in less than half the time. The parser of a record is
+# inlined into the cleaner's loops, which saves 7 % of the instructions.
 LOOPS = {
     "siltstone/protocol/core/columns.pyx": ("-O3",),
     "siltstone/protocol/core/compaction.pyx": ("-O3", "-finline-limit=3000"),
@@ -75,7 +75,7 @@ SANITIZED = (
 )  # fmt: skip
 DIRECTIVES = {
     "annotation_typing": False,  # the types of C are declared
-    "auto_pickle": False,  # nobody pickles one; the code for it is a fifth of all C
+    "auto_pickle": False,  # no object is pickled; that code is a fifth of all C
     "boundscheck": False,
     "initializedcheck": False,
     "language_level": 3,
@@ -84,7 +84,7 @@ DIRECTIVES = {
 
 
 def write_constants(folder: Path) -> None:
-    """Write the whole numbers of each of `CONSTANTS` as an enum, for C to have the same list."""
+    """Write the whole numbers of each module in `CONSTANTS` as an enum for C."""
     for path in CONSTANTS:
         named = runpy.run_path(str(ROOT / path))
         rows = [f"    {name} = {value}" for name, value in named.items() if type(value) is int]
@@ -93,7 +93,7 @@ def write_constants(folder: Path) -> None:
 
 
 def flags_for(source: str) -> tuple[str, ...]:
-    """Return how a release compiles a kernel."""
+    """Return the compiler flags for a kernel in a release."""
     return (*LOOPS.get(source, ("-O1",)), *FLAGS)
 
 
@@ -140,7 +140,7 @@ def choose_compiler() -> str:
 
 
 def tell_compiler() -> str:
-    """Return a line that says what is compiled with; raises as `choose_compiler` does."""
+    """Return a line that names the compiler; raises as `choose_compiler` does."""
     check_headers()
     with_what = find_compiler() or f"Zig's C compiler from the package index ({ZIG})"
     return f"siltstone: compiling the kernels, once, with {with_what}\n"
@@ -151,7 +151,7 @@ def compile_kernels(
 ) -> list[Path]:
     """Compile every kernel below `target`, laid out as the source is; return the files' paths.
 
-    Without `flags` each gets those of a release.
+    Without `flags` each kernel gets the flags of a release.
     """
     from Cython.Build import cythonize  # noqa: PLC0415 - a tool of the build alone
     from setuptools import (  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - as above
@@ -173,7 +173,7 @@ def compile_kernels(
             depends=list(DEPENDS),
         )
         for source in sorted(KERNELS, key=lambda source: -Path(source).stat().st_size)
-    ]  # the largest first, so that no processor waits for one that began last
+    ]  # the largest first, so that no large one is compiled alone at the end
     with tempfile.TemporaryDirectory() as scratch:
         write_constants(Path(scratch))
         modules = cythonize(  # type: ignore[no-untyped-call,unused-ignore]
@@ -194,7 +194,7 @@ def compile_kernels(
 
 
 def build(target: Path) -> list[Path]:
-    """Compile as a release, from any folder, and say with what."""
+    """Compile with the flags of a release, from any folder, and print the compiler."""
     sys.stderr.write(tell_compiler())
     before = Path.cwd()
     os.chdir(ROOT)
@@ -205,9 +205,9 @@ def build(target: Path) -> list[Path]:
 
 
 def build_sanitized(target: Path) -> None:
-    """Put extensions that report bad memory and bad numbers below `target`, a copy of the source.
+    """Put extensions with sanitizers of memory and arithmetic below `target`, a copy of the source.
 
-    Sums that leave their type are reported as well, though the extensions of a release wrap them.
+    Overflows of signed integers are reported as well, though a release lets them wrap around.
     """
     place = target.absolute()
     os.chdir(ROOT)
@@ -217,8 +217,8 @@ def build_sanitized(target: Path) -> None:
 def build_in_place() -> list[Path]:
     """Put the extensions beside their sources; processes that run keep the old ones.
 
-    If it fails those of an older source go: they would be taken for this one's. Those of other
-    Pythons stay: their environments are made of them.
+    If it fails, extensions of an older source are deleted: they would be used with this one. Those
+    of other Pythons stay for their environments.
     """
     placed = []
     with tempfile.TemporaryDirectory(dir=ROOT, prefix=".kernels-") as scratch:
@@ -239,7 +239,7 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
     """Hatchling's hook: fills a wheel, or the checkout of an editable install."""
 
     def dependencies(self) -> list[str]:
-        """Return what to fetch for the build of a wheel: a compiler where there is none."""
+        """Return the packages that building a wheel needs: a compiler if the machine has none."""
         if self.target_name != "wheel" or find_compiler() is not None:
             return []
         check_headers()  # before anything large is fetched
@@ -260,7 +260,7 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["infer_tag"] = True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling's signature
-        """Drop what was compiled for the wheel."""
+        """Delete what was compiled for the wheel."""
         scratch = getattr(self, "_scratch", None)
         if scratch is not None:
             scratch.cleanup()

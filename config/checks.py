@@ -14,7 +14,7 @@ _LEAST_MAP_BYTES = 1 << 20
 
 
 def contradictions(topic: TopicConfig, server: ServerConfig | None = None) -> list[str]:
-    """Return the contradictions among a topic's settings, and with the broker's if given."""
+    """Return the contradictions among a topic's settings, and with those of the broker."""
     faults = []
     if topic.min_compaction_lag_ms > topic.max_compaction_lag_ms:
         faults.append(

@@ -55,7 +55,7 @@ class ClientMetricsConfig:
 
     @property
     def expressions(self) -> dict[str, str]:
-        """Return the expressions by what they are compared with; the last one for each counts."""
+        """Return the expressions by the field that they are compared with; the last one counts."""
         return {_name(pair): pair.partition("=")[2].strip() for pair in self.match}
 
 

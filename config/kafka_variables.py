@@ -38,7 +38,7 @@ _IGNORED = (
         re.compile(r"KAFKA_(SERVICE_.*|PORT|PORT_\d+_.*)"),
         "set for links between containers, not settings",
     ),
-    # The scripts of others' images read these, and parts that are not Kafka's.
+    # Scripts of other images read these, and so do programs that are not Kafka's.
     (
         re.compile(r"KAFKA_(CONFLUENT_.+|ENABLE_KRAFT)"),
         "for parts of another image, of no meaning here",
@@ -104,7 +104,7 @@ def contradictions(entries: list[Entry], ours: list[Entry]) -> Iterator[str]:
 
 def _listed(environ: Mapping[str, str]) -> list[str]:
     names = sorted(name for name in environ if name.startswith(PREFIX))
-    # Other programs use the short name for their own ids.
+    # Other programs use the short name for ids of their own.
     if CLUSTER_ID in environ and (names or _UUID.fullmatch(environ[CLUSTER_ID])):
         names.append(CLUSTER_ID)
     return names

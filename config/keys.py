@@ -98,7 +98,7 @@ class Setting(NamedTuple):
     part: str = ""
 
     def value_in(self, config: Any) -> Any:
-        """Return the value in settings that declare this setting, or that have the part with it."""
+        """Return the value of this setting in a settings object, or in the part of one."""
         return attrgetter(f"{self.part}.{self.attribute}" if self.part else self.attribute)(config)
 
 

@@ -1,10 +1,10 @@
-"""The settings that Apache Kafka 4.3.1 knows, from `known.tsv`; most have no effect here.
+"""The settings that Apache Kafka 4.3.1 knows, from `known.tsv`; most have no effect in this broker.
 
 The table holds facts: level, name, type, default (null: no default), whether Kafka alters it while
 it runs (cluster: also as the default of all brokers; broker: for one broker only), and status
-(current, those of Kafka's own authorizer too; internal: no documented setting; removed: was one
-before 4.0). What `config.table`
-declares is obeyed and wins over a row here. The file is read when a name first asks for it.
+(current, also of Kafka's own authorizer; internal: not documented; removed: existed before 4.0).
+What `config.table` declares is obeyed and wins over a row here. The file is read when a name first
+asks for it.
 """
 
 from functools import cache

@@ -1,4 +1,4 @@
-"""Names that are not in the typed table: Kafka's, those of the other level, and misspelt names."""
+"""Names that are not in the typed table: Kafka's own, the other level's, and misspelt ones."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from siltstone.config.values import parse
 
 _REPLICAS = ".replication.throttled.replicas"
 _IS_REPLICA = re.compile(r"[0-9]+:[0-9]+").fullmatch
-_MAX_GUESSED = 200  # characters; no name of a setting has half as many
+_MAX_GUESSED = 200  # characters; a longer name is not a misspelt one
 _MAX_HINTS = 20
 _NO_HINT = "see docs/configuration.md for the names there are"
 

@@ -1,4 +1,4 @@
-"""Changes from reading the settings again: now, at a restart, or not while a dynamic value wins.
+"""The changes of a reload: now, at a restart, or hidden by a dynamic value.
 
 One rule holds for SIGHUP, `siltstone reload` and `siltstone diff`. The sources are read as at a
 start. A setting that the running broker obeys at once gets its new value; any other setting keeps
@@ -151,7 +151,7 @@ def _find_shadowed(layers: Layers) -> Iterator[Shadowed]:
 
 
 def _all_names(name: str) -> Iterable[str]:
-    """Return a setting's names from this name on: the names after it lose against it."""
+    """Return a setting's names from this name on: a value by a later name loses."""
     if name not in BROKER:
         return (name,)
     names = synonyms_of(name) if name in SYNONYMS else names_of(BROKER[name])

@@ -211,7 +211,7 @@ _ENCRYPT = "give it SSL or SASL_SSL in listener.security.protocol.map, or remove
 
 
 def _unasked(config: SecurityConfig, asking: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield settings that promise a login though no listener asks for one."""
+    """Yield settings that promise logins, if no listener asks for logins."""
     if asking:
         return
     given = {
@@ -224,7 +224,7 @@ def _unasked(config: SecurityConfig, asking: Collection[str]) -> Iterator[tuple[
 
 
 def authorizer_faults(config: SecurityConfig) -> Iterator[tuple[str, str]]:
-    """Yield settings that promise rights though no authorizer checks them."""
+    """Yield settings that promise a check of rights, if there is no authorizer."""
     if config.authorizer_class_name:
         return
     if config.super_users:

@@ -594,7 +594,7 @@ class ServerConfig:
         return MigrationPolicy(self.group_consumer_migration_policy.lower())
 
     def group_consumer_bounds(self, name: str) -> tuple[int, int]:
-        """Return the least and the most that a group may have of, such as, session_timeout_ms."""
+        """Return the least and greatest value for a group's setting, such as session_timeout_ms."""
         low: int = getattr(self, f"group_consumer_min_{name}")
         high: int = getattr(self, f"group_consumer_max_{name}")
         return low, high

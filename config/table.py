@@ -15,7 +15,7 @@ _UNITS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 def unit(name: str) -> int:
-    """Return how many units of the topic setting make one unit of a broker synonym."""
+    """Return the factor from the unit of a broker synonym to that of the topic setting."""
     return _UNITS.get(name.rpartition(".")[2], 1)
 
 

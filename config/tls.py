@@ -235,7 +235,7 @@ def is_harmless(name: str, value: object) -> bool:
 
 
 def unasked(config: TlsConfig, asking: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield settings that promise encryption though no listener encrypts: a user relies on them."""
+    """Yield settings that promise encryption, if no listener encrypts: a user relies on them."""
     if asking:
         return
     for name, setting in settings_of(TlsConfig).items():

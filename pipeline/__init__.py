@@ -1,1 +1,1 @@
-"""Topics as tables: Spark, or plain Python, over the segments of a log. No code of the broker's."""
+"""Topics as tables: Spark, or plain Python, reads a log's segments. Not used by the broker."""

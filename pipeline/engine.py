@@ -1,4 +1,4 @@
-"""Where the tasks of a job run: on Spark, or in processes of this machine.
+"""Runs the tasks of a job, on Spark or in processes of this machine.
 
 Both run the same functions over the same splits. On Spark a task may run twice, by retry or by
 speculation. So it writes into files of its own and returns their names, and only the files of one
@@ -83,7 +83,7 @@ class LocalEngine:
         places: int,  # noqa: ARG002  # each place that got something is a task
         weigh: Callable[[T], int],
     ) -> list[R]:
-        """Return the result of each place that got something; the tables go through files."""
+        """Return the result of each place that got a table; the tables go through files."""
         with tempfile.TemporaryDirectory(prefix="siltstone-shuffle-") as folder:
             numbered = list(enumerate(items))
             written = self.run(
@@ -136,7 +136,7 @@ class SparkEngine:
         places: int,
         weigh: Callable[[T], int],
     ) -> list[R]:
-        """Return the result of each place that got something; the tables go through a shuffle."""
+        """Return the result of each place that got a table; the tables go through a shuffle."""
         if not items:
             return []
         with self._weighed(stage, items, weigh) as (rdd, done):

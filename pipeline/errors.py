@@ -3,7 +3,7 @@
 
 
 class PipelineError(Exception):
-    """A fault that its sentence explains; a command prints no more, unless with ``--debug``."""
+    """A fault that its sentence explains; without ``--debug`` a command prints nothing more."""
 
 
 class BadOption(PipelineError, ValueError):
@@ -19,11 +19,11 @@ class DataLost(PipelineError):
 
 
 class CorruptLog(PipelineError):
-    """Bytes that are not a record batch, or not the one that was written."""
+    """Bytes that are not a record batch, or that differ from the written one."""
 
 
 class SnapshotExpired(PipelineError):
-    """Files of the planned moment are gone: the others would be of several moments."""
+    """Files of the planned moment are gone, so a read would mix several moments."""
 
 
 class SourceUnavailable(PipelineError):

@@ -1,8 +1,8 @@
-"""The last row of each key, out of rows in the order of their offsets.
+"""Finds the last row of each key, from rows in the order of their offsets.
 
-Rows come in record batches and leave as a table. In between only survivors are kept, so memory
-grows with the live keys and not with the log. The later row wins, so the caller adds a partition's
-rows in order, or names the columns that order them.
+Rows come in record batches and leave as a table. In between only the last rows so far are kept, so
+memory grows with the keys and not with the log. The later row wins, so the caller adds a
+partition's rows in order, or names the columns that order them.
 """
 
 import zlib
@@ -18,7 +18,7 @@ _ROW = "_row"
 
 
 class LatestRows:
-    """The survivors so far. Rows without a key are counted and dropped.
+    """The last rows so far. Rows without a key are counted and dropped.
 
     The row with the greatest values in the columns ``by`` is the last one; without them it is the
     one that came last. ``keys`` are the columns that make a key, ``key`` among them.
@@ -31,10 +31,10 @@ class LatestRows:
         self._keys = keys
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._levels: list[pa.Table] = []  # survivors of what came earlier, the oldest first
+        self._levels: list[pa.Table] = []  # the last rows of earlier tables, the oldest first
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows, of which ``key`` is a column, and so are those of ``by``."""
+        """Add rows; ``key`` and the names in ``by`` are columns of them."""
         self.rows_in += batch.num_rows
         self._take(batch)
 
@@ -46,7 +46,7 @@ class LatestRows:
             self._take(batch)
 
     def has_repeats(self, table: pa.Table) -> bool:
-        """Tell whether survivors have the same ``key`` and differ in other columns of ``keys``."""
+        """Tell whether kept rows have the same ``key`` and differ in other columns of ``keys``."""
         return len(self._keys) > 1 and pc.count_distinct(table["key"]).as_py() < table.num_rows
 
     def _take(self, batch: pa.RecordBatch) -> None:
@@ -56,7 +56,7 @@ class LatestRows:
             self._fold()
 
     def finish(self) -> pa.Table | None:
-        """Return the survivors in the order in which they came; None without a row."""
+        """Return the last rows in the order in which they came; None without a row."""
         self._fold()
         if not self._levels:
             return None
@@ -65,7 +65,7 @@ class LatestRows:
         return self._levels.pop()
 
     def _fold(self) -> None:
-        """Fold the pending rows, and merge levels of about the same size."""
+        """Keep the last of each key in the pending rows, and merge levels of similar size."""
         if not self._pending:
             return
         table = pa.Table.from_batches(self._pending)

@@ -1,7 +1,7 @@
 """File systems: this machine's, or any that pyarrow.fs opens by its URI.
 
 Local files are read with ``pread`` into a buffer and never mapped: if a mapped file is cut while it
-is read, the process ends. An open file stays the same, even if another one gets its name.
+is read, the process ends. An open file keeps its content, even if another file gets its name.
 """
 
 import os

@@ -188,11 +188,11 @@ class ProtocolError(Exception):
 class KafkaError(Exception):
     """A refusal that a client sees: ``code`` on the wire, ``message`` for its log.
 
-    ``own_message`` is None if the meaning of the code says all; then Kafka sends no text, even
-    where an answer has a field for it. Long messages are shortened: they quote what clients sent,
-    and must fit a string on the wire. ``record_errors`` names the records of a refused batch:
-    (index in the batch, what is wrong); ``counted_as`` names the meter of Kafka's that counts the
-    error, if there is one.
+    ``own_message`` is None if the code's meaning is enough; then no text is sent, as in Kafka, even
+    if an answer has a field for it. Long messages are shortened: they quote what clients sent, and
+    must fit a string on the wire. ``record_errors`` names the records of a refused batch: (index in
+    the batch, what is wrong); ``counted_as`` names the meter of Kafka's that counts the error, if
+    there is one.
     """
 
     code: ClassVar[ErrorCode]

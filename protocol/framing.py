@@ -1,4 +1,4 @@
-"""The fault of a frame with an impossible size, and the versions with flexible heads.
+"""Faults of a frame's size, and the versions of APIs with flexible heads.
 
 `protocol.core.next_frame` finds a frame's end.
 """

@@ -18,7 +18,7 @@ class HasFileno(Protocol):
         """Return the descriptor; it stays valid as long as the object lives."""
 
 
-@dataclass(slots=True, eq=False)  # not frozen: that trebles the cost of making one for each fetch
+@dataclass(slots=True, eq=False)  # not frozen: creating a frozen one costs three times as much
 class FileSlice:
     """``size`` bytes of ``file`` from ``position`` on.
 

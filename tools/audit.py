@@ -1,9 +1,9 @@
 """Asks bandit about our code and pip-audit about what the broker needs; ``make audit``.
 
-Both have to be in the environment. What bandit may find stands with its reason in pyproject.toml,
-in the tables `tool.siltstone.audit`. What they do not name is a fault, and so is an exception that
-bandit finds no more. pip-audit asks the index about each package of docker/requirements.lock;
-a package that the index does not know is a fault, too.
+Both have to be in the environment. The allowed findings of bandit, each with its reason, are in
+pyproject.toml, in the tables `tool.siltstone.audit`. Any other finding is a fault, and so is an
+allowed one that bandit no longer finds. pip-audit asks the index about each package of
+docker/requirements.lock; a package that the index does not know is a fault, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def faults(findings: Iterable[Finding], exceptions: Iterable[dict[str, Any]]) ->
     for each in exceptions:
         if not each["reason"]:
             yield f"the exception for {each['test']} has no reason"
-        for file in each.get("files", ("",)):  # without files it is for all
+        for file in each.get("files", ("",)):  # without files it is allowed in all
             allowed[each["test"], file] = 0
     for found in findings:
         for file in (found.file, ""):
@@ -62,7 +62,7 @@ def faults(findings: Iterable[Finding], exceptions: Iterable[dict[str, Any]]) ->
 
 
 def read_findings(report: str) -> list[Finding]:
-    """Return what stands in a report of bandit, in JSON.
+    """Return the content of a report of bandit, in JSON.
 
     Raises:
         ValueError: bandit could not read a file.
@@ -105,7 +105,7 @@ def ask_pip_audit() -> Iterator[str]:
 
 
 def main() -> int:
-    """Ask both, print what they find, and return the exit code."""
+    """Run both, print what they find, and return the exit code."""
     found = [*ask_bandit(), *ask_pip_audit()]
     for sentence in found:
         sys.stderr.write(f"{sentence}\n")

@@ -1,7 +1,7 @@
 """Writes docs/compatibility.md from the API table; a test fails when it is stale.
 
-What differs from Kafka stands in the head of each handler, in a paragraph that begins with
-"Differs from Kafka:", and is taken from there.
+The differences from Kafka are copied from each handler's docstring, from the paragraph that begins
+with "Differs from Kafka:".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write the documents that come from the table: `python -m tools.configuration` from the root.
+"""Writes the documents about the table of settings: `python -m tools.configuration` in the root.
 
 `docs/configuration.md` and `config/server.yaml` are never edited by hand; a test compares them.
 """
@@ -122,7 +122,7 @@ def configuration_page() -> str:
 
 
 def _promising() -> dict[str, str]:
-    """Return what each setting promises that is not obeyed."""
+    """Return the table of settings that are refused, each with its promise."""
     promises = {name: find_promise(name) for name in known_settings("broker") if name not in BROKER}
     return {name: each.words for name, each in promises.items() if each is not None}
 
@@ -181,7 +181,7 @@ def sample_file() -> str:
 
 
 def _samples(settings: Iterable[Setting]) -> Iterator[str]:
-    """Yield each setting below the first sentence of its documentation."""
+    """Yield each setting after the first sentence of its documentation."""
     for setting in settings:
         words = re.sub(r"^Where a topic does not set \S+ ", "", setting.documentation)
         sentence = re.split(r"(?<=\.) (?=[A-Z`])", words, maxsplit=1)[0]

@@ -1,7 +1,7 @@
-"""Kafka's own tools beside Apache Kafka: reads the steps, and writes docs/tools.md from them.
+"""Reads the steps of Kafka's own tools that a test compares, and writes docs/tools.md from them.
 
-``console_tools.txt`` beside this file has the steps in the order in which a test plays them, with
-Apache Kafka 4.3.1 and with us; it fails where the answers differ otherwise than a step says::
+``console_tools.txt`` has the steps in the order in which a test does them, with Apache Kafka 4.3.1
+and with this broker; it fails if the answers differ in another way than a step says::
 
     $ kafka-topics --list     a command, without --bootstrap-server
     < a line                  a line of its input
@@ -64,7 +64,7 @@ which there are no two columns.
 
 
 class Step(NamedTuple):
-    """A command, and in what its answer differs from Apache Kafka's."""
+    """A command, and how our answer differs from Apache Kafka's."""
 
     tool: str
     words: str
@@ -77,7 +77,7 @@ class Step(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The command as it is typed."""
+        """The command as a user types it."""
         return f"{self.tool} {self.words}".strip()
 
     @property

@@ -1,7 +1,7 @@
 """Whether a Grafana dashboard that was made for Kafka finds its metrics on ``/metrics``.
 
 ``python -m tools.dashboards DASHBOARD.json…`` prints each query and what it lacks.
-``public_dashboards.tsv`` beside this file names the metrics that well-known dashboards ask for;
+``public_dashboards.tsv`` in this folder names the metrics that well-known dashboards ask for;
 docs/metrics.md has the result.
 """
 
@@ -50,9 +50,9 @@ class Asked(NamedTuple):
 
 
 class Found(NamedTuple):
-    """How much of what a public dashboard asks a broker for is on ``/metrics``.
+    """How many of the metrics that a public dashboard queries are on ``/metrics``.
 
-    ``foreign`` has what a JVM, ZooKeeper or tiered storage would tell.
+    ``foreign`` has the metrics of a JVM, of ZooKeeper or of tiered storage.
     """
 
     dashboard: str
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query of a dashboard and what it asks for."""
+    """A query of a dashboard, and the metrics in it."""
 
     text: str
     asked: tuple[Asked, ...]
@@ -85,7 +85,7 @@ def read_asked(text: str) -> Iterator[Asked]:
 
 
 def find_missing(asked: Iterable[Asked]) -> list[str]:
-    """Return what ``/metrics`` does not have of all that is asked for."""
+    """Return the queried metrics and labels that ``/metrics`` does not have."""
     labels = known()
     missing = []
     for each in asked:
@@ -107,7 +107,7 @@ def known() -> dict[str, frozenset[str]]:
 
 
 def read_facts() -> dict[str, list[Asked]]:
-    """Return what public dashboards ask for, by dashboard."""
+    """Return the metrics that public dashboards query, by dashboard."""
     facts: dict[str, list[Asked]] = {}
     for line in FACTS.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):

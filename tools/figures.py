@@ -1,8 +1,8 @@
-"""Prints figures of the tree: how large it is, how it hangs together, what its tests lean on.
+"""Prints figures of the tree: its size, its imports, and what its tests use.
 
-``make figures``; with ``ARGS=--how`` how each is counted, with ``ARGS=--names`` what was counted,
-with ``ARGS=--json`` for programs. It reads what git tracks and imports nothing of it.
-How long a start takes and how fast the broker is stands in docs/performance.md.
+``make figures``; ``ARGS=--how`` says how each figure is counted, ``ARGS=--names`` what was counted,
+``ARGS=--json`` prints it for programs. It reads the files that git tracks and imports none of them.
+Figures of speed are in docs/performance.md.
 """
 
 from __future__ import annotations

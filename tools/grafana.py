@@ -1,7 +1,7 @@
 """Writes the dashboards for Grafana into docker/grafana; a test fails when they are stale.
 
-``python -m tools.grafana docker/grafana/dashboards``. A panel is some words here: its title, its
-unit, its queries.
+``python -m tools.grafana docker/grafana/dashboards``. The code has only the title, the unit and the
+queries of each panel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN: Final = {"mode": "absolute", "steps": [{"color": "text", "value": None}]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel; ``queries`` are pairs of an expression and what its lines are called."""
+    """One panel; ``queries`` are pairs of an expression and the name of its lines."""
 
     title: str
     unit: str

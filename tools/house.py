@@ -1,8 +1,8 @@
 """The rules of the house that text or imports can break: floors, forbidden names, plain English.
 
-`tests/test_house.py` holds the tree to them and to `ratchets.tsv`, which says how many places each
-rule still allows. ``python -m tools.figures --lower`` lowers what there are fewer of now; nothing
-raises a number but an editor, who has to say why.
+`tests/test_house.py` checks the rules; `ratchets.tsv` says how many places may still break each
+rule. ``python -m tools.figures --lower`` lowers these numbers to the present ones; a number is
+raised only by hand, with a reason.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BY_TABLE_ONLY: Final = "handlers", ("commands", "http", "net")
 
 
 class Rule(NamedTuple):
-    """A pattern that has no place in some files any more."""
+    """A pattern that some files must not contain."""
 
     name: str
     pattern: str
@@ -127,7 +127,7 @@ _NAME_THE_WORDS: Final = ("house", "subjects", "test_figures", "test_sources", "
 
 
 class Figure(NamedTuple):
-    """What is counted, how many there are and which."""
+    """The name of a count, the number, and the places that were counted."""
 
     what: str
     number: int
@@ -221,7 +221,7 @@ def _find(
 
 
 def find_wide_declarations(tree: Tree) -> Iterator[Figure]:
-    """Yield the lines of `.pxd` that nobody reads to their end."""
+    """Yield the lines of `.pxd` that are too long."""
     wide = [
         f"{path}:{number}"
         for path in tree.below(*PRODUCT)
@@ -233,7 +233,7 @@ def find_wide_declarations(tree: Tree) -> Iterator[Figure]:
 
 
 def find_foreign_calls(tree: Tree) -> Iterator[Figure]:
-    """Yield for each seam of `tools.seams` the places that ask past it."""
+    """Yield for each seam of `tools.seams` the places that bypass it."""
     places = list(find_places(tree))
     for seam in SEAMS:
         found = [f"{each.where} {each.name}" for each in places if each.seam == seam.name]
@@ -253,13 +253,13 @@ HELD: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
 
 
 def read_ratchets() -> dict[str, int]:
-    """Return how many of each are allowed still; of both sides of a conflict the fewer."""
+    """Return how many places each rule still allows; in a merge conflict the lower number."""
     rows = [line.split("\t") for line in RATCHETS.read_text("utf-8").splitlines() if "\t" in line]
     return {what: int(number) for what, number in sorted(rows, key=lambda row: -int(row[1]))}
 
 
 def lower_ratchets(tree: Tree) -> None:
-    """Write down what there are fewer of now than is allowed."""
+    """Lower the numbers to the present counts where these are lower."""
     now = {figure.what: figure.number for find in HELD for figure in find(tree)}
     lowered = {what: min(number, now.get(what, 0)) for what, number in read_ratchets().items()}
     rows = [f"{what}\t{number}\n" for what, number in sorted(lowered.items()) if number]

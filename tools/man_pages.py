@@ -42,7 +42,7 @@ def _parser_of(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentP
 def _head(name: str, words: str) -> Iterator[str]:
     yield '.\\" Written by `make docs` from the parser of the command line; do not edit.'
     yield f'.TH "{name.upper()}" "1" "" "siltstone {VERSION}" "Siltstone"'
-    yield ".nh"  # names of settings are to be copied
+    yield ".nh"  # so that names of settings can be copied
     yield ".ad l"
     yield ".SH NAME"
     yield f"{_escaped(name)} \\- {_escaped(words)}"
@@ -106,13 +106,13 @@ def _examples(epilog: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return text that roff leaves as it is."""
+    """Return text escaped for roff."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^([.'])", r"\\&\1", text)
 
 
 def main() -> int:
-    """Write the pages and take away those of commands that are gone."""
+    """Write the pages, and delete those of commands that no longer exist."""
     FOLDER.mkdir(exist_ok=True)
     found = pages()
     for old in FOLDER.glob("*.1"):

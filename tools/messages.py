@@ -2,8 +2,8 @@
 
     make messages
 
-Only what a message is made of is taken: names, types, versions, tags and defaults.
-`docs/messages.md` says how to add an API, a version or a field.
+Only names, types, versions, tags and defaults are read from them. `docs/messages.md` says how to
+add an API, a version or a field.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Message:
 
 
 def read_message(jars: Sequence[ZipFile], name: str) -> dict[str, Any]:
-    """Return a definition from the jar that has it; its comments are what JSON does not have."""
+    """Return a definition from the jar that has it, without comments, which JSON does not allow."""
     path = f"common/message/{name}.json"
     text = next(jar for jar in jars if path in jar.namelist()).read(path).decode()
     definition: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
@@ -184,7 +184,7 @@ def read_message(jars: Sequence[ZipFile], name: str) -> dict[str, Any]:
 
 
 class Maker:
-    """Makes a message whose structures have names that nobody else in their module has."""
+    """Builds a message whose structures have unique names in their module."""
 
     def __init__(self, definition: dict[str, Any], taken: set[str], prefix: str) -> None:
         """``taken`` are the names of the module so far; those of this message are added.
@@ -293,7 +293,7 @@ def print_module(title: str, pieces: list[str]) -> str:
 
 
 def to_snake(name: str) -> str:
-    """Return a name of Kafka's as Python has it."""
+    """Return a name of Kafka's in Python's style."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
@@ -312,7 +312,7 @@ def make_api(jars: Sequence[ZipFile], api: str) -> str:
 def make_records(
     jars: Sequence[ZipFile], title: str, names: list[str], kinds: Sequence[str]
 ) -> str:
-    """Return a module of records, or of what else begins with its version."""
+    """Return a module of records, or of other messages that begin with their version."""
     taken: set[str] = set()
     pieces = []
     for name in (f"{name}{kind}" for name in names for kind in kinds):

@@ -2,8 +2,8 @@
 
 ``make sbom`` writes it to dist/siltstone.cdx.json: each package that the broker needs at run time,
 for tokens too (the extra ``oauth``, which the image has), with its version, and each of its files
-in the index with its address and its hash. Nothing but the lock is read, so that the same lock
-gives the same document.
+in the index with its address and its hash. Only the lock is read, so the same lock gives the same
+document.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def document(lock: str) -> dict[str, Any]:
 
 
 def _needed(packages: dict[str, dict[str, Any]]) -> set[str]:
-    """Return the names of what the broker needs, and of what that needs."""
+    """Return the names of the broker's dependencies, and of theirs."""
     found: set[str] = set()
     waiting = list(_names(packages[OWN]))
     while waiting:
@@ -85,7 +85,7 @@ def _component(package: dict[str, Any]) -> dict[str, Any]:
 
 
 def _file(file: dict[str, Any]) -> dict[str, Any]:
-    """Return where a file is and what it hashes to."""
+    """Return the address and the hash of a file."""
     kind, _, digest = file["hash"].partition(":")
     if kind != "sha256":
         raise ValueError(f"{file['url']} has a hash of the kind {kind}; run make lock")

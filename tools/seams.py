@@ -1,7 +1,7 @@
 """The seams: one place each for the disk, the clocks, randomness, threads and the network.
 
-What is not deterministic is asked for in one place, so that a test or a simulator can answer in
-its stead. `SEAMS` says which modules of the daemon may ask, and what for; every other place counts.
+All that is not deterministic is called in one place, so that a test or a simulator can replace it.
+`SEAMS` says which modules of the daemon may make which calls; other places are counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_DAEMON: Final = "broker/commands"
 
 
 class Seam(NamedTuple):
-    """Says which modules may ask for something not deterministic, and by which names they do."""
+    """Which modules may call something not deterministic, and by which names."""
 
     name: str
     modules: Sequence[str]
@@ -143,7 +143,7 @@ _DECLARES: Final = re.compile(
 
 
 class Place(NamedTuple):
-    """A place that asks."""
+    """A place with such a call."""
 
     seam: str
     name: str
@@ -151,7 +151,7 @@ class Place(NamedTuple):
 
 
 def find_places(tree: Tree) -> Iterator[Place]:
-    """Yield every place of the daemon that asks for something past its seam."""
+    """Yield every place of the daemon that bypasses a seam."""
     for path in tree.below(*DAEMON, without=NO_DAEMON):
         seams = [
             seam
@@ -210,7 +210,7 @@ class _Asked(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Leave out what is returned."""
+        """Leave out the type of the result."""
         for each in (*node.decorator_list, node.args, *node.body):
             self.visit(each)
 
@@ -241,7 +241,7 @@ class _Asked(ast.NodeVisitor):
         self.visit(node.value)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Note a method that is called on what is no module, and no set of files of a segment."""
+        """Note a method that is called on an object, except a module or a segment's `FileSet`."""
         function = node.func
         self.generic_visit(node)
         if isinstance(function, ast.Attribute):
@@ -261,7 +261,7 @@ def _opens_a_path(call: ast.Call) -> bool:
 
 
 def _in_c(path: PurePosixPath, text: str, seams: Sequence[Seam]) -> Iterator[Place]:
-    """Yield what Cython and C call, of Python's functions and of C's."""
+    """Yield the calls of Python's and of C's functions in Cython and C."""
     lines = code_of(path, text).splitlines()
     for seam in seams:
         python = "|".join(

@@ -1,8 +1,8 @@
 """Reads the files of a checkout: syntax trees of Python and Cython, and prose apart from code.
 
-Of Cython the outline becomes a tree: imports and cimports, classes, structs, functions with the
-names of their parameters, variables, docstrings. Any other statement is a `pass`. What a block of
-C declares stands in the block around it. Lines keep their numbers.
+The tree of a Cython file has its outline: imports and cimports, classes, structs, functions with
+the names of their parameters, variables, docstrings. Any other statement becomes a `pass`.
+Declarations in a block of C are moved into the block around it. Lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Import(NamedTuple):
 
 
 class Tree:
-    """The files of a checkout that git tracks, and what Python makes of them.
+    """The files of a checkout that git tracks, and their syntax trees.
 
     ``packages`` are those that count as the product.
     """
@@ -82,7 +82,7 @@ class Tree:
         ]
 
     def text(self, path: PurePosixPath) -> str:
-        """Return what stands in a file."""
+        """Return the text of a file."""
         if path not in self._texts:
             self._texts[path] = (self.root / path).read_text("utf-8")
         return self._texts[path]
@@ -115,7 +115,7 @@ class Tree:
 
     @cached_property
     def edges_with_stubs(self) -> dict[tuple[str, str], bool]:
-        """Return the same with what the stubs of compiled modules import, for types alone."""
+        """Return the same, with the imports in stubs of compiled modules, for types only."""
         names = {module_of(path) for path in self.product}
         edges = dict(self.edges)
         for path, module in self._parse(self.packages, (STUB,)).items():
@@ -129,7 +129,7 @@ class Tree:
         self, packages: Sequence[str], suffixes: Sequence[str] = PYTHON
     ) -> dict[PurePosixPath, ast.Module]:
         sources = [path for path in self.below(*packages) if path.suffix in suffixes]
-        gc.disable()  # half of the time would go into looking for rubbish in syntax trees
+        gc.disable()  # the garbage collector would take half of the time
         try:
             return {path: parse(path, self.text(path)) for path in sources}
         finally:
@@ -145,7 +145,7 @@ def _list_files(root: Path) -> list[str]:
 
 
 def module_of(path: PurePosixPath) -> str:
-    """Return the name by which a file is imported, without the one that all have in front."""
+    """Return the name by which a file is imported, without `siltstone.`."""
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -172,7 +172,7 @@ def imports_of(module: ast.AST, *, is_for_types: bool = False) -> Iterator[Impor
 
 
 def _nearest(name: str, modules: set[str]) -> str:
-    """Return our module that a name is, or stands in, else an empty text."""
+    """Return the module of ours that a name is or belongs to; else an empty text."""
     if name in modules:
         return name
     package = name.rpartition(".")[0]
@@ -185,7 +185,7 @@ def code_of(path: PurePosixPath | Path, text: str) -> str:
 
 
 def prose_of(path: PurePosixPath | Path, text: str) -> str:
-    """Return the comments and strings of a text, in their lines; of a page what is no code."""
+    """Return the comments and strings of a text, in their lines; of a page everything but code."""
     if path.suffix == ".md":
         return _CODE_IN_PAGES.sub(lambda match: "\n" * match[0].count("\n"), text)
     parts = []
@@ -287,7 +287,7 @@ def _bases(statement: str) -> str:
 
 
 def _declared(statement: str, *, opens: bool) -> tuple[str, str]:
-    """Return a function, or variables, of which C knows the types, in Python."""
+    """Return a typed function, or typed variables, of Cython as Python."""
     if statement.startswith("("):  # the type is a tuple
         statement = statement[statement.index(")") + 1 :]
     function = _FUNCTION.match(statement)

@@ -31,7 +31,7 @@ _VERBS_IN_SPITE_OF_IT: Final = frozenset(
 
 
 def fault_of(subject: str) -> str:
-    """Return what is wrong with a subject; an empty text: nothing."""
+    """Return what is wrong with a subject; an empty text if nothing is."""
     form = _FORM.match(subject)
     if len(subject) > LONGEST:
         return f"{len(subject)} characters; shorten it to {LONGEST}"
@@ -48,7 +48,7 @@ def fault_of(subject: str) -> str:
 
 
 def find_faults(root: Path, base: str = BASE) -> list[str]:
-    """Return what is wrong with the commits of a checkout since a base, as lines to print."""
+    """Return the faults of a checkout's commits since a base, as lines to print."""
     command = ["git", "-C", str(root), "log", "--no-merges", "--format=%h %s", f"{base}..HEAD"]
     listed = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - git
     commits = [line.partition(" ") for line in listed.stdout.splitlines()]

@@ -317,7 +317,7 @@ cdef class Produce(Unwritten):
         return self
 
     cdef int _append_some(self, Py_ssize_t most) except -1:
-        """Append at most ``most`` batches, from the first partition without a row on.
+        """Append at most ``most`` batches, beginning with the first partition that has no row yet.
 
         Returns:
             ALL, SOME, or CLOSED: the next batch must be opened by a thread.

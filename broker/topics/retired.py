@@ -46,7 +46,7 @@ class RetiredNames:
         return None if topic is None else topic.key
 
     def new_ids(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the ids of existing topics whose names are retired, among these names."""
+        """Return the ids of existing topics with these names, as far as the names are retired."""
         topics, deleted = self._topics, self._deleted
         return {name: topics[name].key for name in names if name in deleted and name in topics}
 

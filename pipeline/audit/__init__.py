@@ -1,1 +1,1 @@
-"""Holding a log against the rules: its files by themselves, and two moments of it by each other."""
+"""Checks a log by its rules: each file, and two moments of the log against each other."""

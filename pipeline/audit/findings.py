@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One fault: where, and a sentence; keys and values are never in it."""
+    """One fault: its place, and a sentence without keys and values."""
 
     kind: Kind
     sentence: str
@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """The faults of a part of the work; of each kind `MAX_LISTED`, the others as a number."""
+    """The faults of a part of the work: `MAX_LISTED` of each kind, and the number of the others."""
 
     listed: list[Finding] = field(default_factory=list)
     counts: dict[Kind, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Findings:
             )
 
     def extend(self, others: "Findings") -> None:
-        """Take the faults of another part."""
+        """Add the faults of another part."""
         for kind, count in others.counts.items():
             self.counts[kind] = self.counts.get(kind, 0) + count
         self.listed += others.listed

@@ -42,7 +42,7 @@ _PASSED_OVER: Final = {FAULTS[WRONG_CRC], FAULTS[BAD_RECORD]}
 
 @dataclass(slots=True)
 class SegmentReport:
-    """The facts read of a segment, and its faults."""
+    """The facts that were read from a segment, and its faults."""
 
     base_offset: int
     size: int = 0
@@ -84,10 +84,10 @@ class _SegmentAudit:
         self.report = SegmentReport(segment.base_offset, size=segment.size)
         self._findings = self.report.findings
         self._log: StoredFile
-        self._positions = array("q")  # of data batches, rising
+        self._positions = array("q")  # of data batches, ascending
         self._last_offsets = array("q")
         self._timestamps = array("q")
-        self._readable = segment.size  # readers get no further: damage hides the rest
+        self._readable = segment.size  # readers stop there: damage hides the rest
         self._rowless: set[int] | None = None  # last offsets of control and empty batches
         self._steps = Steps()
         self.report.steps = self._steps.found
@@ -166,7 +166,7 @@ class _SegmentAudit:
                 break
             start = survey.position
         self.report.last_offset = max(self.report.last_offset, survey.last_offset)
-        if flags & TRANSACTIONAL or size < len(chunk):  # or something has no rows, as markers do
+        if flags & TRANSACTIONAL or size < len(chunk):  # or a batch has no rows, such as a marker
             self._steps.add(chunk)
 
     def _note_damage(self, position: int, reason: str) -> None:
@@ -182,7 +182,7 @@ class _SegmentAudit:
         )
 
     def _check_name(self) -> bool:
-        """Check the base offset: not above the first offset; equal to it if nothing was cleaned."""
+        """Check the base offset: at most the first offset, or equal to it without cleaning."""
         first = self._header_at(0)
         if first is None:
             return True
@@ -296,7 +296,7 @@ class _SegmentAudit:
         return last < offset and self._last_offsets[place : place + 1] == array("q", [offset])
 
     def _ends_with(self, offset: int) -> bool:
-        """Tell whether a batch without rows ends at an offset; headers are walked once for that."""
+        """Tell whether a batch without rows ends at an offset; the first call reads all headers."""
         if self._rowless is None:
             self._rowless = set()
             position = 0

@@ -1,6 +1,6 @@
 """Compares the transaction indexes of a partition with the markers in its log.
 
-The segments are read in tasks; each lists its `Step`s. They are put together in the order of the
+The segments are read in tasks; each lists its `Step`s. The steps are joined in the order of the
 log, since a transaction may begin in one segment and end in another.
 """
 
@@ -74,10 +74,10 @@ class SegmentSteps(NamedTuple):
 def compare(
     segments: Iterable[SegmentSteps], first_offset: int, *, is_whole: bool
 ) -> Iterator[Told]:
-    """Yield the differences, segments being in order.
+    """Yield the differences; the segments are in the order of the log.
 
     ``first_offset`` is that of the log: transactions from before it cannot be compared.
-    ``is_whole`` says that nothing is missing since: no cleaner has worked there, and no damage was
+    ``is_whole`` says that no record is missing: no cleaner has worked there, and no damage was
     found.
     """
     log = _Log(first_offset, is_whole=is_whole)

@@ -107,7 +107,7 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         """Return offsets by ListOffsets: of a time in ms, -1 for the end, -2 for the start.
 
-        The answer is -1 if no record is as late.
+        The result is -1 if all records are older.
 
         Raises:
             SourceUnavailable: a partition has no leader, or refuses.
@@ -152,7 +152,7 @@ class Cluster:
 
     @property
     def node_count(self) -> int:
-        """How many brokers there were when partitions were asked for."""
+        """How many brokers the last Metadata named."""
         return len(self._nodes)
 
     def log_directories(self) -> list[str]:

@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BrokerRefuses(SourceUnavailable):
-    """A broker answers, and does not do what was asked."""
+    """A broker answers and refuses a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Pin:
         self.close()
 
     def check(self) -> None:
-        """Make sure that the files have existed until now.
+        """Check that the pin, and so its files, has existed until now.
 
         Raises:
             SnapshotExpired: The pin ended before its time.

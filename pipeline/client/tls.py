@@ -1,4 +1,4 @@
-"""TLS by the settings of Kafka's clients: stores that are PEM, as files or as settings themselves.
+"""TLS with the settings of Kafka's clients: PEM stores, in files or in the settings themselves.
 
 librdkafka gets the same settings by its own names. (Java: DefaultSslEngineFactory.)
 """
@@ -36,7 +36,7 @@ def make_context(settings: Mapping[str, str]) -> ssl.SSLContext:
     """Return the context by which a connection encrypts.
 
     Raises:
-        BadOption: a file cannot be read, is not PEM, or holds no such thing.
+        BadOption: a file cannot be read, is not PEM, or lacks a key or certificate.
     """
     authorities = _read(settings, "ssl.truststore.location", "ssl.truststore.certificates")
     try:
@@ -58,7 +58,7 @@ def make_context(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def speaks_tls(address: tuple[str, int]) -> bool:
-    """Return whether a listener begins with a handshake, of any certificate. Blocks."""
+    """Return whether a listener speaks TLS, with any certificate. Blocks."""
     context = make_client_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -97,7 +97,7 @@ def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def unfold(text: str) -> str:
-    """Return PEM with lines: in a setting each may have become a word, as Kafka takes it too."""
+    """Return PEM with line breaks: in a setting they may be spaces, which Kafka accepts, too."""
 
     def cut(block: re.Match[str]) -> str:
         begin, _, body, end = block.groups()

@@ -1,4 +1,4 @@
-"""The work of a reader beside reading: it renews its pin, and looks at the clock.
+"""Keeps a reader's pin alive: renews it during the read, and checks the time.
 
 While a split is read its pin is renewed every few seconds. In a plain query no task knows whether
 it is the last, so none releases the pin. When a task has read its split it makes the lease short,
@@ -29,7 +29,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Renew the pin, and go on doing so.
+        """Renew the pin, now and from time to time.
 
         Raises:
             SnapshotExpired: the pin of a compacted topic is gone.
@@ -59,7 +59,7 @@ class Watch:
             self._thread.join()
 
     def look(self) -> None:
-        """Make sure that the records read now are still of the planned moment.
+        """Check that the records read now still belong to the planned moment.
 
         Raises:
             SnapshotExpired: the read took longer than tombstones stay.

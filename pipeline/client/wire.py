@@ -57,7 +57,7 @@ class Wire:
         *,
         remedy: str = _REMEDY,
     ) -> None:
-        """Connect, and log in if the settings say how; ``remedy`` ends the error of no answer.
+        """Connect, and log in if the settings say how; ``remedy`` is the end of the error text.
 
         Raises:
             SourceUnavailable: no broker answers there, or the login is refused.

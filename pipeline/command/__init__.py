@@ -1,4 +1,4 @@
 """The command line of the pipeline: arguments, progress, ``doctor``.
 
-Here goes code that speaks to the person at the terminal. Jobs are in `pipeline.jobs`.
+This folder has code that talks to the person at the terminal. Jobs are in `pipeline.jobs`.
 """

@@ -126,7 +126,7 @@ def _path(text: str) -> Path:
     """Return a path of this machine's file systems.
 
     Raises:
-        ArgumentTypeError: It is a URI, of which a path would make a folder here.
+        ArgumentTypeError: It is a URI, which as a path would be created as a folder here.
     """
     if "://" in text:
         raise argparse.ArgumentTypeError(

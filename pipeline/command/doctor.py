@@ -1,4 +1,4 @@
-"""``python -m siltstone.pipeline doctor``: what is here, what is missing, and how to get it.
+"""``python -m siltstone.pipeline doctor``: says what is missing, and how to get it.
 
 Packages that may be missing are imported only after they were looked for.
 """

@@ -71,7 +71,7 @@ class AuditReport:
         return sum(findings.total for findings in self.findings.values())
 
     def of(self, at: TopicPartition) -> Findings:
-        """Return the findings of a partition, to be added to."""
+        """Return the findings of a partition, to which more can be added."""
         return self.findings.setdefault(at, Findings())
 
     def as_json(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
     """Check segments, and the laws between two moments where two are given.
 
     Raises:
-        BadOption: The files of the segments are not seen where the log is read.
+        BadOption: The files of the segments are not visible to this machine.
         PipelineError: The audit could not be made. A finding is no error.
     """
     began = engine.clock.monotonic()
@@ -156,7 +156,7 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
 
 @contextmanager
 def _moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
-    """Yield a moment; offsets that an archive lacks are a finding, and no reason to stop."""
+    """Yield a moment; offsets that an archive lacks are a finding and do not end the audit."""
     with moment_of(options, clock) as moment:
         source = moment.source
         if moment.transport == "archive":
@@ -207,7 +207,7 @@ def check_order(
 ) -> None:
     """Check segments beside each other, and the checkpoint of the cleaner.
 
-    Of a log that was cleaned a missing segment cannot be told: its offsets have gaps by right.
+    In a cleaned log a missing segment cannot be found: such a log may have gaps.
     """
     ordered = sorted(reports, key=lambda report: report.base_offset)
     is_whole = not (partition.is_compacted or partition.first_dirty_offset)
@@ -280,7 +280,7 @@ def law_tasks(before: Moment, after: Moment) -> list[LawTask]:
     """Return a task for each compacted partition that is in both moments.
 
     Raises:
-        BadOption: No partition is.
+        BadOption: No partition is in both.
     """
     earlier = {each.topic_partition: each for each in before.view.partitions}
     pairs = [

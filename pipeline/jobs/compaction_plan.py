@@ -1,4 +1,4 @@
-"""``plan``: the outcome of compaction and its needs, computed without touching the log.
+"""``plan``: the effect of compaction, and the memory it needs, computed without changing the log.
 
 One task a partition reads keys and sizes. It takes about 60 bytes of memory a record, however large
 the values are.

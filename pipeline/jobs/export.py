@@ -1,4 +1,4 @@
-"""``export``: a range of a topic as Parquet, Delta or Iceberg, a file or more for each split.
+"""``export``: writes a range of a topic as Parquet, Delta or Iceberg, with files for each split.
 
 Rows are in the order of their offsets, in files and in row groups. The tasks write the files, and
 one commit makes them a table: all of them or no file.
@@ -41,7 +41,7 @@ JSON_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSpec:
-    """The wanted columns: those of the topic, and columns out of values that are JSON."""
+    """The wanted columns: columns of the topic, and columns from fields of JSON values."""
 
     target: str
     columns: tuple[str, ...] = COLUMNS
@@ -150,7 +150,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _decoded(table: pa.Table, spec: ExportSpec, split: Split) -> pa.Table:
-    """Return a table with columns out of its JSON values; in a tombstone they are null.
+    """Return a table with columns from its JSON values; in a tombstone they are null.
 
     Raises:
         CorruptLog: A value is not JSON, or not of the types that were named.

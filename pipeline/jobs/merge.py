@@ -1,4 +1,4 @@
-"""Removing changed keys from the files of a table: the copy-on-write half of an increment."""
+"""Removes changed keys from the files of a table, which are rewritten, for an increment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -38,7 +38,7 @@ class Moment:
     source: Source
 
     def plan(self, ranges: "Mapping[TopicPartition, OffsetRange] | None" = None) -> list[Split]:
-        """Return splits that together read the ranges, by default the moment's own."""
+        """Return splits that together read the ranges, by default the ranges of the moment."""
         return self.source.plan(self.view, self.ranges if ranges is None else ranges)
 
     def plan_by_partition(
@@ -54,7 +54,7 @@ class Moment:
         }
 
     def check(self) -> None:
-        """Make sure, before a commit, that all rows are of one moment.
+        """Check, before a commit, that all rows belong to one moment.
 
         Raises:
             SnapshotExpired: The pin was lost, or an unpinned scan of a compacted topic took too

@@ -1,7 +1,7 @@
-"""The progress of a replay: how far each part of its source is, and of which topics that is so.
+"""The progress of a replay: how far each part of its source was sent, and to which topic.
 
-A position alone says nothing: a topic may have been deleted and made again since, or the range may
-be another. Progress of another replay is refused, never taken for sent.
+A position alone is not enough: a topic may have been deleted and created again since, or the range
+may differ. The progress of another replay is refused and never used.
 """
 
 import json
@@ -17,7 +17,7 @@ _SHOWN: Final = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """All of a part from ``start`` to below ``following`` is in the target."""
+    """The target has the records of a part from ``start`` to below ``following``."""
 
     origin: str
     target: str
@@ -37,7 +37,7 @@ class Progress:
         """Read the text of `to_json`.
 
         Raises:
-            ValueError: It is no progress, or of a version that noted a position alone.
+            ValueError: It is not a progress, or is from a version that noted only a position.
         """
         try:
             facts = json.loads(text)
@@ -48,7 +48,7 @@ class Progress:
 
 
 class Noted(NamedTuple):
-    """The note of a part, or None; in words where it is, and how to delete it."""
+    """The noted progress of a part, or None; and text: where it is and how to delete it."""
 
     text: bytes | None
     where: str
@@ -56,7 +56,7 @@ class Noted(NamedTuple):
 
 
 def begin(part: Part, target: str, ends: Mapping[int, int], noted: Noted) -> Progress:
-    """Return the progress from which a part goes on; if nothing is noted, that of its start.
+    """Return the progress from which a part goes on; without a note, that of the part's start.
 
     ``target`` names the cluster and the topic, and ``ends`` are the present ends of its partitions.
 
@@ -83,7 +83,7 @@ def begin(part: Part, target: str, ends: Mapping[int, int], noted: Noted) -> Pro
 
 
 def _difference(part: Part, target: str, ends: Mapping[int, int], stored: Progress) -> str:
-    """Return why a progress is not of a replay; empty if it is."""
+    """Return why a progress does not belong to a replay; empty if it does."""
     if stored.target != target:
         return (
             f"it is of the cluster and topic {stored.target}, and now they are {target}: this is "

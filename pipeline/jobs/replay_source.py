@@ -21,7 +21,7 @@ _ROWS: Final = 20_000
 class Part:
     """A source partition, as splits in order, or a Parquet file.
 
-    ``origin`` tells it from others of its name, and ``start`` is the first position to send.
+    ``origin`` distinguishes it from others of its name; ``start`` is the first position to send.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Sending one part of a replay: produce, note the progress, keep to the rate."""
+"""Sends one part of a replay: produces, notes the progress, keeps to the rate."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -60,10 +60,10 @@ class TaskDone:
 
 
 def check_progress(target: Target, parts: Sequence[Part]) -> None:
-    """Make sure, before anything is sent, that the progress of all parts is of this replay.
+    """Check, before anything is sent, that the progress of all parts belongs to this replay.
 
     Raises:
-        Refused: That of a part is not.
+        Refused: The progress of a part does not.
     """
     found: Mapping[str, bytes] = {}
     if target.exactly_once:
@@ -102,7 +102,7 @@ def send_part(target: Target, part: Part) -> TaskDone:
 
     Raises:
         NotSent: The broker did not take them.
-        BadOption: The topic does not have their partitions.
+        BadOption: The topic does not have the partitions of the rows.
     """
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # if something is sent
 
@@ -259,7 +259,7 @@ class _Sender:
 class _Transactions(_Sender):
     """Sends exactly once: progress is a record of the same transaction.
 
-    Each part has its own transactional id, so a new attempt fences one that was thought dead.
+    Each part has its own transactional id, so a new attempt fences an earlier one that still runs.
     """
 
     def _open(self) -> None:

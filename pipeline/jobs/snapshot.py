@@ -6,7 +6,7 @@ key's hash. That spreads a skewed partition, and finds keys that are in several 
 way the tasks write Parquet themselves, and the driver commits all files at once.
 
 An increment reads from the offsets that the table's own commit names. Files that hold a changed key
-are rewritten without it, all others stay; changes are files of their own.
+are rewritten without the key, all others stay; the changed rows go into new files.
 """
 
 import sys
@@ -191,7 +191,7 @@ class _Run:
         )
 
     def _choose_plan(self) -> str:
-        """Return the plan that was asked for, else the one that uses all cores."""
+        """Return the requested plan; by default the one that uses all cores."""
         spec = self._spec
         if spec.key_scope == "topic":
             return "shuffle"
@@ -248,10 +248,10 @@ class _Run:
 def _usable_state(
     sink: TableSink, spec: SnapshotSpec, moment: Moment
 ) -> tuple[TableState | None, str]:
-    """Return the state from which an increment goes on; else None, and why it must be whole.
+    """Return the state from which an increment goes on; or None and why the snapshot must be whole.
 
     Raises:
-        Refused: The table's rows are another writer's.
+        Refused: Another writer has written the table's rows.
     """
     try:
         state = sink.state()

@@ -45,7 +45,7 @@ _CONNECTOR_OPTIONS: Final = ("starting", "ending", "kafka.", "max", "min", "fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSpec:
-    """The topic and the table; without ``upsert`` each record is kept, not a key's last alone."""
+    """The topic and the table; without ``upsert`` all records are kept, not a key's last only."""
 
     topic: str
     target: str
@@ -120,11 +120,11 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
 
 
 def check_topic(sink: TableSink, spec: StreamSpec, topic_id: str) -> None:
-    """Make sure that a table is of this topic: offsets of another one mean nothing here.
+    """Check that a table is of this topic: the offsets of another topic mean nothing here.
 
     Raises:
-        BadOption: It is of a topic of another name, of a deleted one, or has other rows. An id may
-            be empty: not every broker tells it.
+        BadOption: It is of a topic of another name, of a deleted one, or has other rows. A topic id
+        may be empty: not every broker sends it.
         Refused: It has rows of another writer.
     """
     state = sink.state()
@@ -223,7 +223,7 @@ class BatchWriter:
         """
         try:
             frame.write.mode("overwrite").parquet(str(folder))
-        except Exception as error:  # Spark raises another class for each place in which it fails
+        except Exception as error:  # the class of Spark's error depends on the place of the failure
             if NO_SPACE in str(error):
                 raise full_disk(self._sink.path) from error
             raise

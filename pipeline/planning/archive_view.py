@@ -24,7 +24,7 @@ class ArchiveView:
     """The partitions of one log directory."""
 
     def __init__(self, place: str) -> None:
-        """Look into a log directory.
+        """Read a log directory.
 
         Raises:
             SourceUnavailable: it is missing, or its catalog is damaged.
@@ -126,7 +126,7 @@ class ArchiveView:
         return bounded, end, lost_end
 
     def _lost_end(self, key: TopicPartition, names: Iterable[str], end: int) -> str:
-        """Return why it is known that a log ended further on; empty if nothing says so."""
+        """Return why it is known that a log was longer; empty if nothing shows it."""
         known = max((offsets.get(key, 0) for offsets in self._known_ends), default=0)
         if known > end:
             return f"{key} ends at offset {end}, and the directory's checkpoints know of {known}"

@@ -1,8 +1,8 @@
 """Partitions as of one moment: their offsets, their segments, and where the files are.
 
 A pin (the broker's answer to ``POST /v1/pins``) is such a manifest, and the archive transport makes
-one from a folder. The planner knows nothing else. As JSON each value is an object with the names of
-its fields.
+one from a folder. The planner uses only the manifest. As JSON each value is an object with the
+names of its fields.
 """
 
 import json
@@ -17,7 +17,7 @@ NO_PIN: Final = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedSegment:
-    """One segment, as far as it belongs to the moment.
+    """The part of one segment that belongs to the moment.
 
     Of the active segment the first ``size`` bytes belong to it; a ``.log`` only grows. ``files``
     are the kinds of files that it has (``.log``, ``.index``, ``.timeindex``, ``.txnindex``). An
@@ -106,16 +106,16 @@ class Manifest:
         """Read the JSON of `to_json`; fields that it does not know are left out.
 
         Raises:
-            ValueError: the text is no manifest.
+            ValueError: the text is not a manifest.
         """
         return cls.from_facts(json.loads(text))
 
     @classmethod
     def from_facts(cls, facts: Any) -> "Manifest":
-        """Read the JSON of `to_json`, out of JSON already.
+        """Return the manifest of the decoded JSON of `to_json`.
 
         Raises:
-            ValueError: it is no manifest.
+            ValueError: it is not a manifest.
         """
         try:
             return cls(**(_known(cls, facts) | {"partitions": _partitions(facts)}))

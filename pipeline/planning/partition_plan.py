@@ -33,7 +33,7 @@ _SLACK: Final = 1 / 8
 class Cut(NamedTuple):
     """A place between two splits: the second begins with this offset, at this position.
 
-    The first ends at ``until``: behind the batch, if the offset is within it.
+    The first split ends at ``until``: after the batch, if the offset is inside it.
     """
 
     span: int
@@ -224,7 +224,7 @@ class Extent(NamedTuple):
 def find_time_spans(
     view: SegmentView, first: int, last: int, rules: Rules, *, order: str
 ) -> Iterator[Extent]:
-    """Yield the ranges between two batch boundaries that can hold records of the rules' times."""
+    """Yield the ranges between two batch boundaries that can hold records of the wanted times."""
     if rules.time_from == FIRST_TIME and rules.time_last == LAST_TIME:
         yield Extent(first, last)
         return

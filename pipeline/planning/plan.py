@@ -85,10 +85,10 @@ def plan_splits(
 
 
 def _check_end(partition: PinnedPartition, wanted: OffsetRange, options: ReadOptions) -> None:
-    """Refuse to read up to an end that is known not to be the log's.
+    """Refuse to read a log whose end is known to be lost.
 
     Raises:
-        DataLost: It is not.
+        DataLost: The end is lost.
     """
     if partition.lost_end and wanted.end >= last_offset(partition, options):
         raise DataLost(
@@ -111,7 +111,7 @@ def rules_of(options: ReadOptions) -> Rules:
 
 
 def deadline(view: Manifest, partition: PinnedPartition) -> int:
-    """Return until when a read without a pin sees deletions as of one moment; 0: for ever."""
+    """Return until when a read without a pin still sees all deletions; 0 means for ever."""
     return view.taken_at_ms + partition.safe_ms if partition.is_compacted else 0
 
 
@@ -124,7 +124,7 @@ def target_bytes(size: int, options: ReadOptions) -> int:
 
 
 def worth_a_task(columns: tuple[str, ...]) -> int:
-    """Return how many bytes of log are worth a task, for some columns."""
+    """Return how many bytes of log one task should read, for some columns."""
     return _HEADER_SPLIT_BYTES if WALKED.isdisjoint(columns) else _SPLIT_BYTES
 
 

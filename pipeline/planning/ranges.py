@@ -64,10 +64,10 @@ def find_in_files(partition: PinnedPartition, timestamp: int) -> int | None:
 
 
 def check_start(partition: PinnedPartition, offset: int, *, fails: bool) -> int:
-    """Return the offset to begin at: the one asked for, or the nearest that exists.
+    """Return the offset to begin at: the requested one, or the nearest that exists.
 
     Raises:
-        DataLost: it no longer exists, or does not yet, and ``fails``.
+        DataLost: the offset no longer exists, or not yet, and ``fails`` is true.
     """
     first, end = partition.log_start_offset, partition.end_offset
     if first <= offset <= end:
@@ -83,7 +83,7 @@ def check_start(partition: PinnedPartition, offset: int, *, fails: bool) -> int:
 
 def _start(partition: PinnedPartition, options: ReadOptions, lookup: Lookup) -> int:
     key = partition.topic_partition
-    timestamp = options.starting_timestamp  # it wins, as in Spark's own source
+    timestamp = options.starting_timestamp  # a timestamp wins, as in Spark's own source
     if timestamp is None:
         timestamp = options.starting_offsets_by_timestamp.get(key)
     if timestamp is not None:

@@ -32,7 +32,7 @@ HEADER_CHUNK: Final = 64 * 1024
 
 
 class Batch(NamedTuple):
-    """A batch header and where it stands."""
+    """A batch header and its position."""
 
     position: int
     header: BatchHeader
@@ -56,7 +56,7 @@ class SegmentView:
 
     @property
     def is_local(self) -> bool:
-        """Whether reading a few bytes costs next to nothing."""
+        """Whether reading a few bytes is cheap."""
         return self._store.is_local
 
     @property
@@ -113,7 +113,7 @@ class SegmentView:
         return size, offset
 
     def has_bytes_at(self, position: int) -> bool:
-        """Tell whether bytes were written there; reserved room is zeros."""
+        """Tell whether bytes were written at a position; reserved room has zeros."""
         return any(self._opened().read(position, HEADER_SIZE))
 
     def cut_before(self, position: int, start: int) -> Batch | None:

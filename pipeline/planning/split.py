@@ -1,7 +1,7 @@
-"""The work of one task: an offset range of one partition, and all that is needed to read it.
+"""The work of one task: an offset range of one partition, and the facts for reading it.
 
-A split is sent to another process, maybe on another machine, and needs nothing else there. It names
-files or a broker, and says how strictly to check what is found.
+A split is sent to another process, maybe on another machine. It names files or a broker, and says
+how strictly to check the bytes.
 """
 
 from dataclasses import dataclass, field, replace
@@ -65,7 +65,7 @@ class Rules:
 
     @property
     def is_of_all_times(self) -> bool:
-        """Whether no record is left out for its timestamp."""
+        """Whether no record is left out because of its timestamp."""
         return self.time_from == FIRST_TIME and self.time_last == LAST_TIME
 
 
@@ -107,7 +107,7 @@ class Split:
         return self.transport == "archive" and not self.is_compacted and is_chosen
 
     def check_gap(self, expected: int, found: int) -> None:
-        """Make sure that no offset is missing between one that was read and the next.
+        """Check that no offset is missing between one that was read and the next.
 
         Raises:
             DataLost: One is.
@@ -132,7 +132,7 @@ class Split:
         return replace(self, folder="", pieces=(), lease=None, rules=rules)
 
     def wanted(self, columns: tuple[str, ...]) -> Wanted:
-        """Return the rules by which the decoder reads the bytes."""
+        """Return the decoder's settings for this split."""
         return Wanted(
             columns=columns,
             topic=self.topic,

@@ -72,7 +72,7 @@ class Arena:
         lists = self._part("header_ends", 4 * (rows + 1))
         kind = TYPES["headers"]
         filled = pa.Array.from_buffers(kind, rows, [None, lists], children=[pairs])
-        has_headers = pc.not_equal(pc.list_value_length(filled), 0)  # none: null, as Spark's own
+        has_headers = pc.not_equal(pc.list_value_length(filled), 0)  # null, as in Spark's own
         buffers = [has_headers.buffers()[1], lists]
         return pa.Array.from_buffers(kind, rows, buffers, children=[pairs])
 

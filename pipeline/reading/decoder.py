@@ -37,7 +37,7 @@ IsAborted = Callable[[int, int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The wishes of a reader: columns, offsets, times, and how strictly to check the bytes.
+    """The settings of a reader: columns, offsets, times, and how strictly to check the bytes.
 
     Offsets are from ``start_offset`` to below ``end_offset``; times are in ms, both ends inclusive.
     """
@@ -113,12 +113,12 @@ class Decoder:
             self.fault = self._fault(chunk, self.consumed, origin, FAULTS[status])
 
     def restart(self, offset: int) -> None:
-        """Continue at an offset, in other files than before."""
+        """Continue at an offset, after the files have changed."""
         self._wanted = replace(self._wanted, start_offset=offset)
         self.pass_over()
 
     def pass_over(self) -> None:
-        """Forget the order of offsets: the next batch may be behind bad bytes."""
+        """Forget the order of offsets: the next batch may come after damaged bytes."""
         self._survey.last_offset = -1
 
     def _fault(self, chunk: memoryview, at: int, origin: int, reason: str) -> Fault:

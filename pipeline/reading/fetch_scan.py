@@ -1,4 +1,4 @@
-"""A split's records over the network, by Fetch: from any Kafka broker, the hot tail included.
+"""Reads a split's records over the network, by Fetch, from any Kafka broker.
 
 Raw batches go to the same decoder as those of files. The next request is under way while an answer
 of some megabytes is decoded.
@@ -41,7 +41,7 @@ _TRANSIENT: Final = {
 
 
 class Walked(NamedTuple):
-    """From the headers of an answer: the offset after it, and where control batches are."""
+    """The facts from the headers of an answer: the offset after it, and the control batches."""
 
     next_offset: int
     markers: list[tuple[int, int]]
@@ -161,7 +161,7 @@ class FetchScan:
         """Return where reading goes on if the records at an offset are gone.
 
         Raises:
-            PipelineError: it does not go on.
+            PipelineError: reading cannot go on.
         """
         key = self._split.topic_partition
         if error_code != ErrorCode.offset_out_of_range:

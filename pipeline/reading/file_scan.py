@@ -1,4 +1,4 @@
-"""A split's records out of segment files.
+"""Reads a split's records from segment files.
 
 A file is the planned one if its inode is the same, it is long enough and a batch begins where the
 split begins. If not, the cleaner or retention has replaced it: the split's offsets, not its
@@ -56,8 +56,8 @@ class FileScan:
     def _pieces(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the records, and search their offsets again if files were replaced.
 
-        That also goes for a reader whose pin has ended, but not for a compacted topic: a value that
-        was the last of its key then may be gone.
+        A reader whose pin has ended does so, too, except in a compacted topic: there a value that
+        was the last of its key at the moment of the pin may be gone.
         """
         relocations = 0
         while True:
@@ -81,10 +81,10 @@ class FileScan:
                 self._decoder.restart(split.start_offset)
 
     def _check_gap(self, offset: int) -> None:
-        """Make sure that nothing is missing before an offset, except offsets that were passed over.
+        """Check that nothing is missing before an offset, except offsets that were skipped.
 
         Raises:
-            DataLost: Something is.
+            DataLost: Offsets are missing.
         """
         if not self._has_passed_over:
             self._split.check_gap(self._decoder.next_offset, offset)
@@ -132,7 +132,7 @@ class FileScan:
         return self._buffer[:size]
 
     def _after(self, piece: Piece, opened: StoredFile, fault: Fault) -> int:
-        """Return where to go on behind a fault, if the rules allow it; its bytes are kept.
+        """Return where to go on after a fault, if the rules allow that; its bytes are kept.
 
         Raises:
             CorruptLog: they do not.

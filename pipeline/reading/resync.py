@@ -1,4 +1,4 @@
-"""Finds the next batch behind damaged bytes, and keeps these."""
+"""Finds the next batch after damaged bytes, and keeps the damaged bytes."""
 
 from pathlib import Path
 from typing import Final
@@ -54,7 +54,7 @@ def is_batch(opened: StoredFile, position: int, end: int) -> bool:
 
 
 class Quarantine:
-    """A folder for skipped bytes, each with a sentence about its fault; without one none are kept.
+    """A folder for skipped bytes, with a sentence about each fault; without one nothing is kept.
 
     A second read writes the same names again.
     """

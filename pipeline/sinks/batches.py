@@ -1,4 +1,4 @@
-"""Sends whole batches to a partition, by Produce 8 over a connection of its own.
+"""Sends whole batches to a partition, by Produce 8, over its own connection.
 
 They are not decoded: timestamps, headers and compression stay, and only the batch header loses the
 fields of the old broker and the old producer. Several requests are sent before their answers come,
@@ -94,8 +94,8 @@ class BatchProducer:
 def again(header: BatchHeader, data: memoryview, start: int, end: int) -> tuple[bytearray, int]:
     """Return a batch as a producer would send it, and how many records it has.
 
-    A batch without gaps in its offsets keeps its bytes but for the header. Others, and a batch that
-    the range cuts, are built again.
+    A batch without gaps in its offsets keeps its bytes, except those of the header. A batch with
+    gaps, or one that the range cuts, is built again.
     """
     is_dense = header.count == header.last_offset_delta + 1
     is_within = start <= header.base_offset and header.last_offset < end

@@ -38,7 +38,7 @@ _KEEPING_ROWS: Final = {
 class DeltaSink:
     """The Delta table in the folder ``path``.
 
-    Each method speaks of one version. A commit is refused if a newer one exists.
+    All methods use the same version of the table. A commit is refused if a newer one exists.
     """
 
     kind = "delta"
@@ -59,18 +59,18 @@ class DeltaSink:
             yield
 
     def look(self) -> None:
-        """Speak of the newest version from now on."""
+        """Use the newest version from now on."""
         self.__dict__.pop("_table", None)
 
     def state(self) -> TableState | None:
         """Return the state in the newest commit that changed rows; None for a table without rows.
 
         Raises:
-            Refused: It has rows, and that commit is another writer's.
+            Refused: It has rows, and another writer made that commit.
         """
         if self._table is None:
             return None
-        for limit in (1, None):  # the first nearly always has it
+        for limit in (1, None):  # nearly always the first entry has it
             for commit in self._table.history(limit):
                 if PROPERTY in commit:
                     return TableState.from_json(commit[PROPERTY])
@@ -81,7 +81,7 @@ class DeltaSink:
         return None
 
     def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:  # noqa: ARG002  # its versions stay
-        """Make sure that files of a schema fit those that stay.
+        """Check that files of a schema fit the files that stay.
 
         Raises:
             BadOption: The table has other columns.
@@ -151,7 +151,7 @@ class DeltaSink:
 
     @cached_property
     def _table(self) -> DeltaTable | None:
-        """The version of which all methods speak."""
+        """The version that all methods use."""
         return self._open()
 
     def _open(self) -> DeltaTable | None:

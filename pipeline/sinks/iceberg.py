@@ -45,7 +45,7 @@ NAMESPACE = "default"
 class IcebergSink:
     """The table ``name`` of the warehouse in a folder.
 
-    Each method speaks of one snapshot. A commit is refused if a newer one exists.
+    All methods use the same snapshot. A commit is refused if a newer one exists.
     """
 
     kind = "iceberg"
@@ -69,14 +69,14 @@ class IcebergSink:
             yield
 
     def look(self) -> None:
-        """Speak of the newest snapshot from now on."""
+        """Use the newest snapshot from now on."""
         self.__dict__.pop("_table", None)
 
     def state(self) -> TableState | None:
         """Return the state in the newest snapshot that changed rows; None if there are no rows.
 
         Raises:
-            Refused: There are rows, and that snapshot is another writer's.
+            Refused: The table has rows, and another writer made that snapshot.
         """
         if self._table is None:
             return None
@@ -149,7 +149,7 @@ class IcebergSink:
         """Take files out of the table and put others in, in one snapshot that has the state."""
         gone = set(removed)
         old = _tasks_of(table)
-        # In memory only: pyiceberg would commit again, on a snapshot that was not read.
+        # Change it in memory only: pyiceberg would retry a commit, on a snapshot that was not read.
         table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
         with table.transaction() as transaction:
             if transaction.table_metadata.name_mapping() is None:
@@ -182,7 +182,7 @@ class IcebergSink:
 
     @cached_property
     def _table(self) -> "Table | None":
-        """The snapshot of which all methods speak."""
+        """The snapshot that all methods use."""
         return self.open()
 
     @property

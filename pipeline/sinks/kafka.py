@@ -1,4 +1,4 @@
-"""A topic as a sink, through confluent-kafka: a producer, and the progress of a replay.
+"""Writes to a topic through confluent-kafka, and keeps the progress of a replay.
 
 The progress of an exactly-once replay is a record in the compacted topic `PROGRESS_TOPIC`, keyed by
 the job's and the part's name and written in the same transaction as the rows.
@@ -27,7 +27,7 @@ from siltstone.storage.clock import Clock
 
 PROGRESS_TOPIC: Final = "siltstone-replay-progress"
 _SECONDS: Final = 10.0
-_TRIES: Final = (1.0, 3.0, 6.0)  # seconds; a refusal is reported after the first
+_TRIES: Final = (1.0, 3.0, 6.0)  # seconds; a refused login is reported after the first
 _REFUSALS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # so local ones are named
 _WARNING: Final = 4
 _PROGRESS_SECONDS: Final = 90.0
@@ -41,7 +41,7 @@ class NotSent(PipelineError):  # noqa: N818  # as all of `pipeline.errors`
 def make_producer(
     bootstrap: str, settings: Mapping[str, str], transactional_id: str | None = None
 ) -> Producer:
-    """Return a producer set for throughput that loses nothing."""
+    """Return a producer with settings for throughput and against loss."""
     given: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
@@ -97,7 +97,7 @@ def _ends_of(admin: AdminClient, partitions: list[TopicPartition]) -> dict[int, 
 
 
 def check_partitions(topic: TargetTopic, parts: Iterable[Part]) -> None:
-    """Make sure that a topic has the partitions of the rows, as far as these are known.
+    """Check that a topic has the partitions of the rows, as far as these are known.
 
     Raises:
         BadOption: It has fewer.
@@ -193,14 +193,13 @@ def _ensure_topic(bootstrap: str, settings: Mapping[str, str]) -> AdminClient:
 def _ask(bootstrap: str, settings: Mapping[str, str]) -> tuple[AdminClient, ClusterMetadata]:
     """Return a client, and the names of the topics.
 
-    librdkafka tries again after any answer of the broker, and says only by a callback why it does
-    not get in.
+    librdkafka tries again after any error, and reports a refused login only by a callback.
     """
     faults: list[KafkaError] = []
     given: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "error_cb": faults.append,
-        "log_level": _WARNING,  # below, it reports its own queues
+        "log_level": _WARNING,  # at lower levels it reports its own queues
     }
     admin = AdminClient({**given, **for_librdkafka(settings)})
     for seconds in _TRIES:

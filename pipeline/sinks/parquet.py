@@ -1,7 +1,7 @@
 """A folder of Parquet files that is exchanged as a whole.
 
 A commit builds the next folder beside the table and exchanges the two names in one system call, so
-that a reader lists the files of one state or of the other. Files that stay are linked, not copied.
+a reader finds either the old or the new files. Files that stay are linked, not copied.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ _RENAME_EXCHANGE: Final = 2
 class ParquetTable:
     """The folder ``path``.
 
-    Each method speaks of one moment. A commit is refused if the folder has changed since.
+    All methods use the folder of one moment. A commit is refused if it has changed since.
     """
 
     kind = "parquet"
@@ -64,7 +64,7 @@ class ParquetTable:
             yield
 
     def look(self) -> None:
-        """Speak of the present folder from now on."""
+        """Use the present folder from now on."""
         self.__dict__.pop("_seen", None)
 
     def state(self) -> TableState | None:
@@ -85,10 +85,10 @@ class ParquetTable:
         return state
 
     def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:
-        """Make sure that the folder is a table: a commit replaces it with everything in it.
+        """Check that the folder is a table: a commit replaces it with everything in it.
 
-        ``keeps`` says that files stay beside those of the schema, ``takes_over`` that files which
-        no job has written may go.
+        ``keeps`` says that other files stay, ``takes_over`` that files which no job has written may
+        be deleted.
 
         Raises:
             BadOption: It has other columns, or files that no job has written.
@@ -152,7 +152,7 @@ class ParquetTable:
 
     @cached_property
     def _seen(self) -> "_Seen":
-        """The moment of which all methods speak."""
+        """The moment that all methods use."""
         return self._look_again()
 
     def _look_again(self) -> "_Seen":
@@ -171,7 +171,7 @@ class _Seen(NamedTuple):
 
 
 def _is_of_table(path: Path) -> bool:
-    """Tell whether a Parquet writer leaves such files; readers ignore ``_`` and ``.``."""
+    """Tell whether Parquet writers leave such files; readers ignore names like ``_a``, ``.a``."""
     return path.is_file() and (path.suffix == ".parquet" or path.name.startswith(("_", ".")))
 
 

@@ -77,9 +77,9 @@ class Staging:
             _sweep_left(self.root, was_committed)
             yield
         finally:
-            if not _notes(self.root):  # else the next job sees whether its files were committed
+            if not _notes(self.root):  # otherwise the next job checks if it was committed
                 sweep(self.root)
-                with suppress(OSError):  # files made meanwhile stay
+                with suppress(OSError):  # newer files stay
                     for each in missing[1:]:
                         each.rmdir()
             os.close(fd)
@@ -90,7 +90,7 @@ class Staging:
             try:
                 fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except FileNotFoundError:
-                continue  # the job before has just removed it
+                continue  # an earlier job has just removed it
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self.root.exists() and os.path.samestat(os.fstat(fd), self.root.stat()):
@@ -263,7 +263,7 @@ def taken_out(there: Sequence[Path], removed: Sequence[Path] | None, table: Path
 
 
 def other_writer(table: Path) -> Refused:
-    """Return the error for a table whose newest rows are not of a job of ours."""
+    """Return the error for a table whose newest rows another program has written."""
     return Refused(
         f"{table} has rows, and the newest are not of a job of this pipeline: another writer made "
         "or changed it, so its part of the topic is not known; name another table, or delete "
@@ -272,7 +272,7 @@ def other_writer(table: Path) -> Refused:
 
 
 def not_changed(table: str, staging: Path, moved: Iterable[StagedFile], reason: object) -> Refused:
-    """Delete the files of a commit that another writer was before, and return the error for it."""
+    """Delete the files of a commit, since another writer was first, and return the error."""
     for file in moved:
         file.path.unlink(missing_ok=True)
     sweep(staging)

@@ -1,4 +1,4 @@
-"""The state of a table, kept in the commit that made it, and whether other columns fit it."""
+"""The state of a table, kept in the commit that made it, and a check of its columns."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -19,7 +19,7 @@ def described(schema: pa.Schema) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """How far a topic is in a table: ``offsets`` are exclusive, by partition.
+    """How much of a topic is in a table: ``offsets``, by partition, are exclusive.
 
     ``taken_at_ms`` is the moment that the table shows. An increment is right only while no
     tombstone written after it can be gone.
@@ -54,7 +54,7 @@ class TableState:
 
 
 def check_columns(place: object, there: pa.Schema, wanted: pa.Schema) -> None:
-    """Make sure that files of a schema fit those of a table, in any order of columns.
+    """Check that files of a schema fit those of a table, in any order of columns.
 
     Raises:
         BadOption: A column is missing on one side, or of another type.

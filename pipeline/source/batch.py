@@ -81,7 +81,7 @@ class BatchReader(DataSourceReader):
 def lingering(split: Split, size: int, asked_ms: int) -> Split:
     """Return a split whose pin ends some time after its readers.
 
-    Unless a time is given, it grows with the bytes that are read, up to a lease.
+    By default this time grows with the bytes that are read, up to a lease.
     """
     if split.lease is None:
         return split
@@ -102,8 +102,8 @@ class FilteringReader(BatchReader):
 def make_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """Return a reader that takes filters if the session allows it.
 
-    Spark refuses a reader with this ability in other sessions, and does not tell a data source what
-    the session allows. But it pushes filters in a worker of its own, which shows it.
+    In other sessions Spark refuses a reader that takes filters, and a data source cannot ask what
+    the session allows. But Spark pushes filters in a special worker, which shows it.
     """
     settle()
     reads_filters = ReadOptions.parse(options).filter_pushdown

@@ -1,4 +1,4 @@
-"""Between the columns of a topic and a DataFrame's schema.
+"""Maps the columns of a topic to a DataFrame's schema.
 
 A user's schema chooses columns (Spark does not prune them) and may have ``key`` and ``value`` as
 text. Any other type is refused before a byte is read.

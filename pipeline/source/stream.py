@@ -1,8 +1,8 @@
 """Reading topics as a stream: offsets in Spark's checkpoint, each of them read once.
 
 Offsets are ``{"orders": {"0": 23, "topicId": "…"}}``: the form of Spark's Kafka source, and the
-topic's id, so that a topic which was deleted and made again is noticed. What a micro-batch reads
-follows from its two offsets alone; a repeated one may have fewer records if the cleaner has worked
+topic's id, so that a topic which was deleted and made again is noticed. The two offsets of a
+micro-batch decide what it reads; a repeated one may have fewer records if the cleaner has worked
 meanwhile. With pins, each look at the log's end takes a pin, and the micro-batch reads from it.
 """
 # ruff: noqa: N802  # Spark names the methods
@@ -45,7 +45,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One stream. Its methods run in one process beside the driver; `read` runs in the tasks."""
+    """One stream. `read` runs in the tasks, all other methods in a process beside the driver."""
 
     def __init__(
         self, options: Mapping[str, str], schema: StructType, clock: Clock | None = None
@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(max_offsets) if max_offsets else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note where the log ends now: this run goes no further."""
+        """Note where the log ends now: this run ends there."""
         self._target = self._ends(self._look(is_fresh=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -153,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._source
 
     def _look(self, *, is_fresh: bool = False) -> Manifest:
-        """Return the partitions as they are or were a moment ago: Spark asks often."""
+        """Return the partitions as of now or a moment ago, since Spark asks often."""
         now = self._clock.monotonic()
         lasts = _LOOK_SECONDS
         if self._target is not None:
@@ -161,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._view is None or is_fresh or now - self._looked >= lasts:
             source = self._opened()
             if self._view is not None and source.name == "pinned":
-                source.close()  # the pin of the micro-batch before
+                source.close()  # the pin of the last micro-batch
             self._view = source.view()
             self._looked = self._clock.monotonic()
         return self._view
@@ -208,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def timeless(split: Split) -> Split:
-    """Return a split without deadlines: a stream is of no one moment."""
+    """Return a split without deadlines: a stream does not show one moment."""
     return replace(split, rules=replace(split.rules, deadline_ms=0, unpinned_deadline_ms=0))
 
 
@@ -276,9 +276,9 @@ class Pace:
 def shared_out(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int
 ) -> dict[TopicPartition, int]:
-    """Return ends that take about ``max_offsets``, from each partition its share.
+    """Return ends for about ``max_offsets`` offsets, with a share of each partition.
 
-    A partition that has any gives at least one, so that none starves.
+    Each partition with new offsets gets at least one, so that none starves.
     """
     lengths = {key: max(0, end - starts.get(key, 0)) for key, end in ends.items()}
     total = sum(lengths.values())

@@ -1,4 +1,4 @@
-"""Care for the processes that Spark starts to plan a read and to run its tasks.
+"""Tunes the processes that Spark starts to plan a read and to run its tasks.
 
 Spark's daemon collects the garbage of such a process after each piece of work. That visits
 everything that is imported there and takes 40 ms, as long as reading a hundred megabytes of batch

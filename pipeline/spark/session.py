@@ -2,7 +2,7 @@
 
 Workers run this interpreter, not just any ``python3``. Filters may be pushed down. Jars are named
 one by one. A missing or old Java is reported in one sentence, and Spark logs little. Under
-spark-submit nothing of its settings is changed.
+spark-submit no setting of Spark is changed.
 """
 
 import hashlib

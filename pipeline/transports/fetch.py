@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 
 class FetchSource(Source):
-    """Knows offsets but no files; splits are read while the broker goes on."""
+    """Knows offsets but no files; the log may change while splits are read."""
 
     name = "fetch"
     is_live = True
@@ -34,7 +34,7 @@ class FetchSource(Source):
 
         Raises:
             SourceUnavailable: no broker answers.
-            BadOption: no address is given, or settings that are not obeyed here.
+            BadOption: no address is given, or some settings are not supported here.
         """
         if not options.bootstrap:
             raise BadOption("transport=fetch needs kafka.bootstrap.servers")

@@ -1,4 +1,4 @@
-"""A running broker's own files: the broker pins them, and then has nothing to do with the read."""
+"""A running broker's own files: the broker pins them, and takes no further part in the read."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-# Batches and records as they lie in bytes, for compiled code: the header, the numbers of varying
-# size, the one parser of a record; `protocol.records.record` has the same in Python. What C and the
-# system give to kernels stands in `_format.h`.
+# The bytes of batches and records, for compiled code: the header, varints, the one parser of a
+# record; `protocol.records.record` has the same in Python. What C and the system give to kernels
+# stands in `_format.h`.
 from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
@@ -80,8 +80,8 @@ cdef inline Header read_header(const unsigned char* batch) noexcept nogil:
     return header
 
 
-# Reads the header of a batch that is whole in these bytes; tells whether it is one, else why not,
-# and how many bytes it takes to tell.
+# Reads the header of a batch that these bytes contain whole; otherwise tells why not, and how many
+# bytes are needed.
 cdef inline bint read_whole(
     const unsigned char* batch, Py_ssize_t size, Header* header, int* status, Py_ssize_t* needed
 ) noexcept nogil:

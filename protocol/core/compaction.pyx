@@ -581,7 +581,7 @@ cdef int take_rest(object buffer, Py_buffer* view, Py_ssize_t position) except -
 # The rules of what stays -------------------------------------------------------------------------
 
 cdef enum Mode:
-    DROP  # nothing of the batch stays; its records need not be read
+    DROP  # nothing of the batch stays: its records are not read
     WHOLE  # the batch stays unchanged
     STAMP  # all of the batch stays, and it gets a delete horizon
     SOME  # the fates of its records decide

@@ -109,7 +109,7 @@ class LogDirectory:
     def fail(self, error: OSError, *, for_good: bool = False) -> KafkaStorageError:
         """Refuse writes, for now or until the next start; return the error that the caller raises.
 
-        ``for_good``: until the next start, for any error.
+        With ``for_good`` writes are refused until the next start, whatever the error is.
         """
         remedy = None if for_good else remedy_for(error)
         with self._state:

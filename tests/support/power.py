@@ -41,7 +41,7 @@ class PowerDisk(Disk):
     _changes: list[_Change] = field(default_factory=list)
     _folders: dict[int, Path] = field(default_factory=dict)  # where each folder is now
     _remade: dict[int, int] = field(default_factory=dict)  # folders that came back, by inode
-    _stored: set[int] = field(default_factory=set)  # inodes of what is in the cellar
+    _stored: set[int] = field(default_factory=set)  # inodes of files in the cellar
 
     def cut_power(self) -> None:
         """Leave what a power failure leaves."""

@@ -1,4 +1,4 @@
 """Runs public test suites of Kafka's clients against a broker (`make compat`).
 
-One module for each suite: where it is from, how it is built, and how one test of it is run.
+One module for each suite says where it is from, how it is built, and how one test is run.
 """

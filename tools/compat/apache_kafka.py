@@ -1,7 +1,7 @@
 """Apache Kafka: its own integration tests, of the test jars that its release has on Maven Central.
 
-They start brokers through two classes of Kafka's test framework. Ours stand before them on the
-class path (``java/``) and start this broker as a process, for each test or for each class.
+They start brokers through two classes of Kafka's test framework. Ours of the same names
+(``java/``) precede them on the class path, and start this broker for each test or each class.
 """
 
 import re
@@ -17,7 +17,7 @@ from tools.compat.suite import Outcome, cached, execute, prepare, tool
 VERSION = "4.3.1"
 JAVA = Path(__file__).parent / "java"
 JARS = "kafka-test-jars"
-# What is not served here, and what needs classes of the test's own inside of the broker.
+# Tests of features that are not served, or that need classes inside of the broker.
 LEFT_OUT = re.compile(
     r"Share|Streams|Sasl|CustomQuota|Authorizer|Acl|Policies|WithPolicy|BrokerMetricNames"
     r"|SocketServerMemory|Legacy|ClientRebootstrap|MetadataVersionIntegration|AllocateProducerIds"
@@ -43,7 +43,7 @@ class ApacheKafka:
     Args:
         name: The suite's.
         jars: Which test jars have its classes, as a pattern of the shell.
-        marker: What the class files have in them.
+        marker: A text that the class files contain.
         left_out: Names of classes that are not run.
     """
 
@@ -134,10 +134,10 @@ def apache_kafka() -> tuple[ApacheKafka, ...]:
 
 
 def read_feed(printed: str) -> dict[str, Outcome]:
-    """Return the outcome of each method of a class from what the launcher printed as it went.
+    """Return the outcome of each method of a class from the output of the launcher.
 
-    A method's outcome is that of its runs: one must pass and none fail. A run that began and did
-    not end failed, since the class took too long.
+    Of the runs of a method one must pass and none may fail. A run that began and did not end
+    failed, since the class took too long.
     """
     outcomes: dict[str, Outcome] = {}
     running: set[str] = set()

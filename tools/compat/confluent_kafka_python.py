@@ -1,8 +1,8 @@
 """confluent-kafka-python: its consumer, producer and admin tests, of a release's archive.
 
-The package on PyPI has no tests; they are in the archive that GitHub makes of the tag. Its digest
-is that of the tar in it, for GitHub may compress it in another way one day. A machine that cannot
-reach it may be given that tar, in the folder of this release in the cache.
+The package on PyPI has no tests; they are in GitHub's archive of the tag. The pinned digest is that
+of the uncompressed tar, since GitHub may change how it compresses archives. On a machine that
+cannot reach GitHub, put the tar into the folder of this release in the cache.
 """
 
 import gzip

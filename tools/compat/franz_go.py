@@ -1,6 +1,6 @@
 """franz-go: the tests of its package kgo, all but those of its ETL and chaos runs.
 
-The Go module proxy brings the sources; Go itself holds them to the digests of its go.sum.
+The sources come from the Go module proxy; Go itself checks them against the digests in go.sum.
 """
 
 import json
@@ -15,7 +15,7 @@ VERSION = "v1.22.1"
 SUM = "h1:J7Xixbb7k0Itl39eaBot5PIblZh9IL3ZKYgo2yzlf40="
 MODULE = "github.com/twmb/franz-go"
 LEFT_OUT = re.compile("ETL|chaos", re.IGNORECASE)
-ASKS = "TestClient_ProduceLargeMessages"  # what the broker serves; else later tests skip parts
+ASKS = "TestClient_ProduceLargeMessages"  # the release that is served; tests skip by it
 TIMEOUT = 180  # seconds a test
 
 

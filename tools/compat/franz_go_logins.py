@@ -1,4 +1,4 @@
-"""franz-go over TLS and by each mechanism of SASL, and what it is told when it may not.
+"""franz-go over TLS and with each mechanism of SASL, and its errors when a login is refused.
 
 Its own tests ask for one listener with SASL and leave TLS out; the program is ours (`go/login.go`).
 """
@@ -31,7 +31,7 @@ _EVERY: Final = (PLAIN, *MECHANISMS, _TOKENS)
 _LISTENERS: Final = ("SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL")
 _SAYS: Final = {
     "wrong-password": "SASL_AUTHENTICATION_FAILED",
-    "wrong-token": "unexpected data in oauth response",  # RFC 7628's error, which it never shows
+    "wrong-token": "unexpected data in oauth response",  # RFC 7628's error: not shown
     "wrong-authority": "certificate signed by unknown authority",
     "no-certificate": "certificate required",
 }
@@ -39,7 +39,7 @@ _SAYS: Final = {
 
 
 class FranzGoLogins:
-    """One run of the program a test: a listener, perhaps a mechanism, perhaps what is wrong."""
+    """A test is one run of the program: a listener, perhaps a mechanism, perhaps a fault."""
 
     name: ClassVar[str] = "franz-go-logins"
     settings: ClassVar[Mapping[str, str] | None] = None
@@ -69,7 +69,7 @@ class FranzGoLogins:
         return ["SSL", "SSL/wrong-authority", "MUTUAL", "MUTUAL/no-certificate", *logins]
 
     def run(self, test: str, bootstrap: str, log: Path) -> Outcome:  # its own
-        """Run the program at a broker of its own."""
+        """Run the program with a broker of its own."""
         issuer = Issuer()
         with (
             tempfile.TemporaryDirectory(prefix="compat-") as name,
@@ -85,7 +85,7 @@ class FranzGoLogins:
 
 
 def _options(test: str, folder: Path, issuer: Issuer) -> tuple[list[str], str]:
-    """Return what the program is given, and what is wrong with that, if anything."""
+    """Return the arguments of the program, and the expected error, if any."""
     listener, *rest = test.split("/")
     wrong = rest[-1] if rest and rest[-1] in _SAYS else ""
     options = []

@@ -1,7 +1,7 @@
 """kafka-python: its integration tests, of the source archive that its release has on PyPI.
 
-The suite starts no broker of its own where ``KAFKA_URI`` names one. The archive lacks two modules
-of the tests' package; what is needed of them there is written here.
+The suite starts no broker of its own if ``KAFKA_URI`` names one. The archive lacks two modules of
+the tests' package; this module writes the needed parts of them.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class KafkaPython:
     """The tests of its consumer, producer and admin client."""
 
     name: ClassVar[str] = "kafka-python"
-    # Those of the settings that its own broker is started with on which tests depend.
+    # The settings of the suite's own broker on which tests depend.
     settings: ClassVar[Mapping[str, str] | None] = {
         "node.id": "0",
         "num.partitions": "4",
@@ -92,6 +92,6 @@ class KafkaPython:
     def _environ(self, bootstrap: str) -> Mapping[str, str]:
         return {
             "KAFKA_URI": f"kafka://{bootstrap}",
-            "KAFKA_VERSION": "4.3",  # the client asks the broker nothing then
-            "KAFKA_ROOT": str(self._sources),  # must exist; nothing is started from there
+            "KAFKA_VERSION": "4.3",  # then the client does not ask the broker
+            "KAFKA_ROOT": str(self._sources),  # must exist, but nothing is started from it
         }

@@ -1,6 +1,6 @@
 """librdkafka: the tests in C of its own runner, by their numbers up to 0069.
 
-The package that brings the sources to Node.js has them as released, tests included.
+The sources, with the tests, come from the package for Node.js, which has the whole release.
 """
 
 import os
@@ -19,7 +19,7 @@ ARCHIVE = "confluentinc-kafka-javascript-1.10.1.tgz"
 SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
 LAST = "0069"
 KIP_848 = "kip-848/"
-IN_GROUPS = (  # what is run once more with consumers in the protocol of KIP-848
+IN_GROUPS = (  # run once more with consumers in the protocol of KIP-848
     *("0018", "0019", "0020", "0022", "0026", "0029", "0030", "0033", "0034", "0040"),
     *("0050", "0051", "0056", "0059", "0061", "0067", "0069"),
 )
@@ -30,11 +30,11 @@ ENDED = re.compile(r"^\| (\d{4})_\w+ +\| +(\w+) ", re.MULTILINE)  # a line of th
 
 
 class Librdkafka:
-    """The program test-runner; each number stands for all functions whose names begin so."""
+    """The program test-runner; each number stands for all functions whose names begin with it."""
 
     name: ClassVar[str] = "librdkafka"
     settings: ClassVar[Mapping[str, str] | None] = {
-        "num.partitions": "4",  # as its own clusters have
+        "num.partitions": "4",  # as in the suite's own clusters
         "log.retention.ms": "-1",  # 0052 writes records of 1970
     }
 
@@ -94,7 +94,7 @@ class Librdkafka:
 
 
 def _write_kafka_topics(folder: Path) -> None:
-    """Write the script of a Kafka release that a test creates its topics with."""
+    """Write a script like that of a Kafka release, with which a test creates its topics."""
     script = folder / "bin" / "kafka-topics.sh"
     script.parent.mkdir(parents=True, exist_ok=True)
     command = KafkaJars.find().command("once", f"{TOOLS}.TopicCommand")

@@ -13,10 +13,10 @@ _SKIPPED = re.compile(r"^1 skipped[ ,]", re.MULTILINE)  # how pytest sums up a t
 
 
 def make_environment(folder: Path, packages: Sequence[str]) -> Path:
-    """Return the interpreter of a virtual environment with these packages, made if need be.
+    """Return the interpreter of a virtual environment with these packages; create it if need be.
 
     Raises:
-        LookupError: a package is not to be had.
+        LookupError: a package cannot be installed.
     """
     python = folder / "venv" / "bin" / "python"
     complete = folder / "venv" / ".complete"

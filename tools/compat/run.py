@@ -33,11 +33,11 @@ SUITES: tuple[Suite, ...] = (
     ConfluentKafkaPython(),
     *apache_kafka(),
 )
-_ADVERTISED = {"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}  # set, as Apache Kafka's is
+_ADVERTISED = {"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}  # set, as in Apache Kafka
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the arguments name; return 1 if a listed test did not pass."""
+    """Run the tests that the arguments name; return 1 if a listed test did not pass."""
     names = [suite.name for suite in SUITES]
     parser = argparse.ArgumentParser(prog="python -m tools.compat", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(names)}")

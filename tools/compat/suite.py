@@ -16,7 +16,7 @@ from tests.support.kafka import cache_folder
 
 
 class Outcome(Enum):
-    """How one test of a suite went; a test that skips itself has proved nothing."""
+    """How one test of a suite went; a test that skips itself has not passed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -33,10 +33,10 @@ class Suite(Protocol):
         """Its name on the command line, and of its allow-list."""
 
     def build(self) -> None:
-        """Bring the sources into the cache and build them; do nothing where that is done.
+        """Fetch the sources into the cache and build them, unless that is done already.
 
         Raises:
-            LookupError: a tool is missing, or a source is another one than the pinned one.
+            LookupError: a tool is missing, or a source does not have the pinned digest.
         """
 
     def tests(self) -> list[str]:
@@ -47,7 +47,7 @@ class Suite(Protocol):
 
 
 def cached(name: str) -> Path:
-    """Return a folder in the cache, made if need be, for one release of one suite."""
+    """Return the folder in the cache for one release of one suite; create it if need be."""
     folder = cache_folder().resolve() / "compat" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -116,6 +116,6 @@ def execute(
         except subprocess.TimeoutExpired:
             return None
         finally:
-            with contextlib.suppress(ProcessLookupError):  # nobody is left of the group
+            with contextlib.suppress(ProcessLookupError):  # no process of the group is left
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,4 +1,4 @@
-"""The verdict of a run about the allow-list: names of tests that pass, and that may only grow."""
+"""Compares a run with the allow-list: the names of tests that pass, a list that may only grow."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "compat.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The outcomes of a suite's run beside its allow-list and the page of what does not pass."""
+    """The outcomes of a suite's run, its allow-list, and the page of tests that do not pass."""
 
     outcomes: Mapping[str, Outcome]
     allowed: frozenset[str]
@@ -30,9 +30,9 @@ class Verdict:
 
     @property
     def unexplained(self) -> list[str]:
-        """Tests that did not pass, are not listed, and of which the page says nothing.
+        """Tests that did not pass, are not listed, and are not explained on the page.
 
-        It may also speak of the class of a test, as what stands before ``#``.
+        The page may also name the class of a test, the text before ``#``.
         """
         return [
             name
@@ -43,7 +43,7 @@ class Verdict:
         ]
 
     def lines(self) -> Iterator[str]:
-        """Yield what a person is to know of the run."""
+        """Yield the lines about the run for a person."""
         counts = dict.fromkeys(Outcome, 0)
         for outcome in self.outcomes.values():
             counts[outcome] += 1
@@ -63,6 +63,6 @@ class Verdict:
 
 
 def read_allowed(suite: str) -> frozenset[str]:
-    """Return the allow-list of a suite; one that has none yet allows nothing."""
+    """Return the allow-list of a suite; it is empty if the file does not exist."""
     path = ALLOWED / f"{suite}.txt"
     return frozenset(path.read_text().split("\n")) - {""} if path.exists() else frozenset()

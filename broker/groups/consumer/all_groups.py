@@ -448,7 +448,7 @@ class ConsumerGroups:
     def become_classic(
         self, group: HostedConsumerGroup, leaving: Collection[Member], written: list[Row]
     ) -> ClassicGroup:
-        """Write the rows ``written``, then that the group is classic with the members that stay.
+        """Write the rows ``written``, then the group as a classic one of the members that stay.
 
         Raises:
             KafkaError: The journal did not take it; the group is as it was.
