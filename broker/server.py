@@ -719,7 +719,7 @@ def _read_catalog(directories: Sequence[Path]) -> Catalog:
 
 _ALTERED: Final = (
     "these count before the settings file, so mend what they name, or remove them from "
-    "broker_configs in siltstone-catalog.json"
+    "broker_configs in siltstone-catalog.json, and its crc32c"
 )
 
 

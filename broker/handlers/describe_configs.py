@@ -26,6 +26,7 @@ from siltstone.broker.topics.settings.resources import (
     check_broker,
     check_type,
 )
+from siltstone.broker.topics.settings.stored import keep_valid
 from siltstone.config.checks import ADVERTISED
 from siltstone.config.client_metrics import describe_client_metrics
 from siltstone.config.describe import describe_broker, describe_cluster_default, describe_topic
@@ -173,7 +174,7 @@ def _write_rows(
     elif kind is ResourceType.CLIENT_METRICS:
         rows = describe_client_metrics(dict(own))
     else:
-        rows = describe_topic(layers, dict(own))
+        rows = describe_topic(layers, keep_valid(dict(own), layers.topic))
     written = {}
     for row in rows:
         synonyms: Any = row.synonyms if with_synonyms else ()

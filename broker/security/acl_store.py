@@ -23,8 +23,9 @@ from siltstone.broker.security.acl import (
     ResourceType,
     check_acl,
 )
-from siltstone.broker.security.private_file import PrivateWriter, load_private, read_version
+from siltstone.broker.security.private_file import PrivateWriter, load_private
 from siltstone.storage import files
+from siltstone.storage.directory.strict_json import read_sealed, seal
 
 if TYPE_CHECKING:
     from siltstone.broker.security.authorizer import Authorizer
@@ -97,7 +98,7 @@ class AclWriter:
 
 def _encode(acls: list[Acl]) -> bytes:
     rows = ",\n ".join(json.dumps(encode_acl(acl)) for acl in acls)
-    return f'{{"version": {_VERSION}, "acls": [\n {rows}\n]}}\n'.encode()
+    return seal(f'{{"version": {_VERSION}, "acls": [\n {rows}\n]}}'.encode())
 
 
 def encode_acl(acl: Acl) -> list[str]:
@@ -120,7 +121,7 @@ def _decode(content: bytes) -> list[Acl]:
     Raises:
         ValueError: The content is not that of an ACL file (or KeyError, TypeError, AttributeError).
     """
-    rows = read_version(content, _VERSION)["acls"]
+    rows = read_sealed(content, _VERSION, ("acls",))["acls"]
     if not isinstance(rows, list):
         raise TypeError("no list of rules")
     return [decode_acl(row) for row in rows]

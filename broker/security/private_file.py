@@ -12,7 +12,6 @@ from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import OneByOne
 from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
 from siltstone.storage import files
-from siltstone.storage.directory.strict_json import read_json
 
 T = TypeVar("T")
 
@@ -55,18 +54,6 @@ def load_private(path: Path, decode: Callable[[bytes], T], remedy: str) -> T | N
         raise PrivateFileError(
             f"{path} is damaged; put back a copy, or remove it and {remedy}"
         ) from error
-
-
-def read_version(content: bytes, version: int) -> Any:
-    """Return the JSON object of a file after a check of the version in it.
-
-    Raises:
-        ValueError: The content is malformed, or has another version (or KeyError, TypeError).
-    """
-    parsed = read_json(content)
-    if parsed["version"] != version:
-        raise ValueError("a version of a newer program")
-    return parsed
 
 
 def _check(path: Path, status: os.stat_result) -> None:

@@ -19,7 +19,6 @@ from siltstone.broker.security.private_file import (
     MAX_BYTES,
     PrivateWriter,
     load_private,
-    read_version,
     replace_private,
 )
 from siltstone.broker.security.proven import ProvenPasswords
@@ -34,6 +33,7 @@ from siltstone.broker.security.scram import (
     form_of,
 )
 from siltstone.storage import files
+from siltstone.storage.directory.strict_json import read_sealed, seal
 from siltstone.storage.randomness import random_bytes
 
 FILE_NAME: Final = files.USERS
@@ -165,7 +165,7 @@ def _encode(secret: bytes, credentials: Credentials, absent: _Absent) -> bytes:
         },
         "users": encode_users(credentials),
     }
-    return json.dumps(content, indent=1).encode() + b"\n"
+    return seal(json.dumps(content, indent=1).encode())
 
 
 def encode_users(credentials: Credentials) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _decode(content: bytes) -> tuple[bytes, Credentials, _Absent]:
     Raises:
         ValueError: The content is not a file of users (or KeyError, TypeError, AttributeError).
     """
-    parsed = read_version(content, _VERSION)
+    parsed = read_sealed(content, _VERSION, ("absent", "secret", "users"))
     secret = base64.b64decode(parsed["secret"], validate=True)
     if len(secret) != _SECRET_BYTES:
         raise ValueError("the secret is cut")

@@ -17,11 +17,24 @@ from siltstone.protocol.errors import InvalidTopic
 from siltstone.protocol.names import check_topic_name, parse_uuid, uuid_text
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import LogDirError
-from siltstone.storage.directory.strict_json import read_json
+from siltstone.storage.directory.strict_json import read_sealed, seal
 from siltstone.storage.topic_partition import MAX_PARTITIONS
 
 FILE_NAME = "siltstone-catalog.json"
 VERSION = 1
+_NAMES = (
+    "generation",
+    "next_producer_id",
+    "cluster_configs",
+    "broker_configs",
+    "group_configs",
+    "client_metrics",
+    "features",
+    "features_epoch",
+    "deleted",
+    "retired",
+    "topics",
+)
 _MAX_LONG = 2**63 - 1
 _MAX_LEVEL = 2**15 - 1
 _SECRET_MODE = 0o600
@@ -151,7 +164,7 @@ def encode(state: CatalogState) -> bytes:
         indent=1,
     )
     body = f"{{\n{topics}\n }}" if topics else "{}"
-    return f'{head[:-2]},\n "topics": {body}\n}}\n'.encode()
+    return seal(f'{head[:-2]},\n "topics": {body}\n}}'.encode())
 
 
 def decode(text: bytes) -> CatalogState:
@@ -160,12 +173,10 @@ def decode(text: bytes) -> CatalogState:
     Raises:
         MalformedCatalog: The text is not that of a catalogue; the message says what is wrong.
     """
-    content = read_json(text)
-    if not isinstance(content, dict):
-        raise MalformedCatalog("it is no JSON object")
-    version = content.get("version")
-    if version != VERSION:
-        raise MalformedCatalog(f"its version is {version}, this program knows {VERSION}")
+    try:
+        content = read_sealed(text, VERSION, _NAMES)
+    except ValueError as error:
+        raise MalformedCatalog(str(error)) from error
     topics = {name: _topic(name, entry) for name, entry in _get(content, "topics", dict).items()}
     deleted = frozenset(map(parse_uuid, _names(content, "deleted")))
     _check_ids(topics, deleted)

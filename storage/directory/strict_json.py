@@ -1,7 +1,41 @@
-"""JSON that decides about topics and rights: ambiguous text is refused."""
+"""JSON that decides about topics and rights: ambiguous or damaged text is refused.
+
+The files of this broker end with a checksum of all that stands before. A file without one is
+accepted, so that a person can write or repair it.
+"""
 
 import json
+from collections.abc import Collection
 from typing import Any
+
+from siltstone.protocol.core import crc32c
+
+_CHECKSUM = "crc32c"
+
+
+def seal(text: bytes) -> bytes:
+    """Return the text of a JSON object with its checksum as the last member."""
+    body = text.rstrip().removesuffix(b"}").rstrip()
+    return body + b',\n "%b": "%08x"\n}\n' % (_CHECKSUM.encode(), crc32c(body))
+
+
+def read_sealed(content: bytes, version: int, names: Collection[str]) -> dict[str, Any]:
+    """Return the JSON object of a file of a version; ``names`` are those that it may have.
+
+    Raises:
+        ValueError: It is damaged, or of another version; the message says what is wrong.
+    """
+    found = read_json(content)
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004  # of the text, not of an argument
+    if found.get("version") != version:
+        raise ValueError(f"its version is {found.get('version')}, this program knows {version}")
+    if _CHECKSUM in found and seal(content[: content.rindex(b",")] + b"}") != content:
+        raise ValueError(f"its checksum is wrong; remove {_CHECKSUM} after a repair by hand")
+    unknown = found.keys() - {"version", _CHECKSUM, *names}
+    if unknown:
+        raise ValueError(f"it has {min(unknown)!r}, which this program does not know")
+    return found
 
 
 def read_json(content: bytes) -> Any:

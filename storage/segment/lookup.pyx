@@ -1,7 +1,7 @@
 """Lookups in the bytes of a segment: a batch by its offset, the end of what may be read, an entry.
 
-Batches are found by a short walk over their headers, a few KiB at a time and never past ``end``. A
-batch that ends after ``end`` is a torn tail and is ignored. Nothing here checks a CRC.
+Batches are found by a short walk over their headers, a few KiB at a time and never past the end of
+what may be read. Nothing here checks a CRC.
 """
 
 from siltstone.protocol.core._format cimport (
@@ -24,7 +24,7 @@ cdef long long NEAR = 64 * 1024
 def find_position(int fd, long long position, long long end, long long offset):
     """Return where the first batch begins whose last offset is at or above ``offset``, else -1.
 
-    ``position`` is the start of a batch.
+    ``position`` is the start of a batch. A batch that ends after ``end`` is a torn tail: -1.
 
     Raises:
         CorruptMessage: No batch begins where one has to.
@@ -48,12 +48,12 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
     """Return the end and the next offset, as `ReadableSegment.cut` does.
 
     Raises:
-        CorruptMessage: No batch begins where one has to.
+        CorruptMessage: No batch begins where one has to, or it ends after ``limit``.
     """
     cdef int fd = segment.file().fileno()
     cdef long long bound = limit if max_bytes > limit - position else position + max_bytes
     cdef bytes chunk = read_at(fd, HEADER_SIZE, position)
-    cdef long long start = position + size_at(chunk, 0, position)
+    cdef long long start = end_within(position, size_at(chunk, 0, position), limit)
     cdef long long target, size
     cdef Py_ssize_t at
     if start > bound and not at_least_one:
@@ -71,7 +71,7 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
             at = 0
             chunk = read_at(fd, HEADER_SIZE, start)
         size = size_at(chunk, at, start + at)
-        if start + at + size > target:
+        if end_within(start + at, size, limit) > target:
             break
         start += at + size
     if bound == limit:
@@ -126,6 +126,13 @@ cdef long long size_at(bytes chunk, Py_ssize_t at, long long position) except -1
             f"no batch of magic {MAGIC} at position {position}: length {length}, magic {magic}"
         )
     return length + LOG_OVERHEAD
+
+
+cdef long long end_within(long long position, long long size, long long end) except -1:
+    """Return where a batch of ``size`` bytes at ``position`` ends: at ``end`` at the latest."""
+    if position + size > end:
+        raise CorruptMessage(f"the log ends inside the batch at position {position}")
+    return position + size
 
 
 cdef object base_offset_at(bytes chunk, Py_ssize_t at):

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from siltstone.broker.process.io import IoThreads
-from siltstone.broker.security.private_file import PrivateWriter, load_private, read_version
+from siltstone.broker.security.private_file import PrivateWriter, load_private
 from siltstone.broker.security.quotas.book import Quotas, Values, check_quota, make_entity
 from siltstone.storage import files
+from siltstone.storage.directory.strict_json import read_sealed, seal
 
 FILE_NAME: Final = files.QUOTAS
 _VERSION: Final = 1
@@ -67,7 +68,7 @@ class QuotaWriter:
 
 def _encode(values: Values) -> bytes:
     rows = ",\n ".join(map(json.dumps, encode_quotas(values)))
-    return f'{{"version": {_VERSION}, "quotas": [\n {rows}\n]}}\n'.encode()
+    return seal(f'{{"version": {_VERSION}, "quotas": [\n {rows}\n]}}'.encode())
 
 
 def encode_quotas(values: Values) -> list[dict[str, Any]]:
@@ -82,7 +83,7 @@ def _decode(content: bytes) -> Values:
         ValueError: The content is not a file of quotas (or KeyError, TypeError, AttributeError,
         InvalidRequest).
     """
-    rows = read_version(content, _VERSION)["quotas"]
+    rows = read_sealed(content, _VERSION, ("quotas",))["quotas"]
     if not isinstance(rows, list):
         raise TypeError("no list of quotas")
     return decode_quotas(rows)

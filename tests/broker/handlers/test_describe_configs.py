@@ -43,6 +43,16 @@ async def test_a_topic_shows_every_setting_of_kafkas(home: ServicesOnDisk) -> No
         assert not any(each.read_only or each.is_sensitive for each in result.configs)
 
 
+async def test_a_stored_value_that_is_no_longer_valid_is_left_out(home: ServicesOnDisk) -> None:
+    """The topic has the broker's instead, as its log has; no request fails over it."""
+    topic = await home.services.topics.create("t", 1, {"retention.ms": "5"})
+    topic.overrides = {"retention.ms": "5", "cleanup.policy": "Compact", "segment.bytes": "x"}
+    keys = ("cleanup.policy", "retention.ms", "segment.bytes")
+    [result] = await _describe(home, (TOPIC, "t"), keys=keys)
+
+    assert [each.value for each in result.configs] == ["delete", "5", "1073741824"]
+
+
 async def test_synonyms_of_a_topic_setting(home: ServicesOnDisk) -> None:
     """Its own value, then the broker's; retention.ms of its own stands alone."""
     await home.services.topics.create("t", 1, {"cleanup.policy": "compact", "retention.ms": "5"})

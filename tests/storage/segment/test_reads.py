@@ -155,6 +155,23 @@ def test_lookups_stop_at_damage(tmp_path: Path, value: bytes) -> None:
         segment.cut(0, 2 * size, 4 * size, at_least_one=True)
 
 
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("at_least_one", [True, False])
+def test_batch_that_ends_behind_the_segment_is_damage(
+    tmp_path: Path, at: int, at_least_one: bool
+) -> None:
+    """An answer that promised its bytes could not be sent to its end."""
+    batches = [make_batch(2, base_offset=2 * n) for n in range(4)]
+    size = len(batches[0])
+    segment = build(tmp_path, (1 << 30, "at rest"), batches)
+    data = bytearray(segment.log_path.read_bytes())
+    data[at * size + 8 : at * size + 12] = (4 * size).to_bytes(4, "big")
+    segment.log_path.write_bytes(data)
+
+    with pytest.raises(CorruptMessage, match=f"ends inside the batch at position {at * size}"):
+        segment.cut(0, 4 * size, 4 * size, at_least_one=at_least_one)
+
+
 @pytest.fixture
 def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each read return seven bytes at most, also to compiled code."""
