@@ -16,7 +16,7 @@
 #   make crash        kill the broker again and again: make crash KILLS=2000 SEED=7
 #   make fuzz         ten million malformed frames, and as long as RUNS says inputs that atheris
 #                     finds: make fuzz FRAMES=1000000 RUNS=1000000 SEED=7
-#   make damage       starts on damaged folders: make damage DAMAGED=3000 SEED=7
+#   make damage       starts on damaged folders, every byte of one: make damage DAMAGED=3000 SEED=7
 #   make simulate-planted  which seed finds each planted fault: make simulate-planted ARGS='NAME --seeds 500'
 #   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
 #   make large        every API asked for as much as fits 1, 4 and 16 MB, beside a client that waits
@@ -167,6 +167,7 @@ fuzz: setup atheris
 
 DAMAGED ?= 3000
 damage: setup
+	@$(BIN)/python -m tests.simulator.every_byte
 	@DAMAGED_FOLDERS=$(DAMAGED) DAMAGED_SEED=$(SEED) $(BIN)/python -m pytest -s tests/damage $(ARGS)
 
 # Beside the ordinary build, not over it: a copy of the source with extensions of its own.

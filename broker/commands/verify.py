@@ -112,7 +112,14 @@ class _Stopped:
         self._layers = with_stored(layers, catalog.state)
 
     def find_missing(self, folders: Container[TopicPartition]) -> Iterator[str]:
-        """Yield a sentence for each partition of the catalogue that has no folder."""
+        """Yield a sentence for each partition that has no folder, of the catalogue or of a file.
+
+        A clean stop writes the offsets of the partitions that there are, and of no other.
+        """
+        for directory in self.clean:
+            for each in self._log_starts[directory]:
+                if each not in folders:
+                    yield f"{directory / files.LOG_START_OFFSETS}: {each} has no folder"
         for topic, entry in self._topics.items():
             for each in (TopicPartition(topic, number) for number in range(entry.partitions)):
                 if each not in folders:

@@ -133,6 +133,12 @@ class PartitionCheck:
                 f"it ends at offset {self.end}, but was on the disk up to "
                 f"{self._known.recovery_point}"
             )
+        stopped_at = self._known.recovery_point + 1  # at most: see `storage.checkpointed`
+        if self._known.is_clean and 1 < stopped_at < self.end:
+            self._report.fault(
+                f"it ends at offset {self.end}, but ended at {stopped_at} when the broker was "
+                "stopped"
+            )
         if self.end < self._start:
             self._tell(
                 f"{files.LOG_START_OFFSETS}: it begins at {self._start}, but ends at {self.end}",
@@ -236,6 +242,8 @@ class PartitionCheck:
     def _check_epoch(self, batch: CheckedBatch) -> None:
         """Compare the epoch of a batch with the file of epochs; report the first difference."""
         header = batch.header
+        if header.leader_epoch < UNDEFINED:
+            self._report.fault(f"{batch.place}: the leader epoch is {header.leader_epoch}")
         if header.leader_epoch < 0 or self._has_odd_epoch or not self._epochs.entries:
             return
         known = self._epochs.epoch_of(header.last_offset)

@@ -1,8 +1,8 @@
 """Damages each byte of a small folder: what a broker then serves is right, refused, or named.
 
-A broker fills the folder and stops. For each byte of each file, and each kind of damage, another one
-starts on a copy and is asked for everything. An answer that differs must be an error, or a batch
-whose own checksum is wrong; else ``siltstone verify`` must name a fault of the damaged folder.
+A broker fills the folder and stops. For each byte of each file, and each kind of damage, another
+broker starts on a copy and is asked for everything. An answer that differs must be an error, or a
+batch whose own checksum is wrong; else ``siltstone verify`` must name a fault of the folder.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -187,6 +188,30 @@ def _txn_byte(position: int) -> Callable[[bytearray], bytearray]:
     return change
 
 
+def _with_epoch(data: bytearray, epoch: int) -> bytearray:
+    data[12:16] = epoch.to_bytes(4, "big", signed=True)
+    return data
+
+
+def test_offsets_that_moved_since_a_clean_stop(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No checksum covers the offset of a last batch, or the file of log starts."""
+    log = max((folder / "orders-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    end = int(re.findall(r"orders 0 (\d+)", (folder / files.RECOVERY_POINTS).read_text())[0])
+    data[:8] = (end + 7).to_bytes(8, "big")
+    log.write_bytes(data)
+    (folder / files.LOG_START_OFFSETS).write_text("0\n1\norderz 0 1\n")
+
+    _, lines = run(folder, capsys)
+
+    assert any(f"but ended at {end + 1} when the broker was stopped" in line for line in lines), (
+        lines
+    )
+    assert f"FAULT {folder / files.LOG_START_OFFSETS}: orderz-0 has no folder" in lines
+
+
 @pytest.mark.parametrize(
     ("name", "change", "sentence"),
     [
@@ -196,6 +221,7 @@ def _txn_byte(position: int) -> Callable[[bytearray], bytearray]:
         (f"{FIRST}.txnindex", lambda _: bytearray(), "is missing"),
         (f"{FIRST}.timeindex", lambda data: data[:-12], "the largest timestamp"),
         (f"{FIRST}.log", _txn_byte(15), "the batch is of leader epoch 1, but"),
+        (f"{FIRST}.log", lambda data: _with_epoch(data, -9), "the leader epoch is -9"),
         (f"{FIRST}.log", _txn_byte(7), "offsets 0 to 0 are missing"),
         (f"{FIRST}.log", lambda _: bytearray(), "offsets 0 to "),
     ],
