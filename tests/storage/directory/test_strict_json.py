@@ -24,14 +24,14 @@ def test_no_byte_changes_unseen(change: int) -> None:
     for at in range(len(SEALED)):
         damaged = bytearray(SEALED)
         damaged[at] ^= change
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             read_sealed(bytes(damaged), 1, ("rules",))
 
 
 def test_no_end_is_missing_unseen() -> None:
     """Nor is anything behind the end."""
     for end in range(len(SEALED)):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             read_sealed(SEALED[:end], 1, ("rules",))
     with pytest.raises(ValueError, match="its checksum is wrong"):
         read_sealed(SEALED + b"\n", 1, ("rules",))
