@@ -336,7 +336,8 @@ class History:
     def _mend(self) -> None:
         self._is_armed = False
         self.faults.mend()
-        if not self._is_lasting:
+        behind_markers = any("transaction_index" in site.file for site in self.faults.hit)
+        if not self._is_lasting and not behind_markers:  # whose transactions only a start ends
             self._forgiven = self.faults.hit.total()
 
     def _do_judge(self) -> None:

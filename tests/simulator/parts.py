@@ -10,6 +10,7 @@ from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.members import Members
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
+from tests.simulator.clients.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "records": Records,
     "producers": Producers,
     "compacted": Compacted,
+    "transactions": Transactions,
     "groups": Groups,
     "members": Members,
     "admin": Admin,

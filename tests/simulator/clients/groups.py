@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tests.simulator.clients.records import Records
+    from tests.simulator.clients.transactions import Transactions
     from tests.simulator.history import Action, History
     from tests.simulator.model.topics import TopicModel
     from tests.simulator.wire import Client
@@ -58,6 +59,9 @@ _FIRST_WITH_IDS: Final = 10
 _FETCHES_EPOCH: Final = 5
 _MOST_METADATA: Final = 4096
 _NO_KEY, _NO_RETENTION = -1, -1
+_UNSTABLE: Final = 88
+_PENDING: Final = Committed(-2)
+"""Stands for an offset that an open transaction has."""
 _PATIENCE: Final = 300
 """How often a client asks, every 0.2 s, until a coordinator must answer."""
 
@@ -451,6 +455,9 @@ class Groups:
             key = life if version >= _FIRST_WITH_IDS else topic.name
             value = found.get((key, place), NOTHING)
             is_judged = was_certain and is_certain(topic, life)
+            transactions: Transactions = self._history.parts["transactions"]
+            if value == _PENDING and transactions.may_pend(each.register):
+                continue
             if is_judged and not each.allows(value, self._history.now_ms, has_epoch=has_epoch):
                 allowed = [tuple(one.value) for one in each.writes if not one.is_refused]
                 raise Wrong(
@@ -532,7 +539,9 @@ def _found(answer: Any, version: int) -> tuple[dict[tuple[Any, int], Committed],
     for topic in answer.topics:
         key = topic.topic_id if version >= _FIRST_WITH_IDS else topic.name
         for one in topic.partitions:
-            if one.error_code != _UNKNOWN_ID:
+            if one.error_code == _UNSTABLE:
+                found[key, one.partition_index] = _PENDING
+            elif one.error_code != _UNKNOWN_ID:
                 code = code or one.error_code
             if one.committed_offset != NOTHING.offset:
                 found[key, one.partition_index] = Committed(*one[1:4])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
 from siltstone.protocol.messages.produce import (
     PartitionProduceData,
@@ -23,7 +22,6 @@ from tests.simulator.model.producers import (
     SEQUENCES,
     Memory,
     Numbered,
-    judge_described,
 )
 from tests.simulator.model.topics import Presence
 
@@ -32,9 +30,9 @@ if TYPE_CHECKING:
 
     from tests.simulator.history import Action, History
     from tests.simulator.model.topics import TopicModel
-    from tests.simulator.wire import Question
+    from tests.simulator.wire import Client, Question
 
-INIT_PRODUCER_ID, DESCRIBE_PRODUCERS = 22, 61
+INIT_PRODUCER_ID: Final = 22
 TOO_LARGE: Final = (10, 18)
 """Larger than a message may be, or than a segment."""
 IN_FLIGHT: Final = 5
@@ -109,6 +107,98 @@ class Slot:
         self.is_busy = False
 
 
+class Sending:
+    """Sends batches of producers and judges the answers."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    @property
+    def records(self) -> Records:
+        """The part that has the topics."""
+        records: Records = self._history.parts["records"]
+        return records
+
+    def make(  # a batch's parameters
+        self,
+        producer: Producer,
+        lane: Lane,
+        sequence: int,
+        count: int,
+        size: int,
+        codec: int,
+        *,
+        epoch: int | None = None,
+        flags: int = 0,
+    ) -> Numbered:
+        """Return a new batch of a producer."""
+        if lane.log.settings.get("segment.bytes") == "300":
+            count, size = 1, min(size, _MOST_IN_SMALL_SEGMENTS)
+        frame, stamps = self.records.make(
+            count,
+            size,
+            codec,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch if epoch is None else epoch,
+            base_sequence=sequence,
+            flags=flags,
+        )
+        batch = Numbered(sent_of(frame, stamps), bytes(frame), lane.log.end)
+        producer.known[batch.sent.body] = batch
+        return batch
+
+    def ask(
+        self,
+        client: Client,
+        version: int,
+        lane: Lane,
+        batch: Numbered,
+        transactional_id: str | None = None,
+    ) -> Question:
+        """Send a batch, which may be on its way already."""
+        if batch.tries:
+            lane.log.sending_again(batch.sent)
+        else:
+            lane.log.sending(batch.sent)
+        lane.memory.sending(batch)
+        data = [PartitionProduceData(lane.partition, batch.frame)]
+        topic = TopicProduceData(lane.topic.name, lane.topic.topic_id, data)
+        row = ProduceRequest(transactional_id, -1, 30_000, [topic])
+        return client.send(PRODUCE, row, version)
+
+    def read(self, lane: Lane, batch: Numbered, asked: Question) -> int | None:
+        """Judge an answer; return its error, None if no answer counts."""
+        if asked.is_lost:
+            return None
+        if not lane.is_current or self.records.may_miss(lane.topic, lane.log):
+            lane.memory.is_open = True
+            return None
+        answer = asked.answer.responses[0].partition_responses[0]
+        error: int = answer.error_code
+        name = f"{lane.topic.name}-{lane.partition}"
+        self._history.tell(f"  {name} {batch.numbers[:4]} error {error} base {answer.base_offset}")
+        try:
+            self.note(lane, batch, error, answer.base_offset)
+        except Wrong as wrong:
+            raise Wrong(f"{name}: {wrong}") from wrong
+        if error and error != STORAGE and batch.tries == 1:
+            lane.log.refused(batch.sent)
+        return error
+
+    def note(self, lane: Lane, batch: Numbered, error: int, base: int) -> None:
+        """Judge an answer, and note what it says of the log."""
+        if error == 0:
+            there = lane.memory.taken(batch, base)
+            if there is not None:
+                lane.log.acknowledged_once(there.sent, base, there.end_before)
+        elif error in {OUT_OF_ORDER, OLD_EPOCH}:
+            lane.memory.refused(batch, error)
+        elif error in TOO_LARGE:
+            lane.memory.left_out(batch)
+        elif error != STORAGE or self._history.is_sound:
+            raise Wrong(f"error {error}")
+
+
 class Producers:
     """The idempotent producers of a history."""
 
@@ -143,11 +233,7 @@ class Producers:
         self._history = history
         self._slots = [Slot(history, *each) for each in drawn]
         self._ids: dict[int, None] = {}
-
-    @property
-    def _records(self) -> Records:
-        records: Records = self._history.parts["records"]
-        return records
+        self._sending = Sending(history)
 
     def set_up(self) -> Action:
         """Do nothing: a producer gets its id with its first batch."""
@@ -158,7 +244,7 @@ class Producers:
     ) -> Action:
         """Play a step, unless the producer is in another one."""
         slot = self._slots[int(who * len(self._slots))]
-        topics = list(self._records.topics.values())
+        topics = list(self._sending.records.topics.values())
         topic = topics[int(which * len(topics))]
         if slot.is_busy:
             return
@@ -203,73 +289,6 @@ class Producers:
 
     # Batches.
 
-    def _make(  # a batch's parameters
-        self,
-        producer: Producer,
-        lane: Lane,
-        sequence: int,
-        count: int,
-        size: int,
-        codec: int,
-        *,
-        epoch: int | None = None,
-    ) -> Numbered:
-        if lane.log.settings.get("segment.bytes") == "300":
-            count, size = 1, min(size, _MOST_IN_SMALL_SEGMENTS)
-        frame, stamps = self._records.make(
-            count,
-            size,
-            codec,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch if epoch is None else epoch,
-            base_sequence=sequence,
-        )
-        batch = Numbered(sent_of(frame, stamps), bytes(frame), lane.log.end)
-        producer.known[batch.sent.body] = batch
-        return batch
-
-    def _ask(self, slot: Slot, lane: Lane, batch: Numbered) -> Question:
-        if batch.tries:
-            lane.log.sending_again(batch.sent)
-        else:
-            lane.log.sending(batch.sent)
-        lane.memory.sending(batch)
-        data = [PartitionProduceData(lane.partition, batch.frame)]
-        topic = TopicProduceData(lane.topic.name, lane.topic.topic_id, data)
-        return slot.client.send(PRODUCE, ProduceRequest(None, -1, 30_000, [topic]), slot.version)
-
-    def _read(self, lane: Lane, batch: Numbered, asked: Question) -> int | None:
-        """Judge an answer; return its error, None if no answer counts."""
-        if asked.is_lost:
-            return None
-        if not lane.is_current or self._records.may_miss(lane.topic, lane.log):
-            lane.memory.is_open = True
-            return None
-        answer = asked.answer.responses[0].partition_responses[0]
-        error: int = answer.error_code
-        name = f"{lane.topic.name}-{lane.partition}"
-        self._history.tell(f"  {name} {batch.numbers[:4]} error {error} base {answer.base_offset}")
-        try:
-            self._note(lane, batch, error, answer.base_offset)
-        except Wrong as wrong:
-            raise Wrong(f"{name}: {wrong}") from wrong
-        if error and error != STORAGE and batch.tries == 1:
-            lane.log.refused(batch.sent)
-        return error
-
-    def _note(self, lane: Lane, batch: Numbered, error: int, base: int) -> None:
-        """Judge an answer, and note what it says of the log."""
-        if error == 0:
-            there = lane.memory.taken(batch, base)
-            if there is not None:
-                lane.log.acknowledged_once(there.sent, base, there.end_before)
-        elif error in {OUT_OF_ORDER, OLD_EPOCH}:
-            lane.memory.refused(batch, error)
-        elif error in TOO_LARGE:
-            lane.memory.left_out(batch)
-        elif error != STORAGE or self._history.is_sound:
-            raise Wrong(f"error {error}")
-
     def _send(  # a step's parameters
         self,
         slot: Slot,
@@ -283,16 +302,19 @@ class Producers:
     ) -> Action:
         """Send again what has no answer, then new batches, all of them before the first answer."""
         while len(lane.pending) < batches:
-            batch = self._make(producer, lane, lane.sequence, count, size, codec)
+            batch = self._sending.make(producer, lane, lane.sequence, count, size, codec)
             lane.sequence = batch.following
             lane.pending.append(batch)
-        asked = [(each, self._ask(slot, lane, each)) for each in lane.pending[:IN_FLIGHT]]
+        asked = [
+            (each, self._sending.ask(slot.client, slot.version, lane, each))
+            for each in lane.pending[:IN_FLIGHT]
+        ]
         must_renew = False
         for at, (batch, question) in enumerate(asked):
             if at == vanishes:
                 slot.client.reset()
             yield question
-            error = self._read(lane, batch, question)
+            error = self._sending.read(lane, batch, question)
             if error is None or error == STORAGE:
                 continue
             if batch in lane.pending:
@@ -310,9 +332,9 @@ class Producers:
         """Send a batch again that was acknowledged, even one that the log has forgotten."""
         if lane.recent and not lane.pending:
             batch = lane.recent[int(where * len(lane.recent))]
-            asked = self._ask(slot, lane, batch)
+            asked = self._sending.ask(slot.client, slot.version, lane, batch)
             yield asked
-            self._read(lane, batch, asked)
+            self._sending.read(lane, batch, asked)
 
     def _skip(  # a step's parameters
         self,
@@ -328,10 +350,10 @@ class Producers:
         if lane.pending:
             return
         sequence = (lane.sequence + 1 + int(where * 20)) % SEQUENCES
-        batch = self._make(producer, lane, sequence, count, size, codec)
-        asked = self._ask(slot, lane, batch)
+        batch = self._sending.make(producer, lane, sequence, count, size, codec)
+        asked = self._sending.ask(slot.client, slot.version, lane, batch)
         yield asked
-        error = self._read(lane, batch, asked)
+        error = self._sending.read(lane, batch, asked)
         if error == 0:
             lane.sequence = batch.following
         elif error is None or error == STORAGE:
@@ -343,53 +365,31 @@ class Producers:
         """Send a batch of the epoch before."""
         if producer.epoch and not lane.pending:
             epoch = producer.epoch - 1
-            batch = self._make(producer, lane, 0, count, size, codec, epoch=epoch)
-            asked = self._ask(slot, lane, batch)
+            batch = self._sending.make(producer, lane, 0, count, size, codec, epoch=epoch)
+            asked = self._sending.ask(slot.client, slot.version, lane, batch)
             yield asked
-            self._read(lane, batch, asked)
+            self._sending.read(lane, batch, asked)
 
     # The judge.
 
     def restarted(self, way: str) -> None:
-        """Do nothing: the logs tell what is left."""
+        """Note that of old batches only the last is known surely."""
+        for slot in self._slots:
+            for lane in slot.producer.lanes if slot.producer is not None else ():
+                lane.memory.restarted()
 
     def judge(self) -> None:
-        """Take from the logs what they remember, and compare with the producers that they tell."""
+        """Take from the logs what they remember."""
         for slot in self._slots:
             producer = slot.producer
             for lane in producer.lanes if producer is not None else ():
                 if lane.is_current and producer is not None:
                     lane.memory.settle(producer.known)
-        self._history.run([self._judge_described()])
-
-    def _judge_described(self) -> Action:
-        client = self._history.client()
-        topics = [
-            each
-            for each in self._records.topics.values()
-            if each.presence is Presence.PRESENT and each.partitions
-        ]
-        rows = [TopicRequest(each.name, list(range(each.partitions))) for each in topics]
-        asked = client.send(DESCRIBE_PRODUCERS, DescribeProducersRequest(rows))
-        yield asked
-        told = {each.name: each.partitions for each in asked.response.topics}
-        for topic in topics:
-            for each in told[topic.name]:
-                name = f"{topic.name}-{each.partition_index}"
-                if each.error_code:
-                    raise Wrong(f"producers of {name}: error {each.error_code}")
-                try:
-                    judge_described(
-                        topic.logs[each.partition_index], [row[:4] for row in each.active_producers]
-                    )
-                except Wrong as error:
-                    raise Wrong(f"{name}: {error}") from error
-        client.reset()
 
     def settled(self) -> None:
         """Note that what had no answer before the restart does not come any more."""
         for slot in self._slots:
             for lane in slot.producer.lanes if slot.producer is not None else ():
-                lane.memory.restarted()
+                lane.memory.settled()
                 for batch in (*lane.pending, *lane.recent):
                     batch.end_before = min(batch.end_before, lane.log.end)

@@ -37,7 +37,7 @@ from tests.simulator.model.log import LogModel, Stored, Wrong, read_batches, sen
 from tests.simulator.model.topics import Presence, TopicModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from random import Random
 
     from tests.simulator.history import Action, History
@@ -51,6 +51,8 @@ _EARLIEST, _LATEST = -2, -1
 _NONE: Final = -1
 _MOST_BYTES: Final = 200_000
 """A larger range of a file is sent by sender threads, which wait on real sockets."""
+_TRIES: Final = 3
+"""So often a log is read until no transaction has ended between."""
 _FETCH_VERSIONS: Final = (4, 11, 12, 13, 18)
 
 
@@ -481,9 +483,10 @@ class Records:
         elif topic.presence is Presence.UNSURE:
             topic.died()
 
-    def _judge_log(self, topic: TopicModel, partition: int) -> Action:
-        log = topic.logs[partition]
-        client = self._judge
+    def read_log(
+        self, topic: TopicModel, partition: int, client: Client
+    ) -> Generator[Question, None, tuple[int, int, list[Stored]]]:
+        """Read all of a log; return its start, its end and its batches."""
         first = self._send_lookup(topic, partition, client, _EARLIEST)
         last = self._send_lookup(topic, partition, client, _LATEST)
         yield first
@@ -503,11 +506,21 @@ class Records:
                 break  # up to the end, or the model says that something is missing
             stored += batches
             offset = batches[-1].last + 1
-        try:
-            log.settle(stored, (start, end), may_lose=self._lost_power)
-        except Wrong as error:
-            raise Wrong(f"{topic.name}-{partition}: {error}") from error
-        yield from self._judge_offsets(topic, partition, client, (start, end), stored)
+        return start, end, stored
+
+    def _judge_log(self, topic: TopicModel, partition: int) -> Action:
+        client = self._judge
+        read = yield from self.read_log(topic, partition, client)
+        for _ in range(_TRIES):
+            start, end, stored = read
+            try:
+                topic.logs[partition].settle(stored, (start, end), may_lose=self._lost_power)
+                yield from self._judge_offsets(topic, partition, client, (start, end), stored)
+                break
+            except Wrong as error:
+                read = yield from self.read_log(topic, partition, client)
+                if read == (start, end, stored):  # no transaction has ended meanwhile
+                    raise Wrong(f"{topic.name}-{partition}: {error}") from error
         yield from self._judge_times(topic, partition, client)
 
     def _judged(self, answer: Any, topic: TopicModel, partition: int) -> Any:
@@ -542,21 +555,20 @@ class Records:
             for offset in range(filled, end + 1)
         ]
         beyond = self._send_fetch(topic, partition, client, end + 1, 1, 12)
-        name = f"{topic.name}-{partition}"
         for offset, batch, question in asked:
             yield question
             answer = self._judged(self._answer_of(question), topic, partition)
             found = next(read_batches(bytes(answer.records or b"")), None)
             if found is None or found.base != batch.base or found.body != batch.body:
                 base = None if found is None else found.base
-                raise Wrong(f"{name}: a fetch from {offset} begins at {base}, not {batch.base}")
+                raise Wrong(f"a fetch from {offset} begins at {base}, not {batch.base}")
         for offset, question in behind:
             yield question
             if self._judged(self._answer_of(question), topic, partition).records:
-                raise Wrong(f"{name}: records at {offset}, behind the last")
+                raise Wrong(f"records at {offset}, behind the last")
         yield beyond
         if self._answer_of(beyond).error_code != _OUT_OF_RANGE:
-            raise Wrong(f"{name}: a fetch from {end + 1} is not out of range")
+            raise Wrong(f"a fetch from {end + 1} is not out of range")
 
     def _judge_times(self, topic: TopicModel, partition: int, client: Client) -> Action:
         """Look the timestamps up at the edges of batches; of many batches, a sample."""

@@ -36,10 +36,14 @@ class Write:
     """One commit of a partition, or its deletion.
 
     ``end`` is when it was answered, None without an answer. ``expires_ms`` is when it may go by
-    itself. A write that is exact names its topic by id, so that it cannot reach another life.
+    itself. A write that is exact names its topic by id, so that it cannot reach another life. One
+    of a transaction is hidden until that may be committed, and open until that has ended.
     """
 
-    __slots__ = ("end", "expires_ms", "is_exact", "is_refused", "is_sure", "start", "value")
+    __slots__ = (
+        *("end", "expires_ms", "is_exact", "is_hidden", "is_open", "is_refused", "is_sure"),
+        *("start", "value"),
+    )
 
     def __init__(
         self, value: Committed, start: int, expires_ms: int, *, is_exact: bool = False
@@ -49,7 +53,7 @@ class Write:
         self.end: int | None = None
         self.expires_ms = expires_ms
         self.is_exact = is_exact
-        self.is_sure = self.is_refused = False
+        self.is_sure = self.is_refused = self.is_hidden = self.is_open = False
 
     def answered(self, now: int, *, is_sure: bool) -> None:
         """Note the answer."""
@@ -93,8 +97,12 @@ class Register:
         self._set(Write(NOTHING, 0, 0), 0)
 
     def _set(self, write: Write, now: int) -> None:
+        """Know what is committed; what open transactions have may follow."""
+        left = [each for each in self._writes if each.is_open]
+        for each in left:
+            each.end = None
         write.answered(now, is_sure=True)
-        self._writes = [write]
+        self._writes = [write, *left]
 
     def follow(self, before: Register) -> Register:
         """Take over what may reach this life of the topic or the one before; return this one."""
@@ -128,7 +136,7 @@ class Register:
     ) -> bool:
         """Tell whether one of the writes may be seen as this."""
         for each in writes:
-            if each.is_refused:
+            if each.is_refused or each.is_hidden:
                 continue
             value = each.value if has_epoch else each.value._replace(epoch=NONE)
             if value == found or (found == NOTHING and now_ms >= each.expires_ms):

@@ -241,8 +241,10 @@ class LogModel:
         self._settle_holes(stored, bounds, may_lose=may_lose)
         found: dict[int, Stored] = {}
         for each in stored:
-            found[each.base] = each
             known = self.find(each.base)
+            if known is not None and each.is_control and may_lose and known.base >= self.durable:
+                continue  # the batch is lost, and a start has ended its transaction there
+            found[each.base] = each
             if known is None:
                 self._settle_new(each)
             elif known.base != each.base or known.sent.body != each.body:

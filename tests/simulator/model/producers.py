@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tests.simulator.model.log import Wrong, numbers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from tests.simulator.model.log import LogModel, Numbers, Sent
 
@@ -182,6 +182,10 @@ class Memory:
             self._worlds = list(dict.fromkeys([found, *older]))
         self._serve()
 
+    def settled(self) -> None:
+        """Note that nothing is on its way."""
+        self._unanswered.clear()
+
     def _may_be(self, world: World | None, found: World | None, there: set[Numbered]) -> bool:
         """Tell whether a memory from before fits the log, whose front is gone."""
         if world is None or (found is not None and world.epoch != found.epoch):
@@ -194,11 +198,7 @@ class Memory:
         )
 
     def restarted(self) -> None:
-        """Note that nothing is on its way, and that of old batches only the last is known surely.
-
-        A snapshot has no more, as in Kafka.
-        """
-        self._unanswered.clear()
+        """Note that of old batches only the last is known surely, as in Kafka's snapshots."""
         for world in self._worlds:
             for each in world.batches[:-1] if world is not None else ():
                 each.may_be_forgotten = True
@@ -209,29 +209,3 @@ def after_any(world: World | None, batch: Numbered) -> World:
     epoch = batch.numbers.epoch
     before = world.batches if world is not None and world.epoch == epoch else ()
     return World(epoch, (*before, batch))
-
-
-def last_of_producers(log: LogModel) -> dict[int, Numbers]:
-    """Return the numbers of each producer's last batch in a log."""
-    found: dict[int, Numbers] = {}
-    for each in log.kept:
-        numbers = numbers_of(each.sent.body)
-        if numbers.producer_id >= 0 and each.last >= log.start:
-            found[numbers.producer_id] = numbers
-    return found
-
-
-def judge_described(log: LogModel, answered: Iterable[tuple[int, int, int, int]]) -> None:
-    """Compare id, epoch, last sequence and time of each producer with the log's batches.
-
-    Raises:
-        Wrong: One is missing, or others than the log has are told.
-    """
-    due = last_of_producers(log)
-    told = {producer_id: rest for producer_id, *rest in answered}
-    for producer_id, numbers in due.items():
-        wanted = [numbers.epoch, numbers.last, numbers.timestamp]
-        if told.get(producer_id) != wanted:
-            raise Wrong(f"producer {producer_id} is {told.get(producer_id)}, not {wanted}")
-    if not log.start and len(told) > len(due):
-        raise Wrong(f"producers {sorted(told)} are told; the log has {sorted(due)}")
