@@ -7,6 +7,7 @@ from siltstone.broker.context cimport Caller, RequestContext, Unwritten
 from siltstone.broker.process.histogram cimport Histogram
 from siltstone.storage.clock cimport perf_counter
 
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import AT_ONCE
@@ -60,7 +61,17 @@ cdef class Route:
 
     def _load_and_handle(self, *arguments):
         self.load()
-        return self.handler(*arguments)
+        if self.api.is_preloaded:  # its request may have views of the buffer, which is reused
+            return self.handler(*arguments)
+        return self._handle_later(arguments)
+
+    async def _handle_later(self, arguments):
+        """Handle the first request of an API in a turn of its own: the import took one."""
+        await LoopShare().turn()
+        response = self.handler(*arguments)
+        if response is None or isinstance(response, tuple):
+            return response
+        return await response
 
 
 cdef class Gate:
